@@ -1,0 +1,1 @@
+"""A BookKeeper client: ledgers, metadata drivers, placement, repair."""

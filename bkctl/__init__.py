@@ -1,0 +1,1 @@
+"""The command line for BookKeeper clusters, ledgers and bookies."""

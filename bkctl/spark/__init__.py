@@ -1,0 +1,1 @@
+"""Export with Spark: plan and data source."""

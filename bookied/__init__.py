@@ -1,0 +1,1 @@
+"""A bookie: stores entries, answers clients, keeps its place in the cluster."""

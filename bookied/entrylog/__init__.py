@@ -1,0 +1,1 @@
+"""Entry logs: where entries live after the journal."""

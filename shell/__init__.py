@@ -1,0 +1,1 @@
+"""An interactive shell over a click tree and its context."""

@@ -1,0 +1,160 @@
+"""Every number of the protocol, once: op codes, return codes, flags, sizes.
+
+Source: BookKeeper 4.18.0, BookieProtocol and BookkeeperProtocol.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+FRAME_BYTES_MAX: Final = 5 * 1024 * 1024
+"""Default ``nettyMaxFrameSizeBytes``: the longest frame, its 4-byte prefix included."""
+
+MASTER_KEY_BYTES: Final = 20
+ENTRY_HEADER_BYTES: Final = 32
+"""Ledger id, entry id, last add confirmed, length: the start of every entry packet."""
+
+LAC_HEADER_BYTES: Final = 16
+
+V2_VERSION: Final = 2
+V3_VERSION: Final = 3
+
+
+class ProtocolVersion(enum.Enum):
+    """Which of the two codings a connection speaks."""
+
+    V2 = 2
+    V3 = 3
+
+
+class OpCode(enum.IntEnum):
+    """V2 op codes (second byte of the packet header)."""
+
+    ADD_ENTRY = 1
+    READ_ENTRY = 2
+    AUTH = 3
+    READ_LAC = 4
+    WRITE_LAC = 5
+    GET_BOOKIE_INFO = 6
+    BATCH_READ_ENTRY = 7
+
+
+class Operation(enum.IntEnum):
+    """V3 ``OperationType``."""
+
+    READ_ENTRY = 1
+    ADD_ENTRY = 2
+    RANGE_READ_ENTRY = 3
+    RANGE_ADD_ENTRY = 4
+    AUTH = 5
+    WRITE_LAC = 6
+    READ_LAC = 7
+    GET_BOOKIE_INFO = 8
+    START_TLS = 9
+    FORCE_LEDGER = 10
+    GET_LIST_OF_ENTRIES_OF_LEDGER = 11
+    BATCH_READ_ENTRY = 12
+
+
+class V2Flag(enum.IntFlag):
+    """Flag bits in the low half of a V2 header."""
+
+    NONE = 0
+    DO_FENCING = 0x0001
+    RECOVERY_ADD = 0x0002
+    HIGH_PRIORITY = 0x0004
+
+
+class ReturnCode(enum.IntEnum):
+    """What a bookie answers, free of version; the values are V3's ``StatusCode``."""
+
+    EOK = 0
+    ENOLEDGER = 402
+    ENOENTRY = 403
+    EBADREQ = 404
+    EIO = 501
+    EUA = 502
+    EBADVERSION = 503
+    EFENCED = 504
+    EREADONLY = 505
+    ETOOMANYREQUESTS = 506
+    EUNKNOWNLEDGERSTATE = 507
+
+
+V2_BY_RETURN_CODE: Final[dict[ReturnCode, int]] = {
+    ReturnCode.EOK: 0,
+    ReturnCode.ENOLEDGER: 1,
+    ReturnCode.ENOENTRY: 2,
+    ReturnCode.EBADREQ: 100,
+    ReturnCode.EIO: 101,
+    ReturnCode.EUA: 102,
+    ReturnCode.EBADVERSION: 103,
+    ReturnCode.EFENCED: 104,
+    ReturnCode.EREADONLY: 105,
+    ReturnCode.ETOOMANYREQUESTS: 106,
+    # 107 exists, but the 4.18.0 V2 client cannot map it and drops the connection.
+    ReturnCode.EUNKNOWNLEDGERSTATE: 101,
+}
+
+RETURN_CODE_BY_V2: Final[dict[int, ReturnCode]] = {
+    0: ReturnCode.EOK,
+    1: ReturnCode.ENOLEDGER,
+    2: ReturnCode.ENOENTRY,
+    100: ReturnCode.EBADREQ,
+    101: ReturnCode.EIO,
+    102: ReturnCode.EUA,
+    103: ReturnCode.EBADVERSION,
+    104: ReturnCode.EFENCED,
+    105: ReturnCode.EREADONLY,
+    106: ReturnCode.ETOOMANYREQUESTS,
+    107: ReturnCode.EUNKNOWNLEDGERSTATE,
+}
+
+
+class AddFlag(enum.IntFlag):
+    """How an add is to be treated."""
+
+    NONE = 0
+    RECOVERY = 1
+    """Accepted on a fenced ledger: written by recovery or re-replication."""
+    HIGH_PRIORITY = 2
+    """Still taken by a read-only bookie that has some room."""
+    DEFERRED_SYNC = 4
+    """Acknowledge before the journal is synced (V3 only)."""
+
+
+class ReadFlag(enum.IntFlag):
+    """How a read is to be treated."""
+
+    NONE = 0
+    FENCE = 1
+    """Fence the ledger first; needs the master key."""
+    HIGH_PRIORITY = 2
+    PIGGYBACK = 4
+    """Long poll: send the entry that follows ``previous_lac`` with the answer (V3 only)."""
+
+
+class DigestType(enum.IntEnum):
+    """How entries are protected; values as in ledger metadata."""
+
+    CRC32 = 1
+    MAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+class LedgerState(enum.IntEnum):
+    """The state in ledger metadata; it only moves forward."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+class BookieInfoFlag(enum.IntFlag):
+    """What a bookie-info request asks for."""
+
+    NONE = 0
+    TOTAL_DISK_CAPACITY = 1
+    FREE_DISK_SPACE = 2

@@ -1,0 +1,1 @@
+"""The .proto files and what is generated from them; never edited by hand."""
