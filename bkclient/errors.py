@@ -1,0 +1,255 @@
+"""What a client can report, one class for each result code of the Java client.
+
+Agrees with BookKeeper 4.18.0, BKException. ``code`` is Java's number. Where the class says that
+the outcome is unknown, the operation may or may not have happened.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from wire.errors import BookKeeperError
+
+
+class ClientError(BookKeeperError):
+    """The client could not do what was asked."""
+
+    code: ClassVar[int] = -999
+    by_code: ClassVar[dict[int, type[ClientError]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        if "code" in cls.__dict__:
+            assert cls.code not in ClientError.by_code, f"two classes for {cls.code}"
+            ClientError.by_code[cls.code] = cls
+
+
+class ReadFailedError(ClientError):
+    """No bookie of the write set gave the entry, or it lies beyond the last add confirmed."""
+
+    code = -1
+
+
+class QuorumError(ClientError):
+    """The quorum sizes do not fit: E >= Qw >= Qa >= 1."""
+
+    code = -2
+    exit_status = 2
+
+
+class NoBookieAvailableError(ClientError):
+    """No usable bookie was found."""
+
+    code = -3
+    exit_status = 5
+
+
+class ClientDigestMismatchError(ClientError):
+    """Entries do not match their digest: damage, or another digest type or password."""
+
+    code = -5
+
+
+class NotEnoughBookiesError(ClientError):
+    """There are fewer usable bookies than the ledger needs."""
+
+    code = -6
+    exit_status = 5
+    hint = "start more bookies, or create the ledger with a smaller ensemble"
+
+
+class NoSuchLedgerOnBookieError(ClientError):
+    """The bookies asked do not know the ledger."""
+
+    code = -7
+    exit_status = 3
+
+
+class BookieUnavailableError(ClientError):
+    """A bookie cannot be reached, or its connection was lost; what was asked may have been done."""
+
+    code = -8
+    exit_status = 5
+
+
+class MetadataStoreError(ClientError):
+    """The metadata service failed."""
+
+    code = -9
+    exit_status = 5
+
+
+class LedgerRecoveryError(ClientError):
+    """The ledger could not be recovered now; trying again is safe."""
+
+    code = -10
+
+
+class LedgerClosedError(ClientError):
+    """The ledger is closed; it takes no more entries."""
+
+    code = -11
+    exit_status = 7
+
+
+class WriteFailedError(ClientError):
+    """An add failed; its outcome is unknown until the ledger is recovered."""
+
+    code = -12
+
+
+class NoSuchEntryInLedgerError(ClientError):
+    """The ledger has no such entry."""
+
+    code = -13
+    exit_status = 3
+
+
+class IncorrectParameterError(ClientError):
+    """An argument is out of its range."""
+
+    code = -14
+    exit_status = 2
+
+
+class InterruptedOperationError(ClientError):
+    """The operation was cancelled."""
+
+    code = -15
+    exit_status = 130
+
+
+class ProtocolVersionError(ClientError):
+    """The bookie does not speak the protocol version that was used."""
+
+    code = -16
+
+
+class MetadataVersionError(ClientError):
+    """The ledger's metadata was changed by somebody else in a way that cannot be merged."""
+
+    code = -17
+    exit_status = 7
+
+
+class MetaStoreListError(ClientError):
+    """Listing the metadata failed part way."""
+
+    code = -18
+    exit_status = 5
+
+
+class ClientClosedError(ClientError):
+    """The client is closed."""
+
+    code = -19
+
+
+class LedgerExistsError(ClientError):
+    """A ledger with this id exists."""
+
+    code = -20
+    exit_status = 7
+
+
+class AddQuorumTimeoutError(ClientError):
+    """An add waited too long for its ack quorum; its outcome is unknown until recovered."""
+
+    code = -21
+    exit_status = 6
+
+
+class DuplicateEntryIdError(ClientError):
+    """An entry with this id was added already."""
+
+    code = -22
+    exit_status = 7
+
+
+class RequestTimeoutError(ClientError):
+    """A bookie did not answer in time; what was asked may have been done."""
+
+    code = -23
+    exit_status = 6
+
+
+class SecurityError(ClientError):
+    """TLS could not be set up."""
+
+    code = -24
+
+
+class NoSuchLedgerError(ClientError):
+    """There is no such ledger."""
+
+    code = -25
+    exit_status = 3
+    hint = "`bkctl ledger list` shows the ledgers there are"
+
+
+class IllegalOperationError(ClientError):
+    """This handle, or the protocol version in use, does not allow the operation."""
+
+    code = -100
+    exit_status = 2
+
+
+class ClientLedgerFencedError(ClientError):
+    """Another client has fenced the ledger; open it again to see where it ended."""
+
+    code = -101
+    exit_status = 7
+
+
+class ClientUnauthorizedError(ClientError):
+    """Wrong password for this ledger, or the bookie refused the connection."""
+
+    code = -102
+    exit_status = 4
+
+
+class UnclosedFragmentError(ClientError):
+    """The fragment may still grow and cannot be copied."""
+
+    code = -103
+
+
+class ReadOnlyBookieClientError(ClientError):
+    """The bookie is read-only."""
+
+    code = -104
+
+
+class TooManyRequestsClientError(ClientError):
+    """The bookie, or our own connection to it, has too much to do."""
+
+    code = -105
+
+
+class LedgerIdOverflowError(ClientError):
+    """There are no ledger ids left in this layout."""
+
+    code = -106
+
+
+class MetadataSerializationError(ClientError):
+    """A ledger's metadata cannot be read."""
+
+    code = -107
+
+
+class DataUnknownError(ClientError):
+    """A bookie may have lost entries of this ledger and can promise nothing about it."""
+
+    code = -108
+
+
+class ReplicationError(ClientError):
+    """Re-replication could not proceed."""
+
+    code = -200
+
+
+class UnexpectedConditionError(ClientError):
+    """Something that should not happen."""
+
+    code = -999

@@ -1,0 +1,402 @@
+"""What the rest needs of a metadata store, as small protocols: values in, values out.
+
+Drivers: ``zookeeper`` (Java's tree, shared with Java peers) and ``sqlite`` (one machine). Every
+method is a coroutine to be awaited under Twisted (``Deferred.fromCoroutine``); all callbacks run on
+the reactor. One contract suite (tests/contract) runs on each driver.
+
+Rules that hold for every driver:
+
+* A write that fails with ``MetadataUnavailableError`` may have been applied. Callers re-read.
+* Watches are persistent: at least one callback comes after the last change, not one per change.
+* Ephemeral things (registrations, locks, votes) vanish with the session. After ``SessionEvent.LOST``
+  their owner must make them anew; a driver does not.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Callable
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
+
+import attrs
+
+from bkclient.errors import (
+    ClientError,
+    LedgerExistsError,
+    MetadataStoreError,
+    MetadataVersionError,
+    NoSuchLedgerError,
+)
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.records import BookieServiceInfo, UnderreplicatedMark
+
+T = TypeVar("T")
+
+Version = int
+"""The store's version of a value: 0 when created, one more at each write. Compared as equal or not."""
+
+NEW: Final = -2
+"""The version of a value that must not exist yet."""
+
+ANY: Final = -1
+"""Whatever version the value has."""
+
+ERRORS_OF_LEDGER_STORE: Final = (
+    NoSuchLedgerError,
+    LedgerExistsError,
+    MetadataVersionError,
+    MetadataStoreError,
+)
+
+
+class MetadataUnavailableError(MetadataStoreError):
+    """The metadata service cannot be reached, or went away in mid-operation.
+
+    A write that ends so may have been applied: read again before repeating it.
+    """
+
+    hint: ClassVar[str] = "check the metadata service URI, and that the service runs"
+
+
+class NotInitializedError(MetadataStoreError):
+    """The metadata root has not been made, or holds no layout."""
+
+    hint: ClassVar[str] = "`bkctl cluster init` makes a new cluster; or check the service URI"
+
+
+class IncompatibleLayoutError(MetadataStoreError):
+    """The layout found in the store is not the one asked for, or not one we know."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class AlreadyInitializedError(MetadataStoreError):
+    """The metadata root exists already."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class CookieNotFoundError(ClientError):
+    """There is no cookie for this bookie."""
+
+    exit_status: ClassVar[int] = 3
+
+
+class CookieExistsError(ClientError):
+    """There is a cookie for this bookie already."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class RegistrationExistsError(ClientError):
+    """Another session has registered this bookie id, and stayed: is the bookie running twice?"""
+
+    exit_status: ClassVar[int] = 7
+
+
+class AlreadySetError(ClientError):
+    """The switch has that position already."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class NotFoundError(ClientError):
+    """There is no such thing in the metadata store."""
+
+    exit_status: ClassVar[int] = 3
+
+
+class SessionEvent(enum.Enum):
+    """What happened to the connection with the store."""
+
+    CONNECTED = enum.auto()
+    """Up, or up again with the same session: ephemerals are still there."""
+    SUSPENDED = enum.auto()
+    """Down for now; ephemerals still count until the session expires."""
+    LOST = enum.auto()
+    """The session expired; every ephemeral it owned is gone."""
+
+
+@attrs.frozen
+class Versioned(Generic[T]):
+    """A value and the version it has in the store."""
+
+    value: T
+    version: Version
+
+
+@attrs.frozen
+class LayoutInfo:
+    """What kind of tree this is: the layout's short name (``hierarchical`` …) and Java factory."""
+
+    name: str
+    factory: str
+
+
+class Watch(Protocol):
+    """A watch that can be given up; no callback runs after ``cancel`` returned."""
+
+    def cancel(self) -> None: ...
+
+
+class LedgerStore(Protocol):
+    """Ledger metadata with compare-and-swap. BookKeeper 4.18.0, AbstractZkLedgerManager."""
+
+    async def create_ledger(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> Version:
+        """Store new metadata; return its version (0).
+
+        A retried create that finds its own ``creator_token`` counts as success.
+
+        Raises:
+            LedgerExistsError: somebody else's ledger has this id.
+            IncorrectParameterError: ``LEDGER_ID_REFUSED`` or a negative id.
+            MetadataFormatError: the metadata must not be written as it is.
+            MetadataUnavailableError: outcome unknown.
+        """
+        ...
+
+    async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
+        """Return the metadata; ``ctime_ms`` falls back to the store's creation time.
+
+        Raises:
+            NoSuchLedgerError: there is none.
+            MetadataSerializationError: it cannot be read.
+        """
+        ...
+
+    async def write_ledger(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
+    ) -> Version:
+        """Replace the metadata if it still has ``version``; return the new version.
+
+        Raises:
+            NoSuchLedgerError: there is none (any more).
+            MetadataVersionError: it has another version.
+            MetadataUnavailableError: outcome unknown.
+        """
+        ...
+
+    async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
+        """Remove the metadata; absent counts as done when ``version`` is ``ANY``."""
+        ...
+
+    def ledger_ranges(
+        self, *, after: LedgerId | None = None
+    ) -> AsyncIterator[tuple[LedgerId, ...]]:
+        """Yield ascending ids, at most 10 000 at a time, of all ledgers above ``after``.
+
+        Any error ends the iteration with that error: it is never "no more ledgers".
+        """
+        ...
+
+    async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change or removal of the metadata."""
+        ...
+
+
+class LedgerIds(Protocol):
+    """New ledger ids. BookKeeper 4.18.0, LongZkLedgerIdGenerator."""
+
+    async def allocate_ledger_id(self) -> LedgerId:
+        """Return an id that no call has returned before and no ledger has by allocation."""
+        ...
+
+
+class BookieRegistry(Protocol):
+    """Who is there. BookKeeper 4.18.0, ZKRegistrationManager and ZKRegistrationClient."""
+
+    async def register(
+        self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
+    ) -> None:
+        """Announce a bookie for the life of this session.
+
+        Going read-only makes the read-only entry before it removes the writable one; the other
+        way round the same. An entry of another session is waited for, a bit longer than the
+        session time-out, then:
+
+        Raises:
+            RegistrationExistsError: the other session stayed.
+        """
+        ...
+
+    async def unregister(self, bookie_id: BookieId) -> None:
+        """Take the bookie's own registrations away (either kind)."""
+        ...
+
+    async def writable_bookies(self) -> frozenset[BookieId]: ...
+
+    async def read_only_bookies(self) -> frozenset[BookieId]: ...
+
+    async def known_bookies(self) -> frozenset[BookieId]:
+        """Return every bookie that has a cookie, alive or not."""
+        ...
+
+    async def service_info(self, bookie_id: BookieId) -> BookieServiceInfo:
+        """Return where a registered bookie listens.
+
+        Raises:
+            NotFoundError: it is not registered.
+        """
+        ...
+
+    async def watch_bookies(self, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change of the writable or read-only set."""
+        ...
+
+
+class CookieStore(Protocol):
+    """The cookies that tie a bookie's directories to the cluster."""
+
+    async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
+        """Raise ``CookieNotFoundError`` where there is none."""
+        ...
+
+    async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
+        """Create (``NEW``) or replace a cookie.
+
+        Raises:
+            CookieExistsError: ``NEW``, and there is one.
+            CookieNotFoundError: not ``NEW``, and there is none.
+            MetadataVersionError: it has another version.
+        """
+        ...
+
+    async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
+        """Raise ``CookieNotFoundError`` or ``MetadataVersionError`` where it cannot be."""
+        ...
+
+
+class ClusterAdmin(Protocol):
+    """The tree as a whole."""
+
+    async def initialize(self, layout: str = "hierarchical") -> str:
+        """Make a new cluster; return its instance id.
+
+        Raises:
+            AlreadyInitializedError: the root exists.
+        """
+        ...
+
+    async def format(self) -> str:
+        """Remove all ledgers, marks, locks and cookies; return the new instance id.
+
+        What stays is what Java's metaformat leaves (metadata.md 13.2). Asks nobody: the caller has.
+        """
+        ...
+
+    async def nuke(self) -> None:
+        """Remove the cluster from the store, root and all (metadata.md 13.3); asks nobody."""
+        ...
+
+    async def layout(self) -> LayoutInfo:
+        """Raise ``NotInitializedError`` where there is none."""
+        ...
+
+    async def instance_id(self) -> str | None: ...
+
+    async def dump(self) -> dict[str, tuple[bytes, Version]]:
+        """Return every stored value by its path below the root (ZooKeeper's form of path)."""
+        ...
+
+
+class UnderreplicationQueue(Protocol):
+    """Ledgers that lack replicas, and who mends them.
+
+    BookKeeper 4.18.0, ZkLedgerUnderreplicationManager; metadata.md section 11.
+    """
+
+    async def mark_underreplicated(
+        self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
+    ) -> None:
+        """Create the mark or add ``missing`` to it."""
+        ...
+
+    async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None: ...
+
+    def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]: ...
+
+    async def poll_underreplicated(self) -> LedgerId | None:
+        """Lock some marked, unlocked ledger and return it; ``None`` when there is none now."""
+        ...
+
+    async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` when marks or locks may have changed, so that polling is worth it."""
+        ...
+
+    async def acquire_lock(self, ledger_id: LedgerId) -> bool:
+        """Lock a ledger that need not be marked; ``False`` when somebody else holds it."""
+        ...
+
+    async def release_lock(self, ledger_id: LedgerId) -> None: ...
+
+    async def mark_replicated(self, ledger_id: LedgerId) -> None:
+        """Delete the mark at the version seen when it was locked, and release the lock.
+
+        A mark that was renewed meanwhile stays.
+        """
+        ...
+
+    async def lock_owner(self, ledger_id: LedgerId) -> str | None: ...
+
+    async def set_replication_enabled(self, *, enabled: bool) -> None:
+        """Raise ``AlreadySetError`` when it is so already."""
+        ...
+
+    async def replication_enabled(self) -> bool: ...
+
+    async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch: ...
+
+    async def lost_bookie_recovery_delay(self) -> int | None:
+        """Return the stored delay in seconds; ``None`` when none is stored."""
+        ...
+
+    async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None: ...
+
+    async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch: ...
+
+    async def check_time(self, check: str) -> int | None:
+        """Return when a check last ended, in ms; ``check``: all-ledgers, placement, replicas."""
+        ...
+
+    async def set_check_time(self, check: str, time_ms: int) -> None: ...
+
+
+class AuditorElection(Protocol):
+    """Who is the auditor. BookKeeper 4.18.0, ZkLedgerAuditorManager."""
+
+    async def elect(self, bookie_id: BookieId) -> None:
+        """Stand for election; return once elected. Cancelling the Deferred withdraws."""
+        ...
+
+    async def resign(self) -> None: ...
+
+    async def current_auditor(self) -> BookieId | None: ...
+
+
+class MetadataStore(
+    LedgerStore,
+    LedgerIds,
+    BookieRegistry,
+    CookieStore,
+    ClusterAdmin,
+    UnderreplicationQueue,
+    AuditorElection,
+    Protocol,
+):
+    """One connection to one cluster's metadata: everything above, and its life."""
+
+    @property
+    def uri(self) -> str: ...
+
+    async def connect(self) -> None:
+        """Connect; raise ``MetadataUnavailableError`` when that takes longer than the time-out."""
+        ...
+
+    async def close(self) -> None:
+        """End the session: its ephemerals vanish."""
+        ...
+
+    def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
+        """Call ``changed`` on the reactor at each session event."""
+        ...
