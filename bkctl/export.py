@@ -1,0 +1,505 @@
+"""Ledgers to Parquet with Spark: plan, run, verify, and only then put in place.
+
+Each ledger becomes ``DIR/ledger=<id>/part-*.parquet``. It is written under a hidden name, counted,
+and renamed, so that whatever carries its final name is whole. Exporting again replaces a ledger's
+directory, or leaves it alone when the ledger is closed and nothing about it has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl.spark.plan import LedgerExtent, cut, encode_tasks
+from bkctl.spark.progress import Done, ProgressListener
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bkclient.blocking import BlockingClient
+
+FORMAT: Final = 1
+MANIFEST: Final = "_bkctl.json"
+"""In each ledger's directory: what it holds. Spark passes over names that begin with ``_``."""
+
+STAGING_PREFIX: Final = "_bkctl-tmp-"
+_WATCH_INTERVAL_S: Final = 0.2
+
+
+class ExportError(BookKeeperError):
+    """The export failed; what was exported before is untouched, and nothing half-done is left."""
+
+
+class SparkMissingError(ExportError):
+    """PySpark is not installed here."""
+
+    exit_status = 4
+    hint = "pip install 'bkctl[spark]'"
+
+
+class ExportReadError(ExportError):
+    """An entry could not be read from any bookie that should hold it."""
+
+
+class ExportVerifyError(ExportError):
+    """What Spark wrote is not what the plan says; nothing was put in place."""
+
+
+@attrs.frozen
+class ExportedLedger:
+    """What one ledger's directory holds."""
+
+    ledger_id: int
+    state: str
+    last_entry: int
+    entries: int
+    payload_bytes: int
+    digest_type: str
+    files: int
+    file_bytes: int
+    path: str
+    unchanged: bool
+
+
+@attrs.frozen
+class ExportReport:
+    """What an export did; ``read_back`` is a line of Python for a Spark session."""
+
+    target: str
+    ledgers: tuple[ExportedLedger, ...]
+    entries: int
+    payload_bytes: int
+    files: int
+    file_bytes: int
+    read_back: str
+
+
+Progress = Callable[[Done, "int", "int"], None]
+"""Called a few times a second with what is done, and the totals of entries and bytes."""
+
+
+# What to read ----------------------------------------------------------------------------------
+
+
+def ledger_extents(
+    client: BlockingClient, ledger_ids: Sequence[int], *, recover: bool
+) -> list[LedgerExtent]:
+    """Ask how far each ledger goes: closed ones to their end, open ones to what is confirmed.
+
+    Raises:
+        NoSuchLedgerError: one of them is not there; nothing has been recovered then.
+    """
+    from bkclient import admin
+    from wire.ids import LedgerId
+
+    wanted = [LedgerId(number) for number in dict.fromkeys(ledger_ids)]
+    for ledger_id in wanted:
+        client.call(admin.read_metadata, ledger_id)
+    if recover:
+        for ledger_id in wanted:
+            client.call(admin.recover_ledger, ledger_id)
+    return [_extent(client, ledger_id) for ledger_id in wanted]
+
+
+def _extent(client: BlockingClient, ledger_id: Any) -> LedgerExtent:
+    from bkclient import admin
+    from wire.codes import LedgerState
+
+    metadata = client.call(admin.read_metadata, ledger_id).value
+    if metadata.state is LedgerState.CLOSED:
+        last, length = metadata.last_entry_id, metadata.length
+    else:
+        last, length = client.call(admin.confirmed_end, ledger_id)
+    digest = metadata.digest_type.name if metadata.digest_type else "unknown"
+    return LedgerExtent(ledger_id, last, length, metadata.state.name, digest, metadata.ctime_ms)
+
+
+# Spark -----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def spark_session(
+    master: str = "local[*]", *, app_name: str = "bkctl", options: dict[str, str] | None = None
+) -> Iterator[Any]:
+    """Start Spark with this interpreter's Python and whatever Java there is; stop it afterwards.
+
+    Raises:
+        SparkMissingError: PySpark is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkMissingError("export needs PySpark, which is not installed here") from error
+    from bkctl import java
+
+    with (
+        tempfile.TemporaryDirectory(prefix="bkctl-spark-") as scratch,
+        _environment(
+            # Or Spark's workers start another Python, without what this one has.
+            PYSPARK_PYTHON=sys.executable,
+            PYSPARK_DRIVER_PYTHON=sys.executable,
+            PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
+            JAVA_HOME=str(java.spark_java_home(Path(scratch))),
+            SPARK_CONF_DIR=str(_quiet_conf(Path(scratch))),
+            SPARK_LOCAL_IP="127.0.0.1" if master.startswith("local") else None,
+        ),
+    ):
+        builder = SparkSession.builder.master(master).appName(app_name)
+        for key, value in {**_SPARK_OPTIONS, **(options or {})}.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            _stop(spark)
+
+
+_SPARK_OPTIONS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Files of one task go to one directory: no sort of the payloads by ledger is worth it.
+    "spark.sql.maxConcurrentOutputFileWriters": "256",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+    # An entry that cannot be read cannot be read the fourth time either.
+    "spark.task.maxFailures": "1",
+}
+
+
+@contextlib.contextmanager
+def _environment(**variables: str | None) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    _set_environment(variables)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _quiet_conf(scratch: Path) -> Path:
+    """Write a log4j2 configuration that lets only errors through, on stderr."""
+    conf = scratch / "conf"
+    conf.mkdir()
+    (conf / "log4j2.properties").write_text(
+        "rootLogger.level = error\n"
+        "rootLogger.appenderRef.stderr.ref = stderr\n"
+        "appender.stderr.type = Console\n"
+        "appender.stderr.name = stderr\n"
+        "appender.stderr.target = SYSTEM_ERR\n"
+        "appender.stderr.layout.type = PatternLayout\n"
+        "appender.stderr.layout.pattern = spark: %m%n\n"
+        # A failed task is reported by the command itself, in one line.
+        "logger.task.name = org.apache.spark\n"
+        "logger.task.level = off\n"
+    )
+    return conf
+
+
+def _stop(spark: Any) -> None:
+    """Stop Spark and its JVM, so that a later session can have another Java or master."""
+    from pyspark import SparkContext
+
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 -- PySpark has no public way to end its JVM
+    spark.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            process.wait()
+        SparkContext._gateway = None  # noqa: SLF001
+        SparkContext._jvm = None  # noqa: SLF001
+
+
+# The export ------------------------------------------------------------------------------------
+
+
+def export_ledgers(
+    uri: str,
+    ledger_ids: Sequence[int],
+    target: str,
+    *,
+    master: str = "local[*]",
+    recover: bool = False,
+    compression: str = "zstd",
+    again: bool = False,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Export ledgers to Parquet under ``target``, a directory or a URI that Spark can write.
+
+    With ``again`` also closed ledgers that have not changed since they were last exported are
+    written anew. Blocks until done; ``progress`` is called on the calling thread.
+
+    Raises:
+        NoSuchLedgerError: one of the ledgers is not there.
+        ExportReadError: an entry could not be read; names ledger, entry and bookie.
+        ExportVerifyError: the files do not hold what was planned.
+        SparkMissingError: PySpark is not installed.
+    """
+    from bkclient.blocking import BlockingClient
+
+    with BlockingClient(uri) as client:
+        extents = ledger_extents(client, ledger_ids, recover=recover)
+    with spark_session(master) as spark:
+        output = _Output(spark, target)
+        kept = [] if again else [e for e in extents if output.holds(e)]
+        todo = [e for e in extents if e not in kept]
+        with output.staging() as staging:
+            if todo:
+                _run(spark, uri, todo, staging, compression, progress)
+                counted = _verify(spark, todo, staging)
+                for extent in todo:
+                    output.seal(staging, extent, counted.get(extent.ledger_id, 0))
+                for extent in todo:
+                    output.install(staging, extent)
+        ledgers = tuple(output.describe(e, unchanged=e in kept) for e in extents)
+    return _report(output.target, ledgers)
+
+
+def _report(target: str, ledgers: tuple[ExportedLedger, ...]) -> ExportReport:
+    return ExportReport(
+        target=target,
+        ledgers=ledgers,
+        entries=sum(e.entries for e in ledgers),
+        payload_bytes=sum(e.payload_bytes for e in ledgers),
+        files=sum(e.files for e in ledgers),
+        file_bytes=sum(e.file_bytes for e in ledgers),
+        read_back=f"spark.read.parquet({target!r})",
+    )
+
+
+def _run(
+    spark: Any,
+    uri: str,
+    extents: list[LedgerExtent],
+    staging: str,
+    compression: str,
+    progress: Progress | None,
+) -> None:
+    """Write all extents below ``staging``, telling ``progress`` how far it is."""
+    from pyspark.sql import functions
+
+    from bkctl.spark.datasource import LedgerSource
+
+    tasks = cut(extents, spark.sparkContext.defaultParallelism)
+    listener = ProgressListener(spark.conf.get("spark.driver.host", "127.0.0.1"))
+    spark.dataSource.register(LedgerSource)
+    source = (
+        spark.read.format(LedgerSource.short_name)
+        .option("uri", uri)
+        .option("progress", listener.address)
+        .option("tasks", encode_tasks(tasks))
+        .load()
+    )
+    digests = {str(e.ledger_id): e.digest_type for e in extents}
+    # In the footer of each file, as metadata of its columns.
+    frame = source.withMetadata("payload", {"bookkeeper.digest_types": json.dumps(digests)})
+    frame = frame.withColumn("ledger", functions.col("ledger_id"))
+    writer = frame.write.mode("append").partitionBy("ledger").option("compression", compression)
+    try:
+        _watch(
+            spark,
+            lambda: writer.parquet(staging),
+            lambda: (
+                progress
+                and progress(
+                    listener.done(), sum(e.entries for e in extents), sum(e.length for e in extents)
+                )
+            ),
+        )
+    finally:
+        listener.close()
+
+
+def _watch(spark: Any, work: Callable[[], None], look: Callable[[], object]) -> None:
+    """Run ``work`` in a thread and ``look`` here meanwhile; Ctrl-C ends Spark's jobs first."""
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 -- raised again by the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="bkctl-export", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_WATCH_INTERVAL_S)
+            look()
+    except BaseException:
+        spark.sparkContext.cancelAllJobs()
+        thread.join()
+        raise
+    if failure:
+        raise _translated(failure[0]) from failure[0]
+
+
+def _translated(error: BaseException) -> BaseException:
+    """Find in Spark's report of a failed job what the task said, if it is from us."""
+    from bkctl.spark.datasource import FAILURE_MARK
+
+    text = str(error)
+    at = text.find(FAILURE_MARK)
+    if at < 0:
+        summary = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+        return ExportError(f"Spark could not write the export: {summary}")
+    told, _ = json.JSONDecoder().raw_decode(text[at + len(FAILURE_MARK) :])
+    return ExportReadError(
+        "ledger {ledger_id}, entry {entry_id}: {message} ({error})".format_map(told)
+    )
+
+
+def _verify(spark: Any, extents: list[LedgerExtent], staging: str) -> dict[int, int]:
+    """Compare what was written with the plan; return payload bytes by ledger.
+
+    Reads no payloads: entry ids must be 0 to last, each once, and the last entry's length field is
+    the sum of all payloads.
+    """
+    from pyspark.sql import functions as f
+
+    expected = {e.ledger_id: e for e in extents if e.entries}
+    if not expected:
+        return {}
+    rows = (
+        spark.read.parquet(staging)
+        .groupBy("ledger_id")
+        .agg(
+            f.count("*").alias("entries"),
+            f.countDistinct("entry_id").alias("distinct"),
+            f.min("entry_id").alias("first"),
+            f.max("entry_id").alias("last"),
+            f.max("length").alias("payload_bytes"),
+        )
+        .collect()
+    )
+    found = {row["ledger_id"]: row for row in rows}
+    for ledger_id, extent in expected.items():
+        row = found.get(ledger_id)
+        want = (extent.entries, extent.entries, 0, extent.last_entry_id)
+        have = row and (row["entries"], row["distinct"], row["first"], row["last"])
+        if have != want:
+            raise ExportVerifyError(
+                f"ledger {ledger_id}: planned entries 0 to {extent.last_entry_id}, "
+                f"found (count, distinct, first, last) = {have}"
+            )
+    return {ledger_id: row["payload_bytes"] for ledger_id, row in found.items()}
+
+
+class _Output:
+    """The target directory, through Hadoop's file systems: local, HDFS, S3 and so on."""
+
+    def __init__(self, spark: Any, target: str) -> None:
+        self._jvm = spark._jvm  # noqa: SLF001 -- PySpark has no other way to Hadoop's file systems
+        if "://" not in target:
+            target = str(Path(target).absolute())
+        path = self._jvm.org.apache.hadoop.fs.Path(target)
+        self._fs = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        self.target = target
+
+    def _path(self, *names: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path("/".join((self.target.rstrip("/"), *names)))
+
+    @contextlib.contextmanager
+    def staging(self) -> Iterator[str]:
+        """Give a hidden directory below the target that is gone afterwards, whatever happens."""
+        name = STAGING_PREFIX + uuid.uuid4().hex
+        self._fs.mkdirs(self._path(name))
+        try:
+            yield f"{self.target.rstrip('/')}/{name}"
+        finally:
+            self._fs.delete(self._path(name), True)
+
+    def holds(self, extent: LedgerExtent) -> bool:
+        """Tell whether this very ledger, closed, is there already with all its files."""
+        manifest = self._manifest(extent.ledger_id)
+        return (
+            manifest is not None
+            and extent.state == "CLOSED"
+            and manifest["ledger"] == attrs.asdict(extent)
+            and self._files(self._ledger_path(extent.ledger_id)) == manifest["files"]
+        )
+
+    def seal(self, staging: str, extent: LedgerExtent, payload_bytes: int) -> None:
+        """Write the manifest beside a staged ledger's files."""
+        name = staging.rsplit("/", 1)[1]
+        directory = self._path(name, f"ledger={extent.ledger_id}")
+        self._fs.mkdirs(directory)
+        told = {
+            "format": FORMAT,
+            "ledger": attrs.asdict(extent),
+            "payload_bytes": payload_bytes,
+            "files": self._files(directory),
+        }
+        stream = self._fs.create(self._path(name, f"ledger={extent.ledger_id}", MANIFEST), True)
+        stream.write(json.dumps(told, indent=1).encode())
+        stream.close()
+
+    def install(self, staging: str, extent: LedgerExtent) -> None:
+        """Put a sealed ledger in place of what is there; each rename is atomic."""
+        name = staging.rsplit("/", 1)[1]
+        final = self._ledger_path(extent.ledger_id)
+        if self._fs.exists(final):
+            self._rename(final, self._path(name, f"old-{extent.ledger_id}"))
+        self._rename(self._path(name, f"ledger={extent.ledger_id}"), final)
+
+    def _rename(self, source: Any, destination: Any) -> None:
+        if not self._fs.rename(source, destination):
+            raise ExportError(f"could not rename {source} to {destination}")
+
+    def describe(self, extent: LedgerExtent, *, unchanged: bool) -> ExportedLedger:
+        manifest = self._manifest(extent.ledger_id)
+        assert manifest is not None, extent
+        return ExportedLedger(
+            ledger_id=extent.ledger_id,
+            state=extent.state,
+            last_entry=extent.last_entry_id,
+            entries=extent.entries,
+            payload_bytes=manifest["payload_bytes"],
+            digest_type=extent.digest_type,
+            files=len(manifest["files"]),
+            file_bytes=sum(manifest["files"].values()),
+            path=f"{self.target.rstrip('/')}/ledger={extent.ledger_id}",
+            unchanged=unchanged,
+        )
+
+    def _ledger_path(self, ledger_id: int) -> Any:
+        return self._path(f"ledger={ledger_id}")
+
+    def _files(self, directory: Any) -> dict[str, int]:
+        """Return the Parquet files of a directory with their sizes in bytes."""
+        statuses = self._fs.listStatus(directory)
+        named = {s.getPath().getName(): s.getLen() for s in statuses if s.isFile()}
+        return {name: size for name, size in sorted(named.items()) if name.endswith(".parquet")}
+
+    def _manifest(self, ledger_id: int) -> dict[str, Any] | None:
+        path = self._path(f"ledger={ledger_id}", MANIFEST)
+        if not self._fs.exists(path):
+            return None
+        stream = self._fs.open(path)
+        try:
+            told = json.loads(bytes(stream.readAllBytes()))
+        except ValueError:
+            return None
+        finally:
+            stream.close()
+        return told if isinstance(told, dict) and told.get("format") == FORMAT else None
