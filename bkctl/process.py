@@ -1,0 +1,129 @@
+"""Child processes that are not left behind, and the ports they are given."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+
+class ChildProcess:
+    """A child whose output goes to a file, and that ends when this process ends.
+
+    It runs in a session of its own: Ctrl-C reaches the parent alone, which then stops its children
+    in the order that suits it. On Linux the kernel ends it (SIGTERM) when the parent dies without
+    stopping it. That guard is tied to the *thread* that starts the child, so it is left out when
+    another than the main thread does.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                guarded(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens when the process has ended."""
+        self._process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for its end and return the exit status.
+
+        Raises:
+            TimeoutError: it still runs.
+        """
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as e:
+            raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s") from e
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """End it with SIGTERM, or with SIGKILL once ``timeout_s`` has passed."""
+        self.send_signal(signal.SIGTERM)
+        try:
+            return self.wait(timeout_s)
+        except TimeoutError:
+            return self.kill()
+
+    def kill(self) -> int:
+        """End it with SIGKILL, at once and without its help."""
+        self.send_signal(signal.SIGKILL)
+        return self._process.wait()
+
+    def log_tail(self, lines_max: int = 15) -> str:
+        """Return the last lines it wrote."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines_max:])
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a TCP port nobody listens on now; someone may the moment after."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        # As servers do: connections of the server before us may linger in TIME_WAIT.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def guarded(command: Sequence[str]) -> list[str]:
+    """Wrap ``command`` so that the kernel sends it SIGTERM when the starting thread ends.
+
+    Only on Linux and from the main thread, whose end is the process's; elsewhere ``command`` comes
+    back as it is. A wrapper and no ``preexec_fn``: that one may deadlock where threads run.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return list(command)
+    return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
+
+
+_GUARD: Final = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the parent has ended")
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as e:
+    sys.exit(f"{sys.argv[2]}: {e.strerror}")
+"""
