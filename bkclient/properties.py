@@ -1,0 +1,275 @@
+r"""The syntax of a Java ``bk_server.conf``: text to keys and lists of values, with their places.
+
+Agrees with BookKeeper 4.18.0, which reads its files through Apache commons-configuration 2 with a
+comma as list delimiter: ``key=value``, ``key: value`` or ``key value``; ``#`` and ``!`` comments;
+backslash at the end of a line joins the next one; ``\uXXXX`` and the usual escapes; a comma
+splits a value into a list (``\,`` is a plain comma); a repeated key adds to its list; ``include =
+other.conf`` reads another file in place; ``${env:NAME}``, ``${sys:name}`` and ``${other.key}`` are
+expanded when a value is used.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+import attrs
+
+from wire.errors import BookKeeperError
+
+INCLUDE_DEPTH_MAX: Final = 16
+"""How deep files may include each other; deeper is taken for a circle."""
+
+EXPANSIONS_MAX: Final = 64
+"""How many ``${…}`` one value may take; more is taken for a circle."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+_REFERENCE = re.compile(r"\$\{([^${}]+)\}")
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
+
+
+@attrs.frozen
+class Origin:
+    """Where a value was set: a line of a file, a variable of the environment, or an option."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+
+class PropertiesError(BookKeeperError):
+    """A settings file cannot be read, or breaks the syntax."""
+
+    exit_status: ClassVar[int] = 2
+
+    def __init__(self, message: str, origin: Origin) -> None:
+        super().__init__(f"{origin}: {message}")
+        self.origin = origin
+
+
+@attrs.frozen
+class Value:
+    """One element of a key's list, as written: ``${…}`` not yet expanded."""
+
+    text: str
+    origin: Origin
+
+
+@attrs.frozen
+class Property:
+    """What is set for one key: ``statements`` has one list of values a statement, oldest first."""
+
+    key: str
+    statements: tuple[tuple[Value, ...], ...]
+
+    @property
+    def origin(self) -> Origin:
+        return self.statements[0][0].origin
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All values of all statements, as Java's ``getList`` has them."""
+        return tuple(value for statement in self.statements for value in statement)
+
+
+@attrs.frozen
+class Properties:
+    """Keys and their values in order of appearance, and what ``${env:}`` and ``${sys:}`` mean."""
+
+    entries: Mapping[str, Property] = _NOTHING  # type: ignore[assignment]  # empty either way
+    environ: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)
+    system: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)
+
+    def __iter__(self) -> Iterator[Property]:
+        return iter(self.entries.values())
+
+    def get(self, key: str) -> Property | None:
+        return self.entries.get(key)
+
+    def override(self, settings: Mapping[str, str], source: str) -> Properties:
+        """Return these properties with ``settings`` in place of what the keys had.
+
+        The texts are split and unescaped as in a file. ``source`` is named in errors; where it
+        contains ``{key}`` that becomes the key, as in ``"BK_{key} in the environment"``.
+        """
+        entries = dict(self.entries)
+        for key, text in settings.items():
+            origin = Origin(source.replace("{key}", key))
+            entries[key] = Property(key, (_split(text, origin),))
+        return attrs.evolve(self, entries=MappingProxyType(entries))
+
+    def expand(self, value: Value) -> str:
+        """Return the text of ``value`` with its ``${…}``; those that mean nothing are left.
+
+        Raises:
+            PropertiesError: the references run in a circle.
+        """
+        text = value.text
+        for _ in range(EXPANSIONS_MAX):
+            for match in _REFERENCE.finditer(text):
+                meaning = self._meaning(match.group(1))
+                if meaning is not None:
+                    text = text[: match.start()] + meaning + text[match.end() :]
+                    break
+            else:
+                return text
+        raise PropertiesError(f"'{value.text}' refers to itself", value.origin)
+
+    def _meaning(self, name: str) -> str | None:
+        space, colon, rest = name.partition(":")
+        if colon and space == "env":
+            return self.environ.get(rest)
+        if colon and space == "sys":
+            return self.system.get(rest)
+        other = self.entries.get(name)
+        return None if other is None else other.values[0].text
+
+
+def parse_properties(
+    text: str,
+    *,
+    source: str = "<text>",
+    environ: Mapping[str, str] = _NOTHING,
+    system: Mapping[str, str] = _NOTHING,
+    include: Callable[[str, Origin], tuple[str, str]] | None = None,
+) -> Properties:
+    """Return what ``text`` sets.
+
+    ``include`` gets the name in an ``include`` line and gives the source name and the text to read
+    in its place; without it such a line is an error.
+
+    Raises:
+        PropertiesError: a malformed escape, or an include that cannot be followed.
+    """
+    statements: dict[str, list[tuple[Value, ...]]] = {}
+    _collect(text, source, include, statements, 0)
+    entries = {key: Property(key, tuple(found)) for key, found in statements.items()}
+    return Properties(MappingProxyType(entries), environ, system)
+
+
+def read_properties(
+    path: Path, *, environ: Mapping[str, str] = _NOTHING, system: Mapping[str, str] | None = None
+) -> Properties:
+    """Read a file and what it includes; names in ``include`` are relative to the file they are in.
+
+    Files are UTF-8; one that is not is taken for ISO 8859-1, as Java takes all of them.
+
+    Raises:
+        PropertiesError: a file is missing, unreadable, or breaks the syntax.
+    """
+
+    def include(name: str, origin: Origin) -> tuple[str, str]:
+        target = Path(origin.source).parent / name
+        return str(target), _read_text(target, origin)
+
+    return parse_properties(
+        _read_text(path, Origin(str(path))),
+        source=str(path),
+        environ=environ,
+        system=java_system_properties() if system is None else system,
+        include=include,
+    )
+
+
+def java_system_properties() -> Mapping[str, str]:
+    """Return the few of Java's system properties that have a meaning without Java."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # A user id without a name, as in containers.
+        user = ""
+    return {
+        "user.name": user,
+        "user.home": str(Path("~").expanduser()),
+        "user.dir": str(Path.cwd()),
+        "java.io.tmpdir": tempfile.gettempdir(),
+        "file.separator": "/",
+        "path.separator": ":",
+    }
+
+
+def _read_text(path: Path, origin: Origin) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PropertiesError(
+            f"cannot read {path}: {error.strerror or type(error).__name__}", origin
+        ) from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def _collect(
+    text: str,
+    source: str,
+    include: Callable[[str, Origin], tuple[str, str]] | None,
+    statements: dict[str, list[tuple[Value, ...]]],
+    depth: int,
+) -> None:
+    for line, origin in _logical_lines(text, source):
+        match = _KEY.fullmatch(line)
+        assert match is not None, "every line matches"
+        key = _unescape(match.group(1), origin)
+        if key != "include":
+            statements.setdefault(key, []).append(_split(match.group(2), origin))
+            continue
+        if include is None:
+            raise PropertiesError("cannot include another file from here", origin)
+        if depth == INCLUDE_DEPTH_MAX:
+            raise PropertiesError("files include each other in a circle", origin)
+        for value in _split(match.group(2), origin):
+            name, included = include(value.text, origin)
+            _collect(included, name, include, statements, depth + 1)
+
+
+def _logical_lines(text: str, source: str) -> Iterator[tuple[str, Origin]]:
+    """Yield each statement and where it starts; comments within a continued one are skipped."""
+    joined, started = "", 0
+    for number, physical in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        line = physical.strip()
+        if not line or line[0] in "#!":
+            continue
+        started = started or number
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            joined += line[:-1]
+            continue
+        yield joined + line, Origin(source, started)
+        joined, started = "", 0
+    if joined:
+        yield joined, Origin(source, started)
+
+
+def _split(text: str, origin: Origin) -> tuple[Value, ...]:
+    """Cut ``text`` at its unescaped commas; there is always at least one value, perhaps empty."""
+    parts = re.findall(r"((?:\\.|[^\\,])*\\?)(,|$)", text, re.DOTALL)
+    if len(parts) > 1 and not parts[-2][1]:
+        parts.pop()  # The pattern also matches the nothing behind the last part.
+    texts = [_unescape(part.strip(), origin) for part, _ in parts]
+    return tuple(Value(part, origin) for part in texts)
+
+
+def _unescape(text: str, origin: Origin) -> str:
+    if "\\" not in text:
+        return text
+
+    def replace(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if not name.startswith("u"):
+            return _ESCAPES.get(name, name)
+        try:
+            return chr(int(name[1:], 16))
+        except ValueError:
+            raise PropertiesError(
+                f"'\\{name}' is no \\uXXXX with four hexadecimal digits", origin
+            ) from None
+
+    return re.sub(r"\\(u.{0,4}|.)", replace, text, flags=re.DOTALL)

@@ -1,0 +1,345 @@
+"""Settings: file syntax, loading, findings, and what is made from the declarations."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from pathlib import Path
+from typing import ClassVar
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bkclient.settings import (
+    ConfigError,
+    Finding,
+    FindingKind,
+    Origin,
+    OtherKey,
+    PropertiesError,
+    Severity,
+    changed,
+    describe,
+    environment,
+    load,
+    parse_properties,
+    read_properties,
+    sample,
+    setting,
+    value_text,
+)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """A settings class with one attribute of each kind."""
+
+    other_keys: ClassVar[tuple[OtherKey, ...]] = (
+        OtherKey("dlog.*", "belongs to the table service"),
+        OtherKey("numJournalCallbackThreads", "Java reads it nowhere"),
+        OtherKey("journalDir", "read by no version", instead="journalDirectory"),
+        OtherKey("authClass", "cannot be provided", refused=True, harmless=("none",)),
+    )
+
+    port: int = setting(
+        3181, key="bookiePort", doc="Port.", group="Server", minimum=0, maximum=65535
+    )
+    wait_ms: int = setting(2, key="waitMSec", unit="ms", doc="Wait.")
+    usage: float = setting(0.95, key="usage", doc="Usage.", minimum=0, maximum=1)
+    sync: bool = setting(
+        True, key="sync", doc="Sync.", risky=lambda on: None if on else "acknowledged data may go"
+    )
+    name: str | None = setting(None, key="bookieId", doc="Name.", default_text="from the address")
+    root: str = setting("/ledgers", key="root", doc="Root.")
+    dirs: tuple[str, ...] = setting(("/tmp/a",), key="dirs", doc="Directories.", group="Disks")
+    rate: int = setting(1000, key="rateByEntries", aliases=("rate",), doc="Rate.")
+    colour: Colour = setting(Colour.RED, key="colour", doc="Colour.")
+    level: int | None = setting(None, key="level", doc="Level.")
+    password: str = setting("", key="passwd", doc="Password.", secret=True)
+    scheme: str = setting(
+        "zk", key="scheme", doc="Scheme.", refuse=lambda s: "is not served" if s == "etcd" else None
+    )
+    threads: int = setting(8, key="threads", doc="Threads.", without_effect="one thread is enough")
+
+    def cross_check(self):
+        if self.wait_ms > self.rate:
+            yield Finding(Severity.ERROR, FindingKind.INVALID, "waitMSec", "must not exceed rate")
+
+
+def loaded(text: str, **kwargs):
+    return load(Sample, parse_properties(text, source="bk.conf", **kwargs))
+
+
+def values(text: str) -> dict[str, list[str]]:
+    return {prop.key: [value.text for value in prop.values] for prop in parse_properties(text)}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("a=1", {"a": ["1"]}),
+        ("a: 1", {"a": ["1"]}),
+        ("a 1", {"a": ["1"]}),
+        ("  a  =  1 2  ", {"a": ["1 2"]}),
+        ("a", {"a": [""]}),
+        ("a=", {"a": [""]}),
+        ("a==b", {"a": ["=b"]}),
+        ("a.b-c=1", {"a.b-c": ["1"]}),
+        ("a\\ b\\=c=1", {"a b=c": ["1"]}),
+        ("# a=1\n! b=2\n\na=3", {"a": ["3"]}),
+        ("a=1,2 , 3", {"a": ["1", "2", "3"]}),
+        ("a=1\\,2,3", {"a": ["1,2", "3"]}),
+        ("a=x\\,", {"a": ["x,"]}),
+        ("a=1,", {"a": ["1", ""]}),
+        ("a=1\na=2,3", {"a": ["1", "2", "3"]}),
+        ("a=1,\\\n   2,\\\n# no\n\n 3\nb=4", {"a": ["1", "2", "3"], "b": ["4"]}),
+        ("a=ends\\", {"a": ["ends"]}),
+        ("a=\\u0041\\t\\\\x\\q", {"a": ["A\t\\xq"]}),
+        ("a=/tmp/x y\r\nb=2\r\n", {"a": ["/tmp/x y"], "b": ["2"]}),
+    ],
+)
+def test_the_file_syntax_is_that_of_java(line: str, expected: dict[str, list[str]]) -> None:
+    assert values(line) == expected
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.text(max_size=20)))
+def test_any_text_that_value_text_writes_is_read_back(wanted: dict[str, str]) -> None:
+    wanted = {key: " ".join(text.split()) for key, text in wanted.items() if key != "include"}
+    file = "\n".join(f"{key}={value_text(text)}" for key, text in wanted.items())
+    assert {key: ",".join(found) for key, found in values(file).items()} == wanted
+
+
+@given(st.text(max_size=200))
+def test_no_text_does_worse_than_a_typed_error(text: str) -> None:
+    with contextlib.suppress(ConfigError, PropertiesError):
+        loaded(text)
+
+
+def test_a_broken_escape_names_its_line() -> None:
+    with pytest.raises(PropertiesError, match=r"^bk.conf:2: '\\u00zz' is no"):
+        parse_properties("a=1\nb=\\u00zz", source="bk.conf")
+
+
+def test_an_included_file_is_read_in_place(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "main.conf").write_text("a=1\ninclude = sub/other.conf\na=3\n")
+    (tmp_path / "sub/other.conf").write_text("a=2\ninclude=third.conf")
+    (tmp_path / "sub/third.conf").write_text("b=4")
+    properties = read_properties(tmp_path / "main.conf")
+    assert [value.text for value in properties.entries["a"].values] == ["1", "2", "3"]
+    assert str(properties.entries["b"].origin) == f"{tmp_path}/sub/third.conf:1"
+
+
+def test_a_circle_of_includes_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text("include=a.conf")
+    with pytest.raises(PropertiesError, match="in a circle"):
+        read_properties(tmp_path / "a.conf")
+
+
+def test_a_missing_file_is_named_with_the_line_that_asked_for_it(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text("\ninclude=b.conf")
+    with pytest.raises(PropertiesError, match=r"a.conf:2: cannot read .*b.conf: No such file"):
+        read_properties(tmp_path / "a.conf")
+
+
+def test_a_file_that_is_not_utf8_is_latin_1(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_bytes(b"root=/\xe9")
+    assert read_properties(tmp_path / "a.conf").entries["root"].values[0].text == "/é"
+
+
+def test_references_to_environment_system_and_keys_are_expanded() -> None:
+    config, findings = loaded(
+        "root=${env:R}/${sys:user.name}/${bookiePort}\nbookiePort=99",
+        environ={"R": "/r"},
+        system={"user.name": "u"},
+    )
+    assert config.root == "/r/u/99"
+    assert findings == ()
+
+
+def test_a_reference_to_nothing_stays_and_is_reported() -> None:
+    config, (finding,) = loaded("root=/${env:NOPE}")
+    assert config.root == "/${env:NOPE}"
+    assert finding.kind is FindingKind.REFERENCE
+
+
+def test_references_in_a_circle_are_an_error() -> None:
+    with pytest.raises(PropertiesError, match="refers to itself"):
+        loaded("root=${x}\nx=${root}")
+
+
+def test_every_kind_of_value_is_read() -> None:
+    config, findings = loaded(
+        "bookiePort=0x10\nusage=0.5\nsync=YES\nbookieId=b1\ndirs=/a, /b\nrate=5\n"
+        "colour=BLUE\nlevel=-3\npasswd=p"
+    )
+    assert findings == ()
+    assert config == Sample(
+        port=16,
+        usage=0.5,
+        sync=True,
+        name="b1",
+        dirs=("/a", "/b"),
+        rate=5,
+        colour=Colour.BLUE,
+        level=-3,
+        password="p",
+    )
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    assert loaded("") == (Sample(), ())
+
+
+def test_an_empty_text_is_none_and_an_empty_list_is_empty() -> None:
+    config, _ = loaded("bookieId=\ndirs=")
+    assert (config.name, config.dirs) == (None, ())
+
+
+def test_the_newer_name_wins_over_the_older() -> None:
+    assert loaded("rate=5\nrateByEntries=6")[0].rate == 6
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("bookiePort=", "'' is empty where a number must be; allowed: 0 to 65535"),
+        ("bookiePort=x", "'x' is not a whole number; allowed: 0 to 65535"),
+        ("bookiePort=1.5", "'1.5' is not a whole number; allowed: 0 to 65535"),
+        ("bookiePort=65536", "'65536' is out of range; allowed: 0 to 65535"),
+        ("level=9223372036854775808", "'9223372036854775808' does not fit into 64 bits; allowed"),
+        ("usage=nan", "'nan' is not a number; allowed: 0 to 1"),
+        ("sync=maybe", "'maybe' is neither true nor false; allowed: true, false, yes"),
+        ("colour=green", "'green' is none of the values allowed; allowed: red, blue"),
+        ("scheme=etcd", "'etcd' is not served"),
+        ("authClass=x", "'x' cannot be provided; remove the key; allowed: none"),
+    ],
+)
+def test_a_refused_value_names_file_line_key_value_and_what_is_allowed(line, reason) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(f"\n{line}")
+    key, _, value = line.partition("=")
+    assert str(caught.value).startswith(f"bk.conf:2: {key}: {reason}")
+    finding = caught.value.finding
+    assert finding.origin == Origin("bk.conf", 2)
+    assert (finding.key, finding.value) == (key, value)
+
+
+def test_all_refused_values_are_in_one_error() -> None:
+    with pytest.raises(ConfigError, match=r"bookiePort.*\(and 1 more\)$") as caught:
+        loaded("bookiePort=x\nlevel=y\nnonsense=1")
+    kinds = [finding.kind for finding in caught.value.findings]
+    assert kinds == [FindingKind.INVALID, FindingKind.INVALID, FindingKind.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("line", "severity", "kind", "message"),
+    [
+        ("bookiPort=1", "WARNING", "UNKNOWN", "unknown key, not used; did you mean bookiePort?"),
+        ("BOOKIEPORT=1", "WARNING", "UNKNOWN", "unknown key, not used; did you mean bookiePort?"),
+        ("nonsense=1", "WARNING", "UNKNOWN", "unknown key, not used"),
+        ("journalDir=/j", "WARNING", "UNKNOWN", "read by no version; the key is journalDirectory"),
+        ("dlog.x=1", "NOTE", "IGNORED", "no effect: belongs to the table service"),
+        ("threads=9", "NOTE", "IGNORED", "no effect: one thread is enough"),
+        ("sync=no", "WARNING", "RISKY", "acknowledged data may go"),
+        ("root=/a,/b", "WARNING", "CUT", "cut at the first comma, as Java does"),
+        ("root=/a\nroot=/b", "WARNING", "CUT", "set again at bk.conf:2; the first counts"),
+    ],
+)
+def test_an_odd_value_is_reported_by_name(line, severity, kind, message) -> None:
+    _, (finding,) = loaded(line)
+    assert finding.message.startswith(message)
+    assert (finding.severity, finding.kind) == (Severity[severity], FindingKind[kind])
+    assert str(finding).startswith(f"bk.conf:1: {finding.key}: ")
+
+
+@pytest.mark.parametrize("line", ["authClass=none", "authClass=", "threads=8"])
+def test_a_harmless_value_is_not_worth_a_word(line: str) -> None:
+    assert loaded(line)[1] == ()
+
+
+def test_a_scalar_takes_the_first_of_several() -> None:
+    assert loaded("root=/a,/b\nroot=/c")[0].root == "/a"
+
+
+def test_an_unknown_key_can_be_an_error() -> None:
+    with pytest.raises(ConfigError, match="nonsense"):
+        load(Sample, parse_properties("nonsense=1"), strict=True)
+
+
+def test_keys_of_another_class_may_stand_in_the_same_file() -> None:
+    @attrs.frozen(kw_only=True)
+    class Other:
+        nonsense: int = setting(1, key="nonsense", doc="Nonsense.")
+
+    assert load(Sample, parse_properties("nonsense=2"), also=[Other])[1] == ()
+
+
+def test_a_cross_check_gets_the_place_of_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"^bk.conf:2: waitMSec: must not exceed rate"):
+        loaded("rate=5\nwaitMSec=6")
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file() -> None:
+    properties = parse_properties("bookiePort=1\nroot=/file\nusage=0.1", source="bk.conf")
+    set_in_environment = environment({"BK_root": "/env", "BK_usage": "0.2", "HOME": "/"}, Sample)
+    properties = properties.override(set_in_environment, "BK_{key} in the environment")
+    properties = properties.override({"usage": "0.3"}, "--usage")
+    config, _ = load(Sample, properties)
+    assert (config.port, config.root, config.usage) == (1, "/env", 0.3)
+
+
+def test_the_environment_is_named_in_errors() -> None:
+    properties = parse_properties("").override({"bookiePort": "x"}, "BK_{key} in the environment")
+    with pytest.raises(ConfigError, match=r"^BK_bookiePort in the environment: bookiePort: 'x'"):
+        load(Sample, properties)
+
+
+def test_container_variables_that_are_no_settings_are_left_alone() -> None:
+    found = environment({"BK_HOME": "/", "BK_rootPath": "x", "BK_root": "y", "X": "z"}, Sample)
+    assert found == {"rootPath": "x", "root": "y"}
+
+
+def test_secrets_are_masked_everywhere() -> None:
+    config, _ = loaded("passwd=hunter2")
+    assert "hunter2" not in repr(config)
+    assert changed(config) == (("passwd", "********"),)
+
+
+def test_changed_lists_what_differs_from_the_defaults() -> None:
+    config, _ = loaded("dirs=/a,/b\nsync=off\nwaitMSec=2")
+    assert changed(config) == (("sync", "false"), ("dirs", "/a,/b"))
+
+
+def test_describe_has_what_a_man_page_needs() -> None:
+    infos = {info.key: info for info in describe(Sample)}
+    assert list(infos)[:2] == ["bookiePort", "waitMSec"]
+    wait = infos["waitMSec"]
+    assert (wait.name, wait.unit, wait.default, wait.kind) == ("wait_ms", "ms", "2", "whole number")
+    assert (wait.group, infos["passwd"].group) == ("Server", "Disks")
+    assert infos["bookieId"].default == "from the address"
+    assert infos["colour"].allowed == "red, blue"
+    assert infos["rateByEntries"].aliases == ("rate",)
+
+
+def test_the_sample_file_names_every_key_and_changes_nothing() -> None:
+    text = sample(Sample)
+    assert all(f"#{info.key}=" in text for info in describe(Sample))
+    assert "# Wait. [ms]\n#waitMSec=2\n" in text
+    assert loaded(text) == (Sample(), ())
+
+
+def test_the_sample_file_with_its_comments_taken_off_gives_the_defaults() -> None:
+    lines = [
+        line[1:] if line[:1] == "#" and line[1:2].isalpha() else line
+        for line in sample(Sample).replace("=from the address", "=").splitlines()
+        if line != "#level="
+    ]
+    assert loaded("\n".join(lines)) == (Sample(), ())
