@@ -1,0 +1,77 @@
+"""One real reactor in a background thread, for tests that need real time, sockets or threads.
+
+    from tests.reactor import run
+    store = run(open_store())          # a coroutine, run on the reactor; its value or its error
+
+The reactor starts with the first use and ends with the process. Unit tests use a ``Clock``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import blockingCallFromThread
+
+T = TypeVar("T")
+
+TIMEOUT_S = 30.0
+
+
+@functools.cache
+def the_reactor() -> Any:
+    """Return the running reactor."""
+    from twisted.internet import reactor
+
+    running = threading.Event()
+    reactor.callWhenRunning(running.set)
+    # A test run must end even where a test left a call in the pool.
+    reactor.getThreadPool().threadFactory = functools.partial(threading.Thread, daemon=True)
+    thread = threading.Thread(
+        target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True, name="reactor"
+    )
+    thread.start()
+    assert running.wait(TIMEOUT_S), "the reactor did not start"
+    atexit.register(_stop, reactor, thread)
+    return reactor
+
+
+def _stop(reactor: Any, thread: threading.Thread) -> None:
+    reactor.callFromThread(reactor.stop)
+    thread.join(5)
+
+
+def run(coroutine: Coroutine[Deferred[Any], Any, T], timeout_s: float = TIMEOUT_S) -> T:
+    """Run a coroutine on the reactor; return its value or raise its error.
+
+    After ``timeout_s`` it is cancelled, and ``twisted.internet.error.TimeoutError`` is raised.
+    """
+    reactor = the_reactor()
+    return blockingCallFromThread(
+        reactor, lambda: Deferred.fromCoroutine(coroutine).addTimeout(timeout_s, reactor)
+    )
+
+
+def call(function: Callable[..., T], *args: Any) -> T:
+    """Call a plain function on the reactor's thread; return its value or raise its error."""
+    return blockingCallFromThread(the_reactor(), function, *args)
+
+
+async def sleep(seconds: float) -> None:
+    """Let the reactor run on for a while; for real-time tests only."""
+    waited: Deferred[None] = Deferred()
+    the_reactor().callLater(seconds, waited.callback, None)
+    await waited
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Wait until a condition holds, looking every 10 ms; fail the test after ``timeout_s``."""
+    reactor = the_reactor()
+    deadline_s = reactor.seconds() + timeout_s
+    while not condition():
+        assert reactor.seconds() < deadline_s, "condition not met in time"
+        await sleep(0.01)
