@@ -194,7 +194,7 @@ class ClientConfig(MetadataConfig):
         OtherKey("limitStatsLogging", "belongs to Java's statistics"),
     )
 
-    add_entry_timeout_s: int | None = setting(
+    _add_timeout_s: int | None = setting(
         None,
         key="addEntryTimeoutSec",
         unit="s",
@@ -203,7 +203,7 @@ class ClientConfig(MetadataConfig):
         doc="How long a bookie may take to answer an add.",
         default_text="5",
     )
-    read_entry_timeout_s: int | None = setting(
+    _read_timeout_s: int | None = setting(
         None,
         key="readEntryTimeoutSec",
         unit="s",
@@ -254,14 +254,14 @@ class ClientConfig(MetadataConfig):
         group="Reads",
         doc="Base of the two next ones; 0 or less is no speculation.",
     )
-    speculative_read_first_timeout_ms: int | None = setting(
+    _speculative_first_ms: int | None = setting(
         None,
         key="firstSpeculativeReadTimeout",
         unit="ms",
         doc="When to ask a second bookie for an entry.",
         default_text="speculativeReadTimeout",
     )
-    speculative_read_timeout_max_ms: int | None = setting(
+    _speculative_max_ms: int | None = setting(
         None,
         key="maxSpeculativeReadTimeout",
         unit="ms",
@@ -469,22 +469,22 @@ class ClientConfig(MetadataConfig):
     @property
     def add_timeout_s(self) -> int:
         """How long a bookie may take to answer an add."""
-        return self.timeout_s if self.add_entry_timeout_s is None else self.add_entry_timeout_s
+        return self.timeout_s if self._add_timeout_s is None else self._add_timeout_s
 
     @property
     def read_timeout_s(self) -> int:
         """How long a bookie may take to answer anything but an add."""
-        return self.timeout_s if self.read_entry_timeout_s is None else self.read_entry_timeout_s
+        return self.timeout_s if self._read_timeout_s is None else self._read_timeout_s
 
     @property
     def speculative_first_ms(self) -> int:
         """When to ask a second bookie for an entry; 0 is never."""
-        first = self.speculative_read_first_timeout_ms
+        first = self._speculative_first_ms
         return max(0, self.speculative_read_timeout_ms if first is None else first)
 
     @property
     def speculative_max_ms(self) -> int:
         """Longest pause before another bookie is asked."""
-        longest = self.speculative_read_timeout_max_ms
+        longest = self._speculative_max_ms
         longest = self.speculative_read_timeout_ms if longest is None else longest
         return max(self.speculative_first_ms, longest)

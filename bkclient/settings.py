@@ -139,8 +139,9 @@ class ConfigError(BookKeeperError):
 class OtherKey:
     """Keys by name or ``fnmatch`` pattern that a settings class knows and does not use.
 
-    ``doc`` says why they have no effect. With ``instead``, a name nobody reads, and the right one.
-    With ``refused``, any value but the ``harmless`` ones (and none at all) stops the start.
+    ``doc`` says why they have no effect; not even that is said of an empty or ``harmless`` value.
+    With ``instead``, a name nobody reads, and the right one. With ``refused``, any other value
+    stops the start; with ``risky``, it is warned about.
     """
 
     pattern: str
@@ -254,7 +255,7 @@ def describe(cls: type) -> tuple[SettingInfo, ...]:
         group = one.spec.group or group
         infos.append(
             SettingInfo(
-                name=one.name,
+                name=one.argument,
                 key=one.spec.key,
                 aliases=one.spec.aliases,
                 kind=one.kind,
@@ -320,7 +321,7 @@ def load(
         ConfigError: at least one value is refused; all findings are in it.
     """
     loading = _Loading(cls, properties)
-    values = {one.name: value for one in _declared(cls) for value in loading.value_of(one)}
+    values = {one.argument: value for one in _declared(cls) for value in loading.value_of(one)}
     loading.look_at_other_keys(tuple(also), strict=strict)
     loading.stop_if_refused()
     config = cls(**values)
@@ -358,9 +359,14 @@ def value_text(value: object) -> str:
 
 @attrs.frozen
 class _Declared:
-    """A setting with its attribute name and resolved type."""
+    """A setting with its attribute and resolved type.
+
+    An attribute ``_x`` is given as ``x`` to the constructor; a property ``x`` then gives the
+    value in effect.
+    """
 
     name: str
+    argument: str
     spec: _Spec
     type: Any
     optional: bool
@@ -437,7 +443,7 @@ def _read_declarations(cls: type) -> tuple[_Declared, ...]:
         if spec is None:
             continue
         hint, optional = _without_none(hints[field.name])
-        found.append(_Declared(field.name, spec, hint, optional, field.default))
+        found.append(_Declared(field.name, field.alias, spec, hint, optional, field.default))
     return tuple(found)
 
 
@@ -600,11 +606,14 @@ class _Loading:
         if known.instead:
             message = f"{known.doc}; the key is {known.instead}"
             self._add(Severity.WARNING, FindingKind.UNKNOWN, prop, message)
-        elif known.refused and text and text not in known.harmless:
+            return
+        if not text or text in known.harmless:
+            return
+        if known.refused:
             allowed = ", ".join(known.harmless) or "leave it out"
             message = f"'{text}' {known.doc}; remove the key"
             self._add_error(prop, FindingKind.REFUSED, message, text, allowed)
-        elif not known.refused:
+        else:
             severity = Severity.WARNING if known.risky else Severity.NOTE
             self._add(severity, FindingKind.IGNORED, prop, f"no effect: {known.doc}")
 
