@@ -174,13 +174,21 @@ class ClientConfig(MetadataConfig):
     """What one client can be told; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
+        OtherKey("clientAuthProviderFactoryClass", "cannot authenticate yet", refused=True),
+        OtherKey("tlsProviderFactoryClass", "cannot use TLS yet", refused=True),
+        OtherKey("tls*", "belongs to TLS, which is not switched on"),
+        OtherKey("startTLSTimeoutSecs", "belongs to TLS, which is not switched on"),
+        OtherKey("client*Store*", "belongs to TLS, which is not switched on"),
+        OtherKey("clientTcpUserTimeoutMillis", "requests have their own time-outs"),
+        OtherKey("tcpKeep*", "the system's keep-alive times are used"),
+        OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
+        OtherKey("*FormatterClass", "names a Java class; bkctl has --ledger-id-format"),
         OtherKey("numWorkerThreads", "one reactor thread does the work"),
         OtherKey("numIOThreads", "one reactor thread does the work"),
         OtherKey("clientWriteBuffer*WaterMark", "Twisted's buffering is used"),
         OtherKey("client*BufferSize", "the system's buffer sizes are used"),
         OtherKey("nettyUsePooledBuffers", "belongs to Java's network layer"),
-        OtherKey("timeoutTimer*", "belongs to Java's timers"),
-        OtherKey("timeoutTaskIntervalMillis", "belongs to Java's timers"),
+        OtherKey("timeoutT*", "belongs to Java's timers"),
         OtherKey("timeoutMonitorIntervalSec", "time-outs are kept to the millisecond"),
         OtherKey("pcbcTimeoutTimer*", "belongs to Java's timers"),
         OtherKey("enableTaskExecutionStats", "belongs to Java's executors"),

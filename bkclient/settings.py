@@ -460,6 +460,10 @@ def _other_keys(cls: type) -> tuple[OtherKey, ...]:
     return other
 
 
+def _matches(key: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(key, pattern)
+
+
 def _bool(text: str) -> bool:
     lowered = text.lower()
     if lowered in _TRUE:
@@ -536,21 +540,18 @@ class _Loading:
         """Find keys that are not settings of the class: known without use, or unknown."""
         own = known_keys(self._cls)
         others = frozenset().union(*(known_keys(cls) for cls in also))
+        other_patterns = tuple(one.pattern for cls in also for one in _other_keys(cls))
         used = {key for one in _declared(self._cls) for key in (one.spec.key, *one.spec.aliases)}
         for prop in self._properties:
             if prop.key in used:
                 continue
-            known = next(
-                (
-                    one
-                    for one in _other_keys(self._cls)
-                    if fnmatch.fnmatchcase(prop.key, one.pattern)
-                ),
-                None,
-            )
+            candidates = (one for one in _other_keys(self._cls) if _matches(prop.key, one.pattern))
+            known = next(candidates, None)
             if known is not None:
                 self._judge_other(known, prop)
-            elif prop.key not in others:
+            elif prop.key not in others and not any(
+                _matches(prop.key, pattern) for pattern in other_patterns
+            ):
                 self._unknown(prop, own | others, strict=strict)
 
     def add_placed(self, findings: Iterable[Finding]) -> None:

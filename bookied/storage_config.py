@@ -51,7 +51,7 @@ def _in_tmp(key: str, directories: tuple[str, ...]) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, FindingKind.RISKY, key, message)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class JournalConfig:
     """The journal: where, how large, and when a group of adds is worth an fsync."""
 
@@ -207,7 +207,7 @@ class JournalConfig:
             )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class LedgerConfig:
     """Entry logs and index: where, how large, how buffered."""
 
@@ -326,7 +326,7 @@ class LedgerConfig:
             yield _invalid("pageSize", "must be a multiple of 8")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class DiskConfig:
     """When a disk counts as full, and what happens then."""
 
@@ -412,7 +412,7 @@ class DiskConfig:
             yield _invalid("diskUsageWarnThreshold", "is above diskUsageThreshold")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class CollectorConfig:
     """Garbage collection, compaction and the scrubber."""
 

@@ -1,0 +1,112 @@
+"""Keys of a Java ``bk_server.conf`` that ``bookied`` knows and does not use, and why.
+
+The one list behind "accepted without effect" and "refused": commands.md, sections 5.2 to 5.4. Keys
+that are used are attributes of ``BookieConfig``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bkclient.settings import OtherKey
+
+_THREADS: Final = "one reactor thread serves all connections"
+_MEMORY: Final = "belongs to Java's memory"
+_NETTY: Final = "belongs to Java's network layer"
+_REPAIR: Final = "autorecovery is not here yet"
+_HTTP: Final = "the HTTP admin server is not here yet"
+_METRICS: Final = "metrics are not here yet"
+_TLS: Final = "belongs to TLS, which is not switched on"
+_TABLES: Final = "belongs to Java's table service"
+_ROCKSDB: Final = "belongs to DbLedgerStorage"
+_ONE_LOG: Final = "all ledgers share one entry log"
+
+
+def _ignored(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[OtherKey, ...]:
+    return tuple(OtherKey(pattern, doc, harmless=harmless) for pattern in patterns)
+
+
+def _warned(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[OtherKey, ...]:
+    return tuple(OtherKey(pattern, doc, harmless=harmless, risky=True) for pattern in patterns)
+
+
+def _refused(doc: str, pattern: str, *harmless: str) -> OtherKey:
+    return OtherKey(pattern, doc, refused=True, harmless=harmless)
+
+
+def _misspelt(pattern: str, instead: str) -> OtherKey:
+    return OtherKey(pattern, "no version of BookKeeper reads this spelling", instead=instead)
+
+
+BOOKIE_OTHER_KEYS: Final = (
+    _misspelt("journalDir", "journalDirectories"),
+    _misspelt("ledgerDir", "ledgerDirectories"),
+    _misspelt("indexDir", "indexDirectories"),
+    _misspelt("ledgerDirectory", "ledgerDirectories"),
+    _misspelt("httpServerKeystorePath", "httpServerKeyStorePath"),
+    _refused("would leave the bookie open: authentication is not here yet", "authorizedRoles"),
+    _refused(
+        "would leave the bookie open: authentication is not here yet",
+        "bookieAuthProviderFactoryClass",
+    ),
+    _refused("would leave connections in clear: TLS is not here yet", "tlsProviderFactoryClass"),
+    _refused(
+        "is not offered: storage is not compared with metadata", "dataIntegrityChecking", "false"
+    ),
+    _refused(
+        "is not offered: storage is not compared with metadata",
+        "dataIntegrityStampMissingCookies",
+        "false",
+    ),
+    *_ignored(_TLS, "tlsProvider", "tlsClientAuthentication", "tlsKeyStore*", "tlsTrustStore*"),
+    *_ignored(_TLS, "tlsCertificatePath", "tlsEnabled*", "tlsCertFilesRefreshDurationSeconds"),
+    *_ignored("Java reads it nowhere", "numJournalCallbackThreads"),
+    *_ignored("names a Java class", "journalChannelProvider", "registrationManagerClass"),
+    *_ignored("names a Java class", "metastoreImplClass"),
+    *_ignored("belongs to a Java metadata store", "metastoreMaxEntriesPerScan"),
+    *_ignored("classes are compared by their simple name", "allowShaded*", "shadedLedgerManager*"),
+    *_ignored("layouts are compared by name", "ledgerManagerFactoryDisableClassCheck"),
+    *_ignored(
+        _THREADS,
+        "numLongPollWorkerThreads",
+        "numHighPriorityWorkerThreads",
+        "numAddWorkerThreads",
+        "serverNumIOThreads",
+        "serverNumAcceptorThreads",
+        "readWorkerThreadsThrottlingEnabled",
+        "maxPendingReadRequestsPerThread",
+        "maxPendingAddRequestsPerThread",
+        "enableTaskExecutionStats",
+    ),
+    *_ignored("belongs to Java's timers", "requestTimerTickDurationMs", "requestTimerNumTicks"),
+    *_ignored("nothing spins here", "enableBusyWait"),
+    *_ignored(_NETTY, "byteBufAllocatorSize*", "enableLocalTransport", "disableServerSocketBind"),
+    *_ignored(_NETTY, "serverTcpLinger", "preserveMdcForTaskExecution"),
+    *_ignored(_MEMORY, "allocator*", "skipListArena*"),
+    *_ignored("a dead part ends the process at once", "bookieDeathWatchInterval"),
+    *_ignored(
+        _ONE_LOG,
+        "numOfMemtableFlushThreads",
+        "entrylogMapAccessExpiryTimeInSeconds",
+        "maximumNumberOfActiveEntryLogs",
+        "entryLogPerLedgerCounterLimitsMultFactor",
+    ),
+    *_ignored(_ROCKSDB, "dbStorage_*", "defaultRocksdbConf", "entryLocationRocksdbConf"),
+    *_ignored(_ROCKSDB, "ledgerMetadataRocksdbConf", "entryLocationCompactionInterval"),
+    *_ignored(_ROCKSDB, "gcEntryLogMetadataCache*", "maxOperationNumbersInSingleRocksdbWriteBatch"),
+    *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
+    *_warned(_REPAIR, "autoRecoveryDaemonEnabled", harmless=("false", "no", "off")),
+    *_ignored(_REPAIR, "auditor*", "lostBookieRecoveryDelay", "rwRereplicateBackoffMs"),
+    *_ignored(_REPAIR, "openLedgerRereplicationGracePeriod", "rereplicationEntryBatchSize"),
+    *_ignored(_REPAIR, "underreplicatedLedgerRecoveryGracePeriod", "zkReplicationTaskRateLimit"),
+    *_ignored(_REPAIR, "lockReleaseOfFailedLedgerGracePeriod", "replicationRateByBytes"),
+    *_ignored(_REPAIR, "repairedPlacementPolicyNotAdheringBookieEnabled"),
+    *_ignored(_REPAIR, "inFlightReadEntryNumInLedgerChecker"),
+    *_ignored(_REPAIR, "storeSystemTimeAsLedgerUnderreplicatedMarkTime"),
+    *_warned(_HTTP, "httpServerEnabled", harmless=("false", "no", "off")),
+    *_ignored(_HTTP, "httpServer*"),
+    *_ignored(_METRICS, "enableStatistics", "statsProviderClass", "prometheusStats*"),
+    *_ignored(_METRICS, "exposeDefaultJVMMetrics", "sanityCheckMetricsEnabled"),
+    *_ignored("belongs to Java's statistics", "limitStatsLogging"),
+    *_warned("Codahale metrics are not offered", "codahaleStats*"),
+)

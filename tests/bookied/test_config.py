@@ -1,0 +1,167 @@
+"""A bookie's settings: an unmodified Java file loads, and says honestly what it does not do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bkclient.settings import (
+    ConfigError,
+    FindingKind,
+    Severity,
+    changed,
+    describe,
+    load,
+    parse_properties,
+    sample,
+)
+from bookied.config import BookieConfig, StorageClass, load_bookie_config
+
+KEYS = Path(__file__).with_name("vectors") / "bk_server_keys.txt"
+URI = "metadataServiceUri=sqlite:///m.db\n"
+
+
+def config(text: str) -> BookieConfig:
+    return load_bookie_config(parse_properties(URI + text, source="bk.conf"))[0]
+
+
+def refusal(text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load_bookie_config(parse_properties(text, source="bk.conf"))
+    return caught.value
+
+
+def test_the_unmodified_java_file_loads_and_warns_of_its_directories_only() -> None:
+    loaded, findings = load_bookie_config(parse_properties(KEYS.read_text()))
+    warned = [found.key for found in findings if found.severity is Severity.WARNING]
+    assert warned == ["journalDirectories", "ledgerDirectories"]
+    assert loaded.service_uri == "zk+hierarchical://localhost:2181/ledgers"
+    assert loaded.journal_directories == ("/tmp/bk-txn",)
+    assert changed(loaded) == (
+        ("metadataServiceUri", "zk+hierarchical://localhost:2181/ledgers"),
+        ("zkServers", "localhost:2181"),
+        ("journalDirectories", "/tmp/bk-txn"),
+    )
+
+
+def test_every_key_that_java_names_is_known() -> None:
+    names = [line.lstrip("#").partition("=")[0] for line in KEYS.read_text().splitlines()[2:]]
+    assert len(names) > 300
+    with pytest.raises(ConfigError) as caught:  # Empty numbers are refused.
+        load_bookie_config(parse_properties("\n".join(f"{name}=" for name in names)))
+    kinds = {found.kind for found in caught.value.findings}
+    assert FindingKind.INVALID in kinds
+    assert FindingKind.UNKNOWN not in kinds
+
+
+def test_no_key_is_declared_twice() -> None:
+    keys = [key for info in describe(BookieConfig) for key in (info.key, *info.aliases)]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_sample_file_changes_nothing() -> None:
+    text = sample(BookieConfig) + "\n" + URI
+    loaded, _ = load(BookieConfig, parse_properties(text))
+    assert loaded == config("")
+
+
+@pytest.mark.parametrize(
+    ("text", "directories"),
+    [
+        ("", ("/tmp/bk-txn",)),
+        ("journalDirectory=/a,/b", ("/a",)),
+        ("journalDirectories=/a,/b", ("/a", "/b")),
+        ("journalDirectories=/a\njournalDirectory=/b", ("/a",)),
+        ("journalDirectories=\njournalDirectory=/b", ("/b",)),
+    ],
+)
+def test_the_newer_journal_key_wins_unless_it_is_empty(text, directories) -> None:
+    assert config(text).journal_directories == directories
+
+
+def test_index_directories_are_the_ledger_directories_unless_set() -> None:
+    assert config("ledgerDirectories=/a").index_directories == ("/a",)
+    assert config("ledgerDirectories=/a\nindexDirectories=/i").index_directories == ("/i",)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", StorageClass.SORTED),
+        ("sortedLedgerStorageEnabled=false", StorageClass.INTERLEAVED),
+        ("ledgerStorageClass=org.example.InterleavedLedgerStorage", StorageClass.INTERLEAVED),
+    ],
+)
+def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageClass) -> None:
+    assert config(text).storage_class is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bookiePort=0", "bk.conf:2: bookiePort: is 0, which only allowEphemeralPorts"),
+        ("ledgerDirectories=", "leaves the bookie no directory"),
+        ("ledgerStorageClass=x.DbLedgerStorage", "'DbLedgerStorage' is not served yet"),
+        ("ledgerStorageClass=x.Mine", "'x.Mine' is no ledger storage we know"),
+        ("logSizeLimit=1073741825", "is out of range; allowed: 2048 to 1073741824"),
+        ("journalWriteData=false", "would lose acknowledged entries"),
+        ("journalAlignmentSize=1000", "must be a multiple of 512"),
+        ("journalAlignmentSize=2097152\njournalPreAllocSizeMB=1", "is larger than"),
+        ("journalFormatVersionToWrite=5", "6 goes with fileInfoFormatVersionToWrite 1"),
+        ("minorCompactionInterval=1", "is shorter than gcWaitTime"),
+        ("diskUsageLwmThreshold=0.99", "is above diskUsageThreshold"),
+        ("diskUsageThreshold=0.5", "diskUsageWarnThreshold: is above diskUsageThreshold"),
+        ("entryLogPerLedgerEnabled=true", "is not offered"),
+        ("extraServerComponents=a.B", "'a.B' are Java classes; remove the key"),
+        ("bookieAuthProviderFactoryClass=a.B", "would leave the bookie open"),
+        ("tlsProviderFactoryClass=a.B", "would leave connections in clear"),
+        ("dataIntegrityChecking=true", "is not offered"),
+        ("permittedStartupUsers=nobody-we-know", "may not start it (nobody-we-know)"),
+        ("serverWriteBufferLowWaterMark=600000", "is above serverWriteBufferHighWaterMark"),
+    ],
+)
+def test_what_cannot_be_provided_is_refused(text: str, message: str) -> None:
+    assert message in str(refusal(URI + text))
+
+
+def test_no_metadata_service_is_refused() -> None:
+    assert "metadataServiceUri: is not set" in str(refusal("bookiePort=3181"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("journalSyncData=false", "acknowledged entries are lost when the machine fails"),
+        ("skipReplayJournalInvalidRecord=true", "are lost in silence"),
+        ("journalDir=/j", "no version of BookKeeper reads this spelling"),
+        ("majorCompactionThreshold=1.0", "rewrites every log again"),
+        ("majorCompactionThreshold=0.1", "is below minorCompactionThreshold"),
+        ("autoRecoveryDaemonEnabled=true", "autorecovery is not here yet"),
+        ("httpServerEnabled=true", "the HTTP admin server is not here yet"),
+        ("indexDirectories=/tmp/i", "/tmp/i may be emptied by the system"),
+    ],
+)
+def test_risky_values_are_warned_about(text: str, message: str) -> None:
+    safe = URI + "journalDirectories=/j\nledgerDirectories=/l\n"
+    _, findings = load_bookie_config(parse_properties(safe + text))
+    warnings = [str(found) for found in findings if found.severity is Severity.WARNING]
+    assert len(warnings) == 1
+    assert message in warnings[0]
+
+
+def test_extra_components_may_be_ignored_when_told_so() -> None:
+    text = "extraServerComponents=a.B\nignoreExtraServerComponentsStartupFailures=true"
+    assert config(text).extra_components == ("a.B",)
+
+
+def test_client_keys_may_stand_in_a_bookies_file() -> None:
+    text = URI + "journalDirectories=/j\nledgerDirectories=/l\nthrottle=1\nclientTrustStore=x"
+    assert load_bookie_config(parse_properties(text))[1] == ()
+
+
+def test_sizes_are_given_in_bytes() -> None:
+    loaded = config("journalMaxSizeMB=3\njournalPreAllocSizeMB=2\njournalMaxMemorySizeMb=5")
+    assert loaded.journal_bytes_max == 3 << 20
+    assert loaded.journal_prealloc_bytes == 2 << 20
+    assert loaded.journal_queue_bytes_max == 5 << 20
