@@ -1,0 +1,70 @@
+"""What a bookie is doing, as a table: starting, writable, read-only, stopping, stopped."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from wire.errors import LocalProtocolError
+
+
+class State(enum.Enum):
+    """Where a bookie is in its life."""
+
+    STARTING = "starting"
+    """Nobody is served, nothing is registered."""
+    WRITABLE = "writable"
+    READ_ONLY = "read-only"
+    STOPPING = "stopping"
+    """No new connections; what is under way is finished."""
+    STOPPED = "stopped"
+
+
+class Event(enum.Enum):
+    """What moves it on."""
+
+    STARTED = "started"
+    STARTED_READ_ONLY = "started read-only"
+    DISKS_FULL = "disks full"
+    SPACE_BACK = "space back"
+    STOP = "stop"
+    """Asked for, or for a failure."""
+    DRAINED = "drained"
+
+
+TRANSITIONS: Final = {
+    (State.STARTING, Event.STARTED): State.WRITABLE,
+    (State.STARTING, Event.STARTED_READ_ONLY): State.READ_ONLY,
+    (State.STARTING, Event.STOP): State.STOPPING,
+    (State.WRITABLE, Event.DISKS_FULL): State.READ_ONLY,
+    (State.WRITABLE, Event.STOP): State.STOPPING,
+    (State.READ_ONLY, Event.SPACE_BACK): State.WRITABLE,
+    (State.READ_ONLY, Event.STOP): State.STOPPING,
+    (State.STOPPING, Event.DRAINED): State.STOPPED,
+}
+"""A pair that is absent must not happen."""
+
+SERVING: Final = frozenset({State.WRITABLE, State.READ_ONLY})
+"""The states in which a bookie is registered and answers."""
+
+
+class BookieState:
+    """The state of one bookie; ``changed`` is told of each move, after it."""
+
+    def __init__(self, changed: Callable[[State], None] = lambda _state: None) -> None:
+        self._changed = changed
+        self.now = State.STARTING
+
+    def move(self, event: Event) -> State:
+        """Return the state that ``event`` leads to.
+
+        Raises:
+            LocalProtocolError: it leads nowhere from here.
+        """
+        after = TRANSITIONS.get((self.now, event))
+        if after is None:
+            raise LocalProtocolError(f"'{event.value}' while {self.now.value}")
+        self.now = after
+        self._changed(after)
+        return after

@@ -1,0 +1,45 @@
+"""The bookie's states: every pair, one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from bookied.state import SERVING, TRANSITIONS, BookieState, Event, State
+from wire.errors import LocalProtocolError
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
+def test_every_pair_of_state_and_event_moves_as_the_table_says_or_is_refused(state, event) -> None:
+    seen: list[State] = []
+    bookie = BookieState(seen.append)
+    bookie.now = state
+    after = TRANSITIONS.get((state, event))
+    if after is None:
+        with pytest.raises(LocalProtocolError, match=f"'{event.value}' while {state.value}"):
+            bookie.move(event)
+        assert (bookie.now, seen) == (state, [])
+    else:
+        assert bookie.move(event) is after
+        assert (bookie.now, seen) == (after, [after])
+
+
+def test_a_bookie_starts_as_starting_and_ends_as_stopped() -> None:
+    bookie = BookieState()
+    assert bookie.now is State.STARTING
+    for event in (Event.STARTED, Event.DISKS_FULL, Event.SPACE_BACK, Event.STOP, Event.DRAINED):
+        bookie.move(event)
+    assert bookie.now is State.STOPPED
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.WRITABLE, State.READ_ONLY])
+def test_every_state_can_stop(state: State) -> None:
+    bookie = BookieState()
+    bookie.now = state
+    assert bookie.move(Event.STOP) is State.STOPPING
+    assert bookie.move(Event.DRAINED) is State.STOPPED
+
+
+def test_only_registered_states_serve() -> None:
+    assert {State.WRITABLE, State.READ_ONLY} == SERVING
