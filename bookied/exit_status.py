@@ -37,57 +37,57 @@ class ExitStatus(enum.IntEnum):
 
 
 class BookieStopError(BookKeeperError):
-    """A reason for the process to end with ``status``."""
+    """A reason for the process to end with ``exit_status``."""
 
-    status: ClassVar[ExitStatus] = ExitStatus.FATAL
+    exit_status: ClassVar[int] = ExitStatus.FATAL
 
 
 class AddressError(BookieStopError):
     """The bookie's own address cannot be found, or must not be used."""
 
-    status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = ExitStatus.INVALID_CONFIGURATION
 
 
 class DirectoryError(BookieStopError):
     """A configured directory cannot be used: it is no directory, or not readable and writable."""
 
-    status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = ExitStatus.INVALID_CONFIGURATION
 
 
 class DirectoryInUseError(BookieStopError):
     """Another bookie runs on this directory."""
 
-    status = ExitStatus.CANNOT_START_NOW
+    exit_status = ExitStatus.CANNOT_START_NOW
 
 
 class PortInUseError(BookieStopError):
     """The bookie's port cannot be bound."""
 
-    status = ExitStatus.CANNOT_START_NOW
+    exit_status = ExitStatus.CANNOT_START_NOW
 
 
 class MetadataStartError(BookieStopError):
     """The metadata service cannot be reached, or holds no cluster."""
 
-    status = ExitStatus.CANNOT_START_NOW
+    exit_status = ExitStatus.CANNOT_START_NOW
 
 
 class WrongLayoutError(BookieStopError):
     """The metadata service is not of the kind that was configured."""
 
-    status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = ExitStatus.INVALID_CONFIGURATION
 
 
 class SessionLostError(BookieStopError):
     """The metadata session was lost and could not be made anew in time."""
 
-    status = ExitStatus.SESSION_LOST
+    exit_status = ExitStatus.SESSION_LOST
 
 
 class RegistrationError(BookieStopError):
     """The bookie could not register, or lost its registration for good."""
 
-    status = ExitStatus.NOT_REGISTERED
+    exit_status = ExitStatus.NOT_REGISTERED
 
 
 @attrs.frozen
@@ -106,7 +106,7 @@ class Difference:
 class WrongIdentityError(BookieStopError):
     """The cookies do not fit the configuration or the cluster; ``differences`` says where."""
 
-    status = ExitStatus.WRONG_IDENTITY
+    exit_status = ExitStatus.WRONG_IDENTITY
 
     def __init__(self, message: str, differences: Iterable[Difference] = ()) -> None:
         self.differences = tuple(differences)
@@ -116,10 +116,10 @@ class WrongIdentityError(BookieStopError):
 class DamagedError(BookieStopError):
     """What is on the disks is broken or missing, and no start can mend it."""
 
-    status = ExitStatus.DAMAGED
+    exit_status = ExitStatus.DAMAGED
 
 
 class RunTimeError(BookieStopError):
     """Something failed for good while the bookie ran."""
 
-    status = ExitStatus.FATAL
+    exit_status = ExitStatus.FATAL

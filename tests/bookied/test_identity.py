@@ -88,7 +88,7 @@ def test_a_host_without_a_name_has_one_possible_id_less() -> None:
 def test_an_address_that_cannot_serve_is_a_configuration_error(text: str, message: str) -> None:
     with pytest.raises(AddressError, match=message) as caught:
         identity(text)
-    assert caught.value.status is ExitStatus.INVALID_CONFIGURATION
+    assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
 
 
 def test_a_host_name_that_does_not_exist_cannot_be_the_id() -> None:

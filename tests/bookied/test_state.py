@@ -25,12 +25,13 @@ def test_every_pair_of_state_and_event_moves_as_the_table_says_or_is_refused(sta
         assert (bookie.now, seen) == (after, [after])
 
 
-def test_a_bookie_starts_as_starting_and_ends_as_stopped() -> None:
-    bookie = BookieState()
-    assert bookie.now is State.STARTING
+def test_a_bookie_goes_from_starting_to_stopped() -> None:
+    seen: list[State] = []
+    bookie = BookieState(seen.append)
     for event in (Event.STARTED, Event.DISKS_FULL, Event.SPACE_BACK, Event.STOP, Event.DRAINED):
         bookie.move(event)
-    assert bookie.now is State.STOPPED
+    writable = State.WRITABLE
+    assert seen == [writable, State.READ_ONLY, writable, State.STOPPING, State.STOPPED]
 
 
 @pytest.mark.parametrize("state", [State.STARTING, State.WRITABLE, State.READ_ONLY])
