@@ -77,6 +77,12 @@ class AlreadyInitializedError(MetadataStoreError):
     exit_status: ClassVar[int] = 7
 
 
+class ClusterInUseError(MetadataStoreError):
+    """The cluster still has registered bookies, or its root holds what is not the cluster's."""
+
+    exit_status: ClassVar[int] = 7
+
+
 class CookieNotFoundError(ClientError):
     """There is no cookie for this bookie."""
 
@@ -270,8 +276,10 @@ class CookieStore(Protocol):
 class ClusterAdmin(Protocol):
     """The tree as a whole."""
 
-    async def initialize(self, layout: str = "hierarchical") -> str:
+    async def initialize(self, layout: str | None = None) -> str:
         """Make a new cluster; return its instance id.
+
+        Without ``layout`` it gets the one the URI names, else the hierarchical one.
 
         Raises:
             AlreadyInitializedError: the root exists.
@@ -286,7 +294,13 @@ class ClusterAdmin(Protocol):
         ...
 
     async def nuke(self) -> None:
-        """Remove the cluster from the store, root and all (metadata.md 13.3); asks nobody."""
+        """Remove the cluster from the store, root and all (metadata.md 13.3); asks nobody.
+
+        Nothing there counts as done.
+
+        Raises:
+            ClusterInUseError: bookies are registered, or there are foreign nodes.
+        """
         ...
 
     async def layout(self) -> LayoutInfo:
@@ -296,7 +310,18 @@ class ClusterAdmin(Protocol):
     async def instance_id(self) -> str | None: ...
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
-        """Return every stored value by its path below the root (ZooKeeper's form of path)."""
+        """Return every stored value by its path below the root (ZooKeeper's form of path).
+
+        Inner nodes are in it, with empty values.
+        """
+        ...
+
+    async def health_check_enabled(self) -> bool:
+        """Return whether clients may quarantine bookies that look unhealthy."""
+        ...
+
+    async def set_health_check_enabled(self, *, enabled: bool) -> None:
+        """Raise ``AlreadySetError`` when it is so already."""
         ...
 
 
@@ -388,6 +413,11 @@ class MetadataStore(
 
     @property
     def uri(self) -> str: ...
+
+    @property
+    def session_id(self) -> int:
+        """The session that owns what is ephemeral; 0 while there is none."""
+        ...
 
     async def connect(self) -> None:
         """Connect; raise ``MetadataUnavailableError`` when that takes longer than the time-out."""

@@ -1,0 +1,44 @@
+"""A cluster's metadata: ``open_metadata`` gives a store for a service URI.
+
+``api`` says what a store can do. The drivers are imported when a URI asks for one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bkclient.errors import IncorrectParameterError
+
+if TYPE_CHECKING:
+    from bkclient.metadata.api import MetadataStore
+
+__all__ = ["open_metadata"]
+
+
+def open_metadata(
+    uri: str, *, reactor: Any = None, session_timeout_s: float = 10.0, **options: Any
+) -> MetadataStore:
+    """Return the store that a metadata service URI names, not yet connected.
+
+    ``zk[+LAYOUT]://HOST:PORT[;HOST:PORT]/ROOT`` is a ZooKeeper tree, ``sqlite:///FILE`` or
+    ``sqlite:FILE`` a file. ``options`` are those of the driver: ``open_zookeeper``,
+    ``open_sqlite``. Without ``reactor`` it is Twisted's global one.
+
+    Raises:
+        IncorrectParameterError: the URI cannot be understood.
+    """
+    kind = uri.partition(":")[0].partition("+")[0].lower()
+    if kind not in {"zk", "sqlite"}:
+        raise IncorrectParameterError(
+            f"{uri!r} is no metadata service URI: zk+hierarchical://HOST:PORT/ledgers"
+            " or sqlite:///FILE"
+        )
+    if reactor is None:
+        from twisted.internet import reactor
+    if kind == "zk":
+        from bkclient.metadata.zookeeper import open_zookeeper
+
+        return open_zookeeper(uri, reactor=reactor, session_timeout_s=session_timeout_s, **options)
+    from bkclient.metadata.sqlite.store import open_sqlite
+
+    return open_sqlite(uri, reactor=reactor, session_timeout_s=session_timeout_s, **options)

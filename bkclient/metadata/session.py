@@ -1,0 +1,104 @@
+"""The life of a session with a metadata store, as the drivers keep it and tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.error import TimeoutError as TwistedTimeoutError
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bkclient.errors import ClientClosedError
+from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
+
+log = Logger()
+
+
+@attrs.define(eq=False)
+class Listener:
+    """One callback; implements ``Watch``."""
+
+    _called: Callable[[SessionEvent], None]
+    _listeners: list[Listener]
+
+    def cancel(self) -> None:
+        """Call it no more."""
+        if self in self._listeners:
+            self._listeners.remove(self)
+
+    def tell(self, event: SessionEvent) -> None:
+        """Call it, unless it was cancelled by one called before it. Its errors are logged."""
+        if self not in self._listeners:
+            return
+        try:
+            self._called(event)
+        except Exception:  # noqa: BLE001 - one listener's bug must not keep others from hearing
+            log.failure("a listener to session events failed")
+
+
+class SessionState:
+    """Whether a session is connected; who wants to hear of it, and who waits for it."""
+
+    def __init__(self, clock: IReactorTime, uri: str) -> None:
+        self._clock, self._uri = clock, uri
+        self._listeners: list[Listener] = []
+        self._waiting: list[Deferred[None]] = []
+        self.connected = False
+        self.closed = False
+        self.ever_connected = False
+
+    def listen(self, called: Callable[[SessionEvent], None]) -> Listener:
+        """Call ``called`` at each event from now on."""
+        listener = Listener(called, self._listeners)
+        self._listeners.append(listener)
+        return listener
+
+    def move(self, event: SessionEvent) -> None:
+        """Note and tell what happened; nothing is told once closed."""
+        if self.closed:
+            return
+        self.connected = event is SessionEvent.CONNECTED
+        for listener in tuple(self._listeners):
+            listener.tell(event)
+        if self.connected:
+            self.ever_connected = True
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                waiter.callback(None)
+
+    async def until_connected(self, timeout_s: float | None = None) -> None:
+        """Return at once when connected, else as soon as it is.
+
+        Raises:
+            ClientClosedError: it is closed, or gets closed.
+            MetadataUnavailableError: not connected within ``timeout_s``.
+        """
+        if self.closed:
+            raise ClientClosedError(f"the connection to {self._uri} is closed")
+        if self.connected:
+            return
+        waiter: Deferred[None] = Deferred(self._waiting_no_more)
+        self._waiting.append(waiter)
+        if timeout_s is not None:
+            waiter.addTimeout(timeout_s, self._clock)
+        try:
+            await waiter
+        except TwistedTimeoutError as error:
+            raise self.unavailable(f"no connection within {timeout_s:g} s") from error
+
+    def unavailable(self, why: str) -> MetadataUnavailableError:
+        """Return the error that names this store and says why it cannot be used."""
+        return MetadataUnavailableError(f"{self._uri}: {why}")
+
+    def close(self) -> None:
+        """Fail who waits; tell nothing from now on."""
+        self.closed, self.connected = True, False
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            waiter.errback(ClientClosedError(f"the connection to {self._uri} was closed"))
+
+    def _waiting_no_more(self, waiter: Deferred[None]) -> None:
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)

@@ -1,0 +1,197 @@
+"""Making, formatting and removing a whole cluster in a tree; metadata.md 13.1 to 13.3.
+
+BookKeeper 4.18.0, AbstractZkLedgerManagerFactory and ZKRegistrationManager.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import (
+    AlreadyInitializedError,
+    AlreadySetError,
+    ClusterInUseError,
+    IncompatibleLayoutError,
+    Version,
+)
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.nodes import (
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    delete_all_below,
+    delete_if_there,
+    insist,
+    together,
+)
+from wire.errors import FormatError
+from wire.records import LAYOUT_FACTORIES, Layout, encode_layout
+
+_ROOT = ""
+
+
+class TreeAdmin(TreePart):
+    """Implements ``ClusterAdmin``."""
+
+    async def initialize(self, layout: str | None = None) -> str:
+        """See ``ClusterAdmin``."""
+        name, instance_id = self._layout_to_make(layout), self._new_instance_id()
+        nodes = (
+            (_ROOT, b""),
+            (zk_paths.AVAILABLE, b""),
+            (zk_paths.READ_ONLY, b""),
+            (zk_paths.INSTANCE_ID, instance_id.encode()),
+        )
+        try:
+            await self._tree.make_root_parents()
+            await self._tree.create_together(nodes)
+        except NodeExistsError as error:
+            raise AlreadyInitializedError(f"{self._tree.uri}: the root exists already") from error
+        await self._write_layout(name)
+        return instance_id
+
+    def _layout_to_make(self, layout: str | None) -> str:
+        name = layout or self._layout_wanted or zk_paths.HIERARCHICAL.name
+        if name not in zk_paths.LAYOUTS or name == zk_paths.LEGACY.name:
+            raise IncompatibleLayoutError(f"no new cluster can have the layout {name!r}")
+        if self._layout_wanted not in {None, name}:
+            raise IncompatibleLayoutError(
+                f"{self._tree.uri} asks for the layout {self._layout_wanted}, not {name}"
+            )
+        return name
+
+    def _new_instance_id(self) -> str:
+        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+
+    async def _write_layout(self, name: str) -> None:
+        value = encode_layout(Layout(LAYOUT_FACTORIES[name], 1))
+        await insist(lambda: self._tree.create(zk_paths.LAYOUT, value))
+        self._layout_found = zk_paths.LAYOUTS[name]
+
+    async def format(self) -> str:
+        """See ``ClusterAdmin``; makes a cluster where there is none."""
+        if await self._tree.stat(_ROOT) is None:
+            return await self.initialize()
+        for path in (zk_paths.AVAILABLE, zk_paths.READ_ONLY):
+            await self._make(path)
+        name = await self._remove_ledgers()
+        await delete_if_there(self._tree, zk_paths.LAYOUT)
+        await self._write_layout(name)
+        for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES):
+            await delete_all_below(self._tree, path)
+        await delete_if_there(self._tree, zk_paths.INSTANCE_ID)
+        instance_id = self._new_instance_id()
+        await self._make(zk_paths.INSTANCE_ID, instance_id.encode())
+        return instance_id
+
+    async def _make(self, path: str, value: bytes = b"") -> None:
+        try:
+            await insist(lambda: self._tree.create(path, value))
+        except NodeExistsError:
+            return
+
+    async def _remove_ledgers(self) -> str:
+        """Delete all ledgers and what makes ids; return the name of the layout they had."""
+        stored = await self._stored_layout()
+        name = stored.name if stored else self._layout_to_make(None)
+        layout = zk_paths.LAYOUTS[name]
+        for child in await self._tree.children(_ROOT):
+            if layout.is_ledger_parent(child) or zk_paths.is_id_node(child):
+                await delete_all_below(self._tree, f"/{child}")
+        return name
+
+    async def nuke(self) -> None:
+        """See ``ClusterAdmin``.
+
+        Raises:
+            ClusterInUseError: bookies are registered, or the root has nodes that are not ours.
+        """
+        stored = await self._stored_layout()
+        layout = zk_paths.LAYOUTS[stored.name if stored else self._layout_to_make(None)]
+        try:
+            children = await self._tree.children(_ROOT)
+        except NoNodeError:
+            return
+        await self._check_unused()
+        foreign = [
+            name
+            for name in children
+            if not (
+                zk_paths.is_special(name)
+                or f"/{name}" in zk_paths.OURS
+                or layout.is_ledger_parent(name)
+            )
+        ]
+        if foreign:
+            raise ClusterInUseError(
+                f"{self._tree.uri}: not the cluster's own: {', '.join(sorted(foreign)[:5])}"
+            )
+        await self._remove_root(children)
+
+    async def _check_unused(self) -> None:
+        for path in (zk_paths.AVAILABLE, zk_paths.READ_ONLY):
+            try:
+                names = set(await self._tree.children(path)) - {zk_paths.READ_ONLY_NAME}
+            except NoNodeError:
+                continue
+            if names:
+                raise ClusterInUseError(
+                    f"{self._tree.uri}: bookies are registered: {', '.join(sorted(names)[:5])}"
+                )
+
+    async def _remove_root(self, children: list[str]) -> None:
+        for name in children:
+            await delete_all_below(self._tree, f"/{name}")
+        try:
+            await delete_if_there(self._tree, _ROOT)
+        except NotEmptyError as error:
+            raise ClusterInUseError(
+                f"{self._tree.uri}: something was written while the cluster was removed"
+            ) from error
+        self._layout_found = None
+
+    async def instance_id(self) -> str | None:
+        """See ``ClusterAdmin``."""
+        try:
+            return (await self._tree.get(zk_paths.INSTANCE_ID)).value.decode()
+        except NoNodeError:
+            return None
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self._tree.uri}: INSTANCEID is no text") from error
+
+    async def dump(self) -> dict[str, tuple[bytes, Version]]:
+        """See ``ClusterAdmin``."""
+        found: dict[str, tuple[bytes, Version]] = {}
+        level = [_ROOT]
+        while level:
+            below = await together(self._dump_below(path, found) for path in level[:256])
+            level = level[256:] + [path for paths in below for path in paths]
+        return dict(sorted(found.items()))
+
+    async def _dump_below(self, path: str, found: dict[str, tuple[bytes, Version]]) -> list[str]:
+        """Note a node; return the paths of its children."""
+        try:
+            node, names = await self._tree.get(path), await self._tree.children(path)
+        except NoNodeError:
+            return []
+        if path:
+            found[path] = (node.value, node.stat.version)
+        return [f"{path}/{name}" for name in names]
+
+    async def health_check_enabled(self) -> bool:
+        """See ``ClusterAdmin``."""
+        return await self._tree.stat(zk_paths.DISABLE_HEALTH_CHECK) is None
+
+    async def set_health_check_enabled(self, *, enabled: bool) -> None:
+        """See ``ClusterAdmin``."""
+        try:
+            if enabled:
+                await self._tree.delete(zk_paths.DISABLE_HEALTH_CHECK)
+            else:
+                await self._tree.create(zk_paths.DISABLE_HEALTH_CHECK)
+        except NodeExistsError as error:
+            raise AlreadySetError("the bookies' health check is disabled already") from error
+        except NoNodeError as error:
+            await self._ledger_layout()
+            raise AlreadySetError("the bookies' health check is enabled already") from error

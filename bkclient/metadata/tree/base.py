@@ -1,0 +1,84 @@
+"""What all parts of the store share: the tree, the layout in force, chance and time."""
+
+from __future__ import annotations
+
+import random
+
+from twisted.internet.interfaces import IReactorTime
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import IncompatibleLayoutError, LayoutInfo, NotInitializedError
+from bkclient.metadata.tree.nodes import NoNodeError, Tree
+from bkclient.metadata.zk_paths import LedgerLayout
+from wire.errors import FormatError
+from wire.records import LAYOUT_FACTORIES, decode_layout
+
+
+class TreePart:
+    """A part of the store; the parts are mixed into one class over one tree."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        *,
+        clock: IReactorTime,
+        chance: random.Random,
+        layout: str | None,
+        lock_owner: str,
+        registration_wait_s: float,
+    ) -> None:
+        """Take what the store leans on.
+
+        Args:
+            tree: the session; the store connects and closes it.
+            clock: the time; marks and instance ids are stamped by it.
+            chance: where tokens, ids and the order of repairs come from.
+            layout: the layout that must be found, or ``None`` for any.
+            lock_owner: what the locks we take say about us.
+            registration_wait_s: how long another session may keep our bookie id.
+        """
+        self._tree, self._clock, self._chance = tree, clock, chance
+        self._layout_wanted, self._layout_found = layout, None
+        self._lock_owner, self._registration_wait_s = lock_owner, registration_wait_s
+
+    _layout_found: LedgerLayout | None
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+    async def layout(self) -> LayoutInfo:
+        """Return the layout in the store.
+
+        Raises:
+            NotInitializedError: there is none.
+            IncompatibleLayoutError: it is not the one asked for, or not one we know.
+        """
+        stored = await self._stored_layout()
+        if stored is None:
+            raise NotInitializedError(f"{self._tree.uri}: no layout: there is no cluster here")
+        if self._layout_wanted not in {None, stored.name}:
+            raise IncompatibleLayoutError(
+                f"{self._tree.uri}: this cluster's layout is {stored.name}, not"
+                f" {self._layout_wanted}"
+            )
+        return stored
+
+    async def _stored_layout(self) -> LayoutInfo | None:
+        try:
+            node = await self._tree.get(zk_paths.LAYOUT)
+        except NoNodeError:
+            return None
+        try:
+            factory = decode_layout(node.value).factory
+        except FormatError as error:
+            raise IncompatibleLayoutError(f"{self._tree.uri}: {error}") from error
+        for name, known in LAYOUT_FACTORIES.items():
+            # By the last part: the class may have been moved into another package (shading).
+            if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:
+                return LayoutInfo(name, factory)
+        raise IncompatibleLayoutError(f"{self._tree.uri}: unknown layout {factory}")
+
+    async def _ledger_layout(self) -> LedgerLayout:
+        if self._layout_found is None:
+            self._layout_found = zk_paths.LAYOUTS[(await self.layout()).name]
+        return self._layout_found

@@ -1,0 +1,225 @@
+"""Registrations and cookies in a tree.
+
+BookKeeper 4.18.0, ZKRegistrationManager and ZKRegistrationClient; metadata.md sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import TimeoutError as TwistedTimeoutError
+from twisted.logger import Logger
+
+from bkclient.errors import MetadataVersionError
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import (
+    ANY,
+    NEW,
+    CookieExistsError,
+    CookieNotFoundError,
+    NotFoundError,
+    NotInitializedError,
+    RegistrationExistsError,
+    Version,
+    Versioned,
+    Watch,
+)
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.nodes import (
+    BadVersionError,
+    Fired,
+    NodeExistsError,
+    NoNodeError,
+    StandingWatch,
+    children_or_birth,
+    create_with_parents,
+    delete_if_there,
+    insist,
+    make_path,
+)
+from wire.errors import FormatError
+from wire.ids import BookieId
+from wire.records import (
+    BookieServiceInfo,
+    decode_service_info,
+    encode_service_info,
+    is_valid_bookie_id,
+)
+
+log = Logger()
+
+
+class TreeBookies(TreePart):
+    """Implements ``BookieRegistry``."""
+
+    async def register(
+        self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
+    ) -> None:
+        """See ``BookieRegistry``."""
+        if read_only:
+            await make_path(self._tree, zk_paths.READ_ONLY)
+        await self._announce(
+            zk_paths.registration(bookie_id, read_only=read_only), encode_service_info(info)
+        )
+        await self._delete_own(zk_paths.registration(bookie_id, read_only=not read_only))
+
+    async def _announce(self, path: str, value: bytes) -> None:
+        deadline_s = self._clock.seconds() + self._registration_wait_s
+        while True:
+            try:
+                await insist(lambda: self._tree.create(path, value, ephemeral=True))
+            except NodeExistsError as error:
+                gone: Deferred[None] = Deferred()
+                fired = _once(gone)
+                stat = await self._tree.stat(path, fired)
+                try:
+                    if stat is None:
+                        continue
+                    if stat.owner == self._tree.session_id:
+                        return
+                    wait_s = deadline_s - self._clock.seconds()
+                    if wait_s <= 0:
+                        raise RegistrationExistsError(
+                            f"{path.rpartition('/')[2]} is registered by another session, which"
+                            f" has not ended within {self._registration_wait_s:g} s"
+                        ) from error
+                    log.info("{path} is held by an older session; waiting", path=path)
+                    # Whatever ended the wait: look again.
+                    await _ended(gone.addTimeout(wait_s, self._clock))
+                finally:
+                    self._tree.forget(fired)
+            except NoNodeError as error:
+                raise NotInitializedError(f"{self._tree.uri}: there is no cluster here") from error
+            else:
+                return
+
+    async def _delete_own(self, path: str) -> None:
+        """Delete what this session has made. What another one made goes with that session."""
+        stat = await self._tree.stat(path)
+        if stat is not None and stat.owner == self._tree.session_id:
+            await delete_if_there(self._tree, path)
+
+    async def unregister(self, bookie_id: BookieId) -> None:
+        """See ``BookieRegistry``."""
+        for read_only in (False, True):
+            await self._delete_own(zk_paths.registration(bookie_id, read_only=read_only))
+
+    async def writable_bookies(self) -> frozenset[BookieId]:
+        """See ``BookieRegistry``."""
+        return await self._bookies_in(zk_paths.AVAILABLE) - {BookieId(zk_paths.READ_ONLY_NAME)}
+
+    async def read_only_bookies(self) -> frozenset[BookieId]:
+        """See ``BookieRegistry``; who is in both lists is on its way, and counts as writable."""
+        # The read-only list first: a bookie that becomes writable in between is in one of them.
+        read_only = await self._bookies_in(zk_paths.READ_ONLY)
+        return read_only - await self.writable_bookies()
+
+    async def known_bookies(self) -> frozenset[BookieId]:
+        """See ``BookieRegistry``."""
+        return await self._bookies_in(zk_paths.COOKIES)
+
+    async def _bookies_in(self, path: str) -> frozenset[BookieId]:
+        try:
+            names = await self._tree.children(path)
+        except NoNodeError:
+            await self._ledger_layout()  # A cluster that is not there has no empty lists.
+            return frozenset()
+        return frozenset(valid_bookies(path, names))
+
+    async def service_info(self, bookie_id: BookieId) -> BookieServiceInfo:
+        """See ``BookieRegistry``."""
+        for read_only in (False, True):
+            path = zk_paths.registration(bookie_id, read_only=read_only)
+            try:
+                return decode_info(bookie_id, (await self._tree.get(path)).value)
+            except NoNodeError:
+                continue
+        raise NotFoundError(f"bookie {bookie_id} is not registered")
+
+    async def watch_bookies(self, changed: Callable[[], None]) -> Watch:
+        """See ``BookieRegistry``."""
+
+        async def arm(fired: Fired) -> None:
+            await children_or_birth(self._tree, zk_paths.AVAILABLE, fired)
+            await children_or_birth(self._tree, zk_paths.READ_ONLY, fired)
+
+        return await StandingWatch(self._tree, arm, changed).start()
+
+
+class TreeCookies(TreePart):
+    """Implements ``CookieStore``."""
+
+    async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
+        """See ``CookieStore``."""
+        try:
+            node = await self._tree.get(zk_paths.cookie(bookie_id))
+        except NoNodeError as error:
+            raise no_cookie(bookie_id) from error
+        return Versioned(node.value, node.stat.version)
+
+    async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
+        """See ``CookieStore``."""
+        path = zk_paths.cookie(bookie_id)
+        if version == NEW:
+            try:
+                await create_with_parents(self._tree, path, cookie)
+            except NodeExistsError as error:
+                raise CookieExistsError(f"bookie {bookie_id} has a cookie") from error
+            return 0
+        try:
+            return await self._tree.set(path, cookie, version)
+        except NoNodeError as error:
+            raise no_cookie(bookie_id) from error
+        except BadVersionError as error:
+            raise cookie_changed(bookie_id, version) from error
+
+    async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
+        """See ``CookieStore``."""
+        try:
+            await self._tree.delete(zk_paths.cookie(bookie_id), version)
+        except NoNodeError as error:
+            raise no_cookie(bookie_id) from error
+        except BadVersionError as error:
+            raise cookie_changed(bookie_id, version) from error
+
+
+def no_cookie(bookie_id: BookieId) -> CookieNotFoundError:
+    """Return the error for a bookie without a cookie."""
+    return CookieNotFoundError(f"bookie {bookie_id} has no cookie")
+
+
+def cookie_changed(bookie_id: BookieId, version: Version) -> MetadataVersionError:
+    """Return the error for a cookie that somebody else has changed."""
+    return MetadataVersionError(f"cookie of {bookie_id}: version {version} is not the last one")
+
+
+def valid_bookies(path: str, names: list[str]) -> list[BookieId]:
+    """Return the bookies among names; the others are logged and left out (metadata.md H2)."""
+    wrong = [n for n in names if not is_valid_bookie_id(n) and n != zk_paths.READ_ONLY_NAME]
+    for name in wrong:
+        log.warn("{path}/{name} is no bookie id", path=path, name=name)
+    return [BookieId(name) for name in names if is_valid_bookie_id(name)]
+
+
+def decode_info(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
+    """Decode a registration; one that is damaged counts as none."""
+    try:
+        return decode_service_info(value, bookie_id)
+    except FormatError as error:
+        raise NotFoundError(f"bookie {bookie_id} is registered in a wrong way: {error}") from error
+
+
+def _once(waiter: Deferred[None]) -> Fired:
+    def fired() -> None:
+        if not waiter.called:
+            waiter.callback(None)
+
+    return fired
+
+
+async def _ended(waiter: Deferred[None]) -> None:
+    try:
+        await waiter
+    except TwistedTimeoutError:
+        return

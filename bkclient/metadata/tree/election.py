@@ -1,0 +1,119 @@
+"""The auditor's election in a tree. BookKeeper 4.18.0, ZkLedgerAuditorManager; metadata.md 12.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.nodes import (
+    NoNodeError,
+    Tree,
+    create_with_parents,
+    delete_if_there,
+    insist,
+    make_path,
+)
+from wire.ids import BookieId
+from wire.records import AuditorVote, decode_vote, encode_vote
+
+
+class TreeElection(TreePart):
+    """Implements ``AuditorElection``: the lowest vote wins, the others watch the one before."""
+
+    def __init__(self, tree: Tree, **rest: Any) -> None:
+        """See ``TreePart``."""
+        super().__init__(tree, **rest)
+        self._vote: str | None = None
+
+    async def elect(self, bookie_id: BookieId) -> None:
+        """See ``AuditorElection``; goes on standing through outages and lost sessions."""
+        value = encode_vote(AuditorVote(bookie_id))
+        try:
+            while not await self._stand(value):
+                pass
+        except CancelledError:
+            await self.resign()
+            raise
+
+    async def _stand(self, value: bytes) -> bool:
+        """Vote, and return whether that won; if not, return when it is worth another look."""
+        try:
+            await make_path(self._tree, zk_paths.ELECTION)
+            vote = await self._own_vote(value)
+            before = [v for v in await self._votes() if _rank(v) < _rank(vote)]
+            if before:
+                await self._until_gone(before[-1])
+                return False
+            await insist(lambda: self._tree.set(zk_paths.ELECTION, value))
+            # Won only if the vote outlived all that: the session may have ended under us.
+            return await self._is_own(vote)
+        except (MetadataUnavailableError, NoNodeError):
+            await self._tree.until_connected()
+            return False
+
+    async def _own_vote(self, value: bytes) -> str:
+        if self._vote is not None and await self._is_own(self._vote):
+            return self._vote
+        for vote in await self._votes():
+            if await self._is_own(vote):  # Made by a request whose answer was lost.
+                break
+        else:
+            vote = await create_with_parents(
+                self._tree,
+                f"{zk_paths.ELECTION}/{zk_paths.VOTE_PREFIX}",
+                value,
+                ephemeral=True,
+                sequence=True,
+            )
+        self._vote = vote
+        return vote
+
+    async def _is_own(self, path: str) -> bool:
+        stat = await self._tree.stat(path)
+        return stat is not None and stat.owner == self._tree.session_id
+
+    async def _votes(self) -> list[str]:
+        """Return the paths of all votes, the winner's first."""
+        try:
+            names = await self._tree.children(zk_paths.ELECTION)
+        except NoNodeError:
+            return []
+        votes = [f"{zk_paths.ELECTION}/{n}" for n in names if n.startswith(zk_paths.VOTE_PREFIX)]
+        return sorted(votes, key=_rank)
+
+    async def _until_gone(self, vote: str) -> None:
+        """Wait until a watch on a vote fires, for whichever reason."""
+        fired: Deferred[None] = Deferred()
+
+        def fire() -> None:
+            if not fired.called:
+                fired.callback(None)
+
+        try:
+            if await self._tree.stat(vote, fire) is not None:
+                await fired
+        finally:
+            self._tree.forget(fire)
+
+    async def resign(self) -> None:
+        """See ``AuditorElection``."""
+        vote, self._vote = self._vote, None
+        if vote is not None and await self._is_own(vote):
+            await delete_if_there(self._tree, vote)
+
+    async def current_auditor(self) -> BookieId | None:
+        """See ``AuditorElection``: whose vote is the lowest."""
+        for vote in await self._votes():
+            try:
+                return decode_vote((await self._tree.get(vote)).value).bookie_id
+            except NoNodeError:
+                continue
+        return None
+
+
+def _rank(vote: str) -> int:
+    return zk_paths.sequence_of(vote)

@@ -1,0 +1,123 @@
+"""Ledger ids from sequential nodes.
+
+BookKeeper 4.18.0, ZkLedgerIdGenerator and LongZkLedgerIdGenerator; metadata.md section 9.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from bkclient.errors import ClientError, LedgerIdOverflowError
+from bkclient.metadata import zk_paths
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.nodes import (
+    NodeExistsError,
+    NoNodeError,
+    create_with_parents,
+    insist,
+)
+from bkclient.metadata.zk_paths import EPOCH_PREFIX, ID_PREFIX, SHORT_IDS_END
+from wire.ids import LedgerId
+
+log = Logger()
+
+_EPOCHS_KEPT: Final = 3
+
+
+class TreeLedgerIds(TreePart):
+    """Implements ``LedgerIds``: 31 bits first, then 63."""
+
+    _short_ids_are_out = False
+    _asked_about_short_ids = False
+    _epochs: tuple[int, ...] = ()
+
+    async def allocate_ledger_id(self) -> LedgerId:
+        """See ``LedgerIds``.
+
+        Raises:
+            LedgerIdOverflowError: this layout knows 31-bit ids only, and they are used up.
+        """
+        layout = await self._ledger_layout()
+        if layout.long_ids and not self._asked_about_short_ids:
+            self._short_ids_are_out = await self._tree.stat(zk_paths.IDGEN_LONG) is not None
+            self._asked_about_short_ids = True
+        if not self._short_ids_are_out:
+            ledger_id = await self._next_short(layout.id_parent)
+            if ledger_id is not None:
+                return LedgerId(ledger_id)
+            if not layout.long_ids:
+                raise LedgerIdOverflowError(f"{self._tree.uri}: all ledger ids are used up")
+            await self._create_shared(zk_paths.IDGEN_LONG)
+            self._short_ids_are_out = True
+        return await self._next_long()
+
+    async def _next_short(self, parent: str) -> int | None:
+        path = f"{parent}/{ID_PREFIX}"
+        return self._number_of(
+            await insist(
+                lambda: create_with_parents(self._tree, path, ephemeral=True, sequence=True)
+            )
+        )
+
+    def _number_of(self, path: str) -> int | None:
+        """Return the number a parent's sequence has given, or ``None`` past 31 bits."""
+        self._in_background(path)
+        number = zk_paths.sequence_of(path)
+        return number if 0 <= number < SHORT_IDS_END else None
+
+    async def _next_long(self) -> LedgerId:
+        while True:
+            if not self._epochs:
+                await self._read_epochs()
+            if not self._epochs:
+                await self._begin_epoch(1)
+                continue
+            epoch = self._epochs[-1]
+            path = f"{zk_paths.epoch(epoch)}/{ID_PREFIX}"
+            try:
+                number = self._number_of(
+                    await insist(
+                        lambda path=path: self._tree.create(path, ephemeral=True, sequence=True)
+                    )
+                )
+            except NoNodeError:
+                # Deleted as an old one. Made again it would give the same numbers again.
+                self._epochs = ()
+                continue
+            if number is not None:
+                return LedgerId(epoch << 32 | number)
+            await self._begin_epoch(epoch + 1)
+
+    async def _read_epochs(self) -> None:
+        names = await self._tree.children(zk_paths.IDGEN_LONG)
+        numbers = sorted(zk_paths.sequence_of(n) for n in names if n.startswith(EPOCH_PREFIX))
+        for old in numbers[:-_EPOCHS_KEPT]:
+            self._in_background(zk_paths.epoch(old), version=0)
+        self._epochs = tuple(numbers[-_EPOCHS_KEPT:])
+
+    async def _begin_epoch(self, number: int) -> None:
+        await self._create_shared(zk_paths.epoch(number))
+        self._epochs = ()
+
+    async def _create_shared(self, path: str) -> None:
+        try:
+            await insist(lambda: self._tree.create(path, open_to_all=True))
+        except NodeExistsError:
+            return
+
+    def _in_background(self, path: str, version: int = -1) -> None:
+        """Delete a node whose number has been taken; nobody waits for it."""
+        Deferred.fromCoroutine(self._drop(path, version)).addErrback(
+            lambda failure: log.failure("{path} was not deleted", failure, path=path)
+        )
+
+    async def _drop(self, path: str, version: int) -> None:
+        try:
+            await self._tree.delete(path, version)
+        except NoNodeError:
+            return
+        except ClientError as error:
+            log.info("{path} stays for now: {error}", path=path, error=error)

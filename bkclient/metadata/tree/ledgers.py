@@ -1,0 +1,211 @@
+"""Ledger metadata in a tree. BookKeeper 4.18.0, AbstractZkLedgerManager."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import attrs
+from twisted.logger import Logger
+
+from bkclient.errors import (
+    IncorrectParameterError,
+    LedgerExistsError,
+    MetadataSerializationError,
+    MetadataVersionError,
+    NoSuchLedgerError,
+)
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import ANY, NotInitializedError, Version, Versioned, Watch
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.nodes import (
+    ATTEMPTS_MAX,
+    AnswerLostError,
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    StandingWatch,
+    create_with_parents,
+    insist,
+)
+from bkclient.metadata.zk_paths import Digits, LedgerLayout
+from wire.errors import MetadataFormatError
+from wire.ids import LEDGER_ID_REFUSED, LedgerId
+from wire.ledger_metadata import (
+    LedgerMetadata,
+    decode_metadata,
+    encode_metadata,
+    validate_for_write,
+)
+
+log = Logger()
+
+IDS_AT_ONCE: Final = 10_000
+"""How many ids of ledgers are given at a time."""
+
+_FORMAT_WITH_TOKEN: Final = 3
+
+
+class TreeLedgers(TreePart):
+    """Implements ``LedgerStore``."""
+
+    async def create_ledger(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> Version:
+        """See ``LedgerStore``: a retry that finds its own token counts as success."""
+        check_new_id(ledger_id)
+        validate_for_write(metadata)
+        metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
+        path, value = await self._path_of(ledger_id), encode_metadata(metadata)
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                await create_with_parents(self._tree, path, value)
+            except AnswerLostError:
+                if attempt + 1 == ATTEMPTS_MAX:
+                    raise
+            except NodeExistsError as error:
+                if await self._is_our_creation(path, metadata.creator_token):
+                    break
+                raise LedgerExistsError(f"ledger {ledger_id} exists") from error
+            else:
+                break
+        return 0
+
+    async def _is_our_creation(self, path: str, token: int) -> bool:
+        try:
+            stored = decode_metadata((await self._tree.get(path)).value)
+        except (NoNodeError, MetadataFormatError):
+            return False
+        return token != 0 and stored.creator_token == token
+
+    async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
+        """See ``LedgerStore``."""
+        try:
+            node = await self._tree.get(await self._path_of(ledger_id))
+        except NoNodeError as error:
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
+        return Versioned(
+            decode_stored(ledger_id, node.value, node.stat.ctime_ms), node.stat.version
+        )
+
+    async def write_ledger(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
+    ) -> Version:
+        """See ``LedgerStore``."""
+        validate_for_write(metadata)
+        path = await self._path_of(ledger_id)
+        try:
+            return await self._tree.set(path, encode_metadata(metadata), version)
+        except NoNodeError as error:
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
+        except BadVersionError as error:
+            raise changed_meanwhile(ledger_id, version) from error
+
+    async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
+        """See ``LedgerStore``; parents that got empty go as well."""
+        path = await self._path_of(ledger_id)
+        try:
+            if version == ANY:
+                await insist(lambda: self._tree.delete(path))
+            else:
+                await self._tree.delete(path, version)
+        except NoNodeError as error:
+            if version != ANY:
+                raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
+        except BadVersionError as error:
+            raise changed_meanwhile(ledger_id, version) from error
+        if (await self._ledger_layout()).prunes:
+            await self._prune(zk_paths.parent(path))
+
+    async def _prune(self, path: str) -> None:
+        """Delete empty nodes upwards. What goes wrong is no matter: the ledger is gone."""
+        while path:
+            try:
+                await self._tree.delete(path)
+            except NotEmptyError:
+                return
+            except (NoNodeError, AnswerLostError):
+                pass
+            path = zk_paths.parent(path)
+
+    async def ledger_ranges(
+        self, *, after: LedgerId | None = None
+    ) -> AsyncIterator[tuple[LedgerId, ...]]:
+        """See ``LedgerStore``: a depth-first walk over sorted names."""
+        layout = await self._ledger_layout()
+        for spelling in layout.spellings:
+            async for leaf in self._leaves(spelling, (), -1 if after is None else after):
+                for ids in await self._ids_in(layout, leaf, -1 if after is None else after):
+                    yield ids
+
+    async def _leaves(
+        self, spelling: Digits, names: tuple[str, ...], after: int
+    ) -> AsyncIterator[str]:
+        path = "".join(f"/{name}" for name in names)
+        if len(names) == spelling.depth:
+            yield path
+            return
+        for name in await self._names_in(path):
+            below = (*names, name)
+            if spelling.is_inner(name, len(names)) and spelling.last_below(below) > after:
+                async for leaf in self._leaves(spelling, below, after):
+                    yield leaf
+
+    async def _names_in(self, path: str) -> list[str]:
+        try:
+            return sorted(await self._tree.children(path, fresh=True))
+        except NoNodeError as error:
+            if path:
+                return []  # Pruned since its parent was read.
+            raise NotInitializedError(f"{self._tree.uri}: the cluster is gone") from error
+
+    async def _ids_in(
+        self, layout: LedgerLayout, leaf: str, after: int
+    ) -> list[tuple[LedgerId, ...]]:
+        ids = []
+        for name in await self._names_in(leaf):
+            ledger_id = layout.id_of(f"{leaf}/{name}")
+            if ledger_id is None:
+                if leaf or not (zk_paths.is_special(name) or f"/{name}" in zk_paths.OURS):
+                    log.warn("{path} is no ledger", path=f"{leaf}/{name}")
+            elif ledger_id > after:
+                ids.append(ledger_id)
+        ids.sort()
+        return [tuple(ids[i : i + IDS_AT_ONCE]) for i in range(0, len(ids), IDS_AT_ONCE)]
+
+    async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
+        """See ``LedgerStore``."""
+        path = await self._path_of(ledger_id)
+        return await StandingWatch(
+            self._tree, lambda fired: self._tree.stat(path, fired), changed
+        ).start()
+
+    async def _path_of(self, ledger_id: LedgerId) -> str:
+        return (await self._ledger_layout()).path_of(ledger_id)
+
+
+def check_new_id(ledger_id: LedgerId) -> None:
+    """Raise ``IncorrectParameterError`` for an id that no new ledger may have."""
+    if not 0 <= ledger_id < LEDGER_ID_REFUSED:
+        raise IncorrectParameterError(
+            f"a ledger id must be 0 to {LEDGER_ID_REFUSED - 1}, not {ledger_id}"
+        )
+
+
+def with_token(metadata: LedgerMetadata, token: int) -> LedgerMetadata:
+    """Return the metadata with a creator token, if it has none and its format knows them."""
+    if metadata.creator_token or metadata.format_version < _FORMAT_WITH_TOKEN:
+        return metadata
+    return attrs.evolve(metadata, creator_token=token)
+
+
+def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMetadata:
+    """Decode metadata from the store; raise ``MetadataSerializationError`` naming the ledger."""
+    try:
+        return decode_metadata(value, ctime_ms=ctime_ms)
+    except MetadataFormatError as error:
+        raise MetadataSerializationError(f"ledger {ledger_id}: {error}") from error
+
+
+def changed_meanwhile(ledger_id: LedgerId, version: Version) -> MetadataVersionError:
+    """Return the error for a write that came too late."""
+    return MetadataVersionError(f"ledger {ledger_id}: version {version} is not the last one")

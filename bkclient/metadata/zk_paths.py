@@ -1,0 +1,230 @@
+"""Where everything lies in ZooKeeper, below the cluster's root; ledger ids to paths and back.
+
+Paths here begin with ``/`` and are relative to the root. Agrees with BookKeeper 4.18.0:
+FlatLedgerManager, LegacyHierarchicalLedgerManager, LongHierarchicalLedgerManager,
+HierarchicalLedgerManager, ZkLedgerUnderreplicationManager, BookKeeperConstants.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import attrs
+
+from bkclient.errors import IncorrectParameterError
+from wire.ids import BookieId, LedgerId
+
+LAYOUT: Final = "/LAYOUT"
+INSTANCE_ID: Final = "/INSTANCEID"
+AVAILABLE: Final = "/available"
+READ_ONLY_NAME: Final = "readonly"
+READ_ONLY: Final = f"{AVAILABLE}/{READ_ONLY_NAME}"
+COOKIES: Final = "/cookies"
+ID_PREFIX: Final = "ID-"
+IDGEN: Final = "/idgen"
+IDGEN_LONG: Final = "/idgen-long"
+EPOCH_PREFIX: Final = "HOB-"  # "high order bits"
+DISABLE_HEALTH_CHECK: Final = "/disableHealthCheck"
+
+UNDERREPLICATION: Final = "/underreplication"
+UNDERREPLICATION_LAYOUT: Final = f"{UNDERREPLICATION}/LAYOUT"
+MARKS: Final = f"{UNDERREPLICATION}/ledgers"
+LOCKS: Final = f"{UNDERREPLICATION}/locks"
+REPLICATION_DISABLED: Final = f"{UNDERREPLICATION}/disable"
+LOST_BOOKIE_DELAY: Final = f"{UNDERREPLICATION}/lostBookieRecoveryDelay"
+ELECTION: Final = f"{UNDERREPLICATION}/auditorelection"
+VOTE_PREFIX: Final = "V_"
+CHECK_TIMES: Final = {
+    "all-ledgers": f"{UNDERREPLICATION}/checkallledgersctime",
+    "placement": f"{UNDERREPLICATION}/placementpolicycheckctime",
+    "replicas": f"{UNDERREPLICATION}/replicascheckctime",
+}
+
+SHORT_IDS_END: Final = 2**31 - 1
+"""The first id that is too long for a ZooKeeper sequence number: it and all above are "long"."""
+
+MARK_PREFIX: Final = "urL"
+MARK_DEPTH: Final = 4
+"""How many levels of hexadecimal names lie between ``MARKS`` and a mark."""
+
+OURS: Final = frozenset({DISABLE_HEALTH_CHECK})
+"""Children of the root that Java makes too but does not count as special."""
+
+_MARK: Final = re.compile(r"urL(\d+)")
+_SPECIAL: Final = frozenset(
+    path[1:]
+    for path in (AVAILABLE, COOKIES, LAYOUT, INSTANCE_ID, UNDERREPLICATION, IDGEN, IDGEN_LONG)
+)
+
+
+@attrs.frozen
+class Digits:
+    """One way to spell an id: its zero-padded decimal digits, cut into levels.
+
+    ``cuts`` is the number of digits of each level. The last level is the leaf's, spelled with an
+    ``L`` in front; it takes what is left over when the id has more digits.
+    """
+
+    cuts: tuple[int, ...]
+    digits_max: int = 19
+
+    @property
+    def depth(self) -> int:
+        """How many levels of inner nodes there are."""
+        return len(self.cuts) - 1
+
+    def path_of(self, ledger_id: LedgerId) -> str:
+        """Return the path of the ledger's node.
+
+        Raises:
+            IncorrectParameterError: the id is negative or has too many digits.
+        """
+        digits = f"{ledger_id:0{sum(self.cuts)}d}"
+        if ledger_id < 0 or len(digits) > self.digits_max:
+            raise IncorrectParameterError(f"this cluster's layout has no place for {ledger_id}")
+        names, start = [], 0
+        for cut in self.cuts[:-1]:
+            names.append(digits[start : start + cut])
+            start += cut
+        return "".join(f"/{name}" for name in (*names, f"L{digits[start:]}"))
+
+    def id_of(self, path: str) -> LedgerId | None:
+        """Return whose path this is, or ``None`` where it is no ledger's path."""
+        *names, leaf = path.split("/")[1:]
+        digits = "".join(names) + leaf[1:]
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > self.digits_max:
+            return None
+        ledger_id = LedgerId(int(digits))
+        return ledger_id if self.path_of(ledger_id) == path else None
+
+    def is_inner(self, name: str, level: int) -> bool:
+        """Return whether an inner node at ``level`` (0 is below the root) may have this name."""
+        return name.isascii() and name.isdigit() and len(name) == self.cuts[level]
+
+    def last_below(self, names: tuple[str, ...]) -> int:
+        """Return the highest id that can lie below the inner node with these names."""
+        free = sum(self.cuts[len(names) :])
+        return (int("".join(names) or "0") + 1) * 10**free - 1 if names else 10**self.digits_max
+
+
+@attrs.frozen
+class LedgerLayout:
+    """How ids become paths in one kind of cluster. ``name`` is the URI's word for it.
+
+    ``spellings`` are in ascending order of the ids that use them: all below ``SHORT_IDS_END`` use
+    the first one, the others the last one.
+    """
+
+    name: str
+    spellings: tuple[Digits, ...]
+    prunes: bool
+    """Whether empty parents go when a ledger is deleted."""
+    long_ids: bool
+    """Whether ids go on after the 31-bit ones have run out."""
+
+    def path_of(self, ledger_id: LedgerId) -> str:
+        """Return the path of the ledger's node.
+
+        Raises:
+            IncorrectParameterError: this layout has no place for the id.
+        """
+        return self.spellings[0 if ledger_id < SHORT_IDS_END else -1].path_of(ledger_id)
+
+    def id_of(self, path: str) -> LedgerId | None:
+        """Return whose path this is, or ``None`` where it is no ledger's path in this layout."""
+        for spelling in self.spellings:
+            ledger_id = spelling.id_of(path)
+            if ledger_id is not None and self.path_of(ledger_id) == path:
+                return ledger_id
+        return None
+
+    def is_ledger_parent(self, name: str) -> bool:
+        """Return whether a child of the root with this name holds ledgers, or is one."""
+        return any(
+            spelling.is_inner(name, 0)
+            if spelling.depth
+            else re.fullmatch(r"L\d{10,19}", name, re.ASCII) is not None
+            for spelling in self.spellings
+        )
+
+    @property
+    def id_parent(self) -> str:
+        """Where sequential nodes that yield short ids are made; the root itself is ``""``."""
+        return "" if self.name == "flat" else IDGEN
+
+
+_SHORT: Final = Digits((2, 4, 4), digits_max=10)
+_LONG: Final = Digits((3, 4, 4, 4, 4))
+
+FLAT: Final = LedgerLayout("flat", (Digits((10,)),), prunes=False, long_ids=False)
+LEGACY: Final = LedgerLayout("legacyhierarchical", (_SHORT,), prunes=False, long_ids=False)
+LONG: Final = LedgerLayout("longhierarchical", (_LONG,), prunes=True, long_ids=True)
+HIERARCHICAL: Final = LedgerLayout("hierarchical", (_SHORT, _LONG), prunes=True, long_ids=True)
+
+LAYOUTS: Final = {layout.name: layout for layout in (FLAT, LEGACY, LONG, HIERARCHICAL)}
+
+
+def is_special(name: str) -> bool:
+    """Return whether a child of the root is the cluster's own; as Java's isSpecialZnode."""
+    return name in _SPECIAL or name.startswith(ID_PREFIX)
+
+
+def is_id_node(name: str) -> bool:
+    """Return whether a child of the root serves to make ledger ids."""
+    return name in {IDGEN[1:], IDGEN_LONG[1:]} or name.startswith(ID_PREFIX)
+
+
+def registration(bookie_id: BookieId, *, read_only: bool) -> str:
+    """Return where a bookie announces itself."""
+    return f"{READ_ONLY if read_only else AVAILABLE}/{bookie_id}"
+
+
+def cookie(bookie_id: BookieId) -> str:
+    """Return where a bookie's cookie is kept."""
+    return f"{COOKIES}/{bookie_id}"
+
+
+def mark(ledger_id: LedgerId) -> str:
+    """Return where a ledger is marked under-replicated."""
+    digits = f"{ledger_id:016x}"
+    levels = "/".join(digits[i : i + 4] for i in range(0, 16, 4))
+    return f"{MARKS}/{levels}/{mark_name(ledger_id)}"
+
+
+def mark_name(ledger_id: LedgerId) -> str:
+    """Return the last part of the names of a ledger's mark and lock."""
+    return f"{MARK_PREFIX}{ledger_id:010d}"
+
+
+def marked_ledger(path: str) -> LedgerId | None:
+    """Return whose mark or lock this path or name is."""
+    found = _MARK.fullmatch(path.rpartition("/")[2])
+    return LedgerId(int(found[1])) if found else None
+
+
+def lock(ledger_id: LedgerId) -> str:
+    """Return where the lock of a ledger under repair is held."""
+    return f"{LOCKS}/{mark_name(ledger_id)}"
+
+
+def epoch(number: int) -> str:
+    """Return the node whose children yield the ids from ``number`` times 2**32 on."""
+    return f"{IDGEN_LONG}/{EPOCH_PREFIX}{number:010d}"
+
+
+def sequence_of(name: str) -> int:
+    """Return the number that ZooKeeper appended to a sequential node's name; may be negative.
+
+    The name is what follows the prefix and its hyphen or underscore.
+    """
+    for prefix in (ID_PREFIX, EPOCH_PREFIX, VOTE_PREFIX):
+        tail = name.rpartition("/")[2]
+        if tail.startswith(prefix):
+            return int(tail[len(prefix) :])
+    raise ValueError(f"{name!r} has no sequence number")
+
+
+def parent(path: str) -> str:
+    """Return the path one level up; the root is ``""``."""
+    return path.rpartition("/")[0]
