@@ -19,7 +19,7 @@ from wire.codes import (
     ReadFlag,
     ReturnCode,
 )
-from wire.ids import EntryId, LedgerId
+from wire.ids import NO_ENTRY, EntryId, LedgerId
 
 
 class Signal(enum.Enum):
@@ -29,6 +29,8 @@ class Signal(enum.Enum):
 
 
 NEED_DATA: Final = Signal.NEED_DATA
+
+_NO_LEDGER: Final = LedgerId(0)
 
 
 # Requests --------------------------------------------------------------------------------------
@@ -142,8 +144,8 @@ class BadRequest:
 
     rc: ReturnCode
     reason: str
-    ledger_id: LedgerId = LedgerId(0)
-    entry_id: EntryId = EntryId(0)
+    ledger_id: LedgerId = _NO_LEDGER
+    entry_id: EntryId = NO_ENTRY
 
 
 Request = Union[
@@ -213,7 +215,7 @@ class ReadResponse:
 
 @attrs.frozen
 class BatchReadResponse:
-    """The answer to a ``BatchReadRequest``: entry packets with consecutive ids from ``entry_id``."""
+    """The answer to a ``BatchReadRequest``: packets with consecutive ids from ``entry_id`` on."""
 
     rc: ReturnCode
     ledger_id: LedgerId
