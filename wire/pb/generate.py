@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+)
 
 HERE: Final = Path(__file__).parent
 PROTOS: Final = ("bookkeeper", "data_formats")
@@ -120,7 +124,9 @@ def _field_types(
     field: FieldDescriptorProto, message: DescriptorProto, package: str
 ) -> tuple[str, str]:
     """Return the type of the attribute and of the constructor's argument."""
-    if any(m.options.map_entry and field.type_name.endswith(f".{m.name}") for m in message.nested_type):
+    if any(
+        m.options.map_entry and field.type_name.endswith(f".{m.name}") for m in message.nested_type
+    ):
         return "MutableMapping[str, str]", "Mapping[str, str]"
     is_message = field.type == FieldDescriptorProto.TYPE_MESSAGE
     kind = (

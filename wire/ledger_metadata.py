@@ -1,0 +1,347 @@
+"""A ledger's metadata, and the three forms it is stored in.
+
+====== ======================================================================
+format body after ``BookieMetadataFormatVersion TAB version LF``
+====== ======================================================================
+1      lines of text: quorums, length, fragments; no password, no ack quorum
+2      LedgerMetadataFormat in protobuf's text form
+3      its length as a varint, then LedgerMetadataFormat in binary
+====== ======================================================================
+
+Agrees with BookKeeper 4.18.0, LedgerMetadataSerDe, LedgerMetadataImpl and LedgerMetadataBuilder.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+from google.protobuf.message import DecodeError
+
+from wire import text_form
+from wire.codes import DigestType, LedgerState
+from wire.errors import FormatError, MetadataFormatError
+from wire.ids import NO_ENTRY, BookieId, EntryId
+from wire.pb import data_formats_pb2 as pb
+from wire.records import is_valid_bookie_id
+
+NEWEST_FORMAT: Final = 3
+_MAGIC: Final = b"BookieMetadataFormatVersion\t"
+_VERSION_DIGITS_MAX: Final = 9
+_IN_RECOVERY_ENTRY: Final = -102
+"""What format 1 stores as last entry of a ledger in recovery."""
+
+_CLOSED_LINE: Final = "CLOSED"
+_NO_CTIME: Final = -1
+_QUORUM_LINES: Final = 3
+
+
+@attrs.frozen
+class Fragment:
+    """Entries from ``first_entry_id`` up to the next fragment, and the bookies that hold them."""
+
+    first_entry_id: EntryId
+    ensemble: tuple[BookieId, ...]
+
+
+def _frozen_dict(value: Mapping[str, bytes]) -> dict[str, bytes]:
+    return dict(value)
+
+
+@attrs.frozen(kw_only=True)
+class LedgerMetadata:
+    """Everything the store knows about one ledger.
+
+    ``last_entry_id`` is ``None`` unless closed, and -1 for a closed empty ledger; ``length`` counts
+    payload bytes and is 0 unless closed. ``digest_type`` and ``password`` are both there or both
+    ``None`` (format 1). ``ctime_ms`` is written only with ``store_ctime``; else it comes from the
+    store. ``creator_token`` tells a creator its own ledger; any rewrite resets it.
+    """
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    state: LedgerState = LedgerState.OPEN
+    last_entry_id: EntryId | None = None
+    length: int = 0
+    fragments: tuple[Fragment, ...]
+    digest_type: DigestType | None = None
+    password: bytes | None = attrs.field(default=None, repr=False)
+    ctime_ms: int | None = None
+    store_ctime: bool = False
+    custom: Mapping[str, bytes] = attrs.field(factory=dict, converter=_frozen_dict, hash=False)
+    creator_token: int = 0
+    format_version: int = NEWEST_FORMAT
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is LedgerState.CLOSED
+
+    @property
+    def last_fragment(self) -> Fragment:
+        """The fragment that grows while the ledger is open."""
+        return self.fragments[-1]
+
+    @property
+    def ensemble(self) -> tuple[BookieId, ...]:
+        """The bookies of the last fragment."""
+        return self.last_fragment.ensemble
+
+    def fragment_of(self, entry_id: int) -> Fragment:
+        """Return the fragment that holds, or would hold, the entry."""
+        first_ids = [fragment.first_entry_id for fragment in self.fragments]
+        return self.fragments[max(0, bisect_right(first_ids, entry_id) - 1)]
+
+    def all_bookies(self) -> frozenset[BookieId]:
+        """Return every bookie of every fragment."""
+        return frozenset(bookie for fragment in self.fragments for bookie in fragment.ensemble)
+
+    def with_fragment(self, fragment: Fragment) -> LedgerMetadata:
+        """Return the metadata with a fragment added at the end, or the last one replaced by it.
+
+        The fragment's first entry id must be the last fragment's (replace) or above (append).
+        """
+        last_first = self.last_fragment.first_entry_id
+        assert fragment.first_entry_id >= last_first, (fragment, last_first)
+        kept = self.fragments[:-1] if fragment.first_entry_id == last_first else self.fragments
+        return attrs.evolve(self, fragments=(*kept, fragment))
+
+    def closed(self, last_entry_id: EntryId, length: int) -> LedgerMetadata:
+        """Return the metadata of the same ledger, closed."""
+        return attrs.evolve(
+            self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length
+        )
+
+    def in_recovery(self) -> LedgerMetadata:
+        """Return the metadata of the same ledger, marked as being recovered."""
+        return attrs.evolve(self, state=LedgerState.IN_RECOVERY)
+
+
+# Rules -----------------------------------------------------------------------------------------
+
+
+def _check(metadata: LedgerMetadata) -> LedgerMetadata:
+    """Apply the rules of Java's reader; return the metadata."""
+    m = metadata
+    _require(m.ensemble_size >= m.write_quorum, "write quorum above ensemble size")
+    _require(m.write_quorum >= m.ack_quorum, "ack quorum above write quorum")
+    _require(bool(m.fragments), "no fragment")
+    _require(m.is_closed == (m.last_entry_id is not None), "last entry without CLOSED, or without")
+    _require((m.digest_type is None) == (m.password is None), "digest type without password")
+    before = None
+    for fragment in m.fragments:
+        _require(len(fragment.ensemble) == m.ensemble_size, "fragment of another size than E")
+        _require(
+            before is None or fragment.first_entry_id > before, "fragments do not ascend by entry"
+        )
+        before = fragment.first_entry_id
+        for bookie in fragment.ensemble:
+            _require(is_valid_bookie_id(bookie), f"{bookie!r} is no bookie id")
+    return m
+
+
+def validate_for_write(metadata: LedgerMetadata) -> None:
+    """Refuse to store what a Java peer could not read or rewrite.
+
+    Raises:
+        MetadataFormatError: names the rule that is broken.
+    """
+    m = _check(metadata)
+    _require(m.ack_quorum >= 1, "ack quorum below 1")
+    _require(m.fragments[0].first_entry_id == 0, "first fragment does not start at entry 0")
+    _require(m.length >= 0, "negative length")
+    _require(m.last_entry_id is None or m.last_entry_id >= NO_ENTRY, "last entry below -1")
+    for fragment in m.fragments:
+        _require(
+            len(set(fragment.ensemble)) == len(fragment.ensemble), "a bookie twice in an ensemble"
+        )
+    if m.last_entry_id is not None:
+        last_first = m.last_fragment.first_entry_id
+        _require(last_first <= m.last_entry_id + 1, "last fragment starts beyond the end")
+    _require(1 <= m.format_version <= NEWEST_FORMAT, f"format {m.format_version}")
+    # Java cannot rewrite a ledger of format 2 or 3 without them.
+    _require(m.format_version == 1 or m.password is not None, "no password and digest type")
+
+
+def _require(holds: bool, rule: str) -> None:  # noqa: FBT001 -- reads as a sentence
+    if not holds:
+        raise MetadataFormatError(f"ledger metadata: {rule}")
+
+
+# Bytes -----------------------------------------------------------------------------------------
+
+
+def encode_metadata(metadata: LedgerMetadata) -> bytes:
+    """Write the metadata in its ``format_version``."""
+    version = metadata.format_version
+    if version == 1:
+        body = _encode_v1(metadata)
+    elif version == 2:  # noqa: PLR2004 -- the format's number
+        body = text_form.write(_message(metadata))
+    elif version == NEWEST_FORMAT:
+        message = _message(metadata)
+        message.cToken = metadata.creator_token
+        binary = message.SerializeToString()
+        body = _varint(len(binary)) + binary
+    else:
+        raise MetadataFormatError(f"ledger metadata: format {version} is unknown")
+    return _MAGIC + b"%d\n" % version + body
+
+
+def decode_metadata(data: bytes, *, ctime_ms: int | None = None) -> LedgerMetadata:
+    """Read metadata of any format; ``ctime_ms`` is the store's creation time, for want of another.
+
+    Raises:
+        MetadataFormatError: it cannot be read, or breaks a rule of Java's reader.
+    """
+    version, body = _split_version(data)
+    try:
+        if version == 1:
+            found = _decode_v1(body)
+        elif version == 2:  # noqa: PLR2004 -- the format's number
+            found = _from_message(text_form.parse(body, pb.LedgerMetadataFormat()), 2, ctime_ms)
+        else:
+            found = _from_message(_decode_v3(body), NEWEST_FORMAT, ctime_ms)
+        return _check(found)
+    except MetadataFormatError:
+        raise
+    except (FormatError, ValueError) as error:
+        raise MetadataFormatError(f"ledger metadata: {error}") from error
+
+
+def _split_version(data: bytes) -> tuple[int, bytes]:
+    end = data.find(b"\n", len(_MAGIC), len(_MAGIC) + _VERSION_DIGITS_MAX + 1)
+    digits = data[len(_MAGIC) : end]
+    if not data.startswith(_MAGIC) or end < 0 or not digits.isdigit():
+        raise MetadataFormatError("ledger metadata: no format version at the start")
+    version = int(digits)
+    if not 1 <= version <= NEWEST_FORMAT:
+        raise MetadataFormatError(f"ledger metadata: format {version} is unknown")
+    return version, data[end + 1 :]
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:  # noqa: PLR2004 -- seven bits a byte
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes((value,))
+
+
+def _decode_v3(body: bytes) -> pb.LedgerMetadataFormat:
+    size = shift = at = 0
+    while True:
+        _require(at < len(body) and shift < 32, "length of the message is cut or too long")  # noqa: PLR2004
+        byte = body[at]
+        size |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004 -- the last byte of a varint
+            break
+    _require(0 < size <= len(body) - at, f"message of {size} bytes in {len(body) - at}")
+    message = pb.LedgerMetadataFormat()
+    try:
+        message.MergeFromString(body[at : at + size])
+    except DecodeError as error:
+        raise MetadataFormatError(f"ledger metadata: {error}") from error
+    _require(message.IsInitialized(), "a required field is missing")
+    return message
+
+
+def _message(metadata: LedgerMetadata) -> pb.LedgerMetadataFormat:
+    m = metadata
+    message = pb.LedgerMetadataFormat(
+        quorumSize=m.write_quorum,
+        ensembleSize=m.ensemble_size,
+        length=m.length,
+        lastEntryId=NO_ENTRY if m.last_entry_id is None else m.last_entry_id,
+        state=int(m.state),
+        ackQuorumSize=m.ack_quorum,
+    )
+    for fragment in m.fragments:
+        message.segment.add(
+            ensembleMember=list(fragment.ensemble), firstEntryId=fragment.first_entry_id
+        )
+    if m.password is not None and m.digest_type is not None:
+        message.digestType = int(m.digest_type)
+        message.password = m.password
+    if m.store_ctime and m.ctime_ms is not None:
+        message.ctime = m.ctime_ms
+    for key, value in m.custom.items():
+        message.customMetadata.add(key=key, value=value)
+    return message
+
+
+def _from_message(
+    message: pb.LedgerMetadataFormat, version: int, ctime_ms: int | None
+) -> LedgerMetadata:
+    for name in ("state", "quorumSize", "ensembleSize"):
+        _require(message.HasField(name), f"{name} is missing")
+    _require(all(s.HasField("firstEntryId") for s in message.segment), "a first entry is missing")
+    state = LedgerState(message.state)
+    closed = state is LedgerState.CLOSED
+    _require(not closed or message.HasField("length"), "length is missing")
+    has_password = message.HasField("password")
+    _require(not has_password or message.HasField("digestType"), "password without digest type")
+    ack_quorum = message.ackQuorumSize if message.HasField("ackQuorumSize") else message.quorumSize
+    stored_ctime = message.HasField("ctime")
+    return LedgerMetadata(
+        ensemble_size=message.ensembleSize,
+        write_quorum=message.quorumSize,
+        ack_quorum=ack_quorum,
+        state=state,
+        # Java reads an absent one as 0 here, not as empty.
+        last_entry_id=EntryId(message.lastEntryId) if closed else None,
+        length=message.length if closed else 0,
+        fragments=tuple(
+            Fragment(EntryId(s.firstEntryId), tuple(BookieId(b) for b in s.ensembleMember))
+            for s in message.segment
+        ),
+        digest_type=DigestType(message.digestType) if has_password else None,
+        password=message.password if has_password else None,
+        ctime_ms=message.ctime if stored_ctime else ctime_ms,
+        store_ctime=stored_ctime,
+        custom={pair.key: pair.value for pair in message.customMetadata},
+        creator_token=message.cToken,
+        format_version=version,
+    )
+
+
+def _encode_v1(metadata: LedgerMetadata) -> bytes:
+    m = metadata
+    lines = [f"{m.write_quorum}\n{m.ensemble_size}\n{m.length}\n"]
+    lines += ["\t".join((str(f.first_entry_id), *f.ensemble)) + "\n" for f in m.fragments]
+    if m.state is LedgerState.CLOSED:
+        lines.append(f"{m.last_entry_id}\t{_CLOSED_LINE}")
+    elif m.state is LedgerState.IN_RECOVERY:
+        lines.append(f"{_IN_RECOVERY_ENTRY}\t{_CLOSED_LINE}")
+    return "".join(lines).encode()
+
+
+def _decode_v1(body: bytes) -> LedgerMetadata:
+    lines = body.decode().split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    _require(len(lines) > _QUORUM_LINES, "too few lines")
+    write_quorum, ensemble_size, length = map(int, lines[:_QUORUM_LINES])
+    fragments, state, last = [], LedgerState.OPEN, None
+    for line in lines[_QUORUM_LINES:]:
+        first, *rest = line.split("\t")
+        if rest == [_CLOSED_LINE]:
+            recovering = int(first) == _IN_RECOVERY_ENTRY
+            state = LedgerState.IN_RECOVERY if recovering else LedgerState.CLOSED
+            last = None if recovering else EntryId(int(first))
+            break
+        fragments.append(Fragment(EntryId(int(first)), tuple(map(BookieId, rest))))
+    return LedgerMetadata(
+        ensemble_size=ensemble_size,
+        write_quorum=write_quorum,
+        ack_quorum=write_quorum,
+        state=state,
+        last_entry_id=last,
+        length=length if last is not None else 0,
+        fragments=tuple(fragments),
+        ctime_ms=None,
+        format_version=1,
+    )
