@@ -440,6 +440,8 @@ def encode_entry_list(entry_ids: Iterable[int]) -> bytes:
 def _runs(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
     first, size = 0, 0
     for entry_id in entry_ids:
+        if size and first <= entry_id < first + size:
+            continue  # Twice the same: some storages list an entry once for each copy.
         if size and entry_id == first + size:
             size += 1
             continue
