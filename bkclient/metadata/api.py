@@ -8,8 +8,8 @@ Rules that hold for every driver:
 
 * A write that fails with ``MetadataUnavailableError`` may have been applied. Callers re-read.
 * Watches are persistent: at least one callback comes after the last change, not one per change.
-* Ephemeral things (registrations, locks, votes) vanish with the session. After ``SessionEvent.LOST``
-  their owner must make them anew; a driver does not.
+* Ephemeral things (registrations, locks, votes) vanish with the session. After
+  ``SessionEvent.LOST`` their owner must make them anew; a driver does not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from wire.records import BookieServiceInfo, UnderreplicatedMark
 T = TypeVar("T")
 
 Version = int
-"""The store's version of a value: 0 when created, one more at each write. Compared as equal or not."""
+"""The store's version of a value: 0 when created, one more at each write.
+
+It is compared as equal or not.
+"""
 
 NEW: Final = -2
 """The version of a value that must not exist yet."""
@@ -117,7 +120,10 @@ class SessionEvent(enum.Enum):
     """What happened to the connection with the store."""
 
     CONNECTED = enum.auto()
-    """Up, or up again with the same session: ephemerals are still there."""
+    """Up, or up again with the same session: ephemerals are still there.
+
+    After ``LOST`` it says that a new session is up.
+    """
     SUSPENDED = enum.auto()
     """Down for now; ephemerals still count until the session expires."""
     LOST = enum.auto()

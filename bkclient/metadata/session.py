@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.error import TimeoutError as TwistedTimeoutError
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 

@@ -68,17 +68,26 @@ class TreePart:
             node = await self._tree.get(zk_paths.LAYOUT)
         except NoNodeError:
             return None
-        try:
-            factory = decode_layout(node.value).factory
-        except FormatError as error:
-            raise IncompatibleLayoutError(f"{self._tree.uri}: {error}") from error
-        for name, known in LAYOUT_FACTORIES.items():
-            # By the last part: the class may have been moved into another package (shading).
-            if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:
-                return LayoutInfo(name, factory)
-        raise IncompatibleLayoutError(f"{self._tree.uri}: unknown layout {factory}")
+        return known_layout(node.value)
 
     async def _ledger_layout(self) -> LedgerLayout:
         if self._layout_found is None:
             self._layout_found = zk_paths.LAYOUTS[(await self.layout()).name]
         return self._layout_found
+
+
+def known_layout(stored: bytes) -> LayoutInfo:
+    """Decode a stored layout.
+
+    Raises:
+        IncompatibleLayoutError: it is damaged, or not one we know.
+    """
+    try:
+        factory = decode_layout(stored).factory
+    except FormatError as error:
+        raise IncompatibleLayoutError(str(error)) from error
+    for name, known in LAYOUT_FACTORIES.items():
+        # By the last part: the class may have been moved into another package (shading).
+        if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:
+            return LayoutInfo(name, factory)
+    raise IncompatibleLayoutError(f"unknown layout {factory}")

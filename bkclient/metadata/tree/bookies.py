@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
-from twisted.internet.error import TimeoutError as TwistedTimeoutError
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
 from bkclient.errors import MetadataVersionError

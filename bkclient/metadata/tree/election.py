@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
 
+from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.metadata.tree.base import TreePart
@@ -19,6 +21,8 @@ from bkclient.metadata.tree.nodes import (
 )
 from wire.ids import BookieId
 from wire.records import AuditorVote, decode_vote, encode_vote
+
+log = Logger()
 
 
 class TreeElection(TreePart):
@@ -36,7 +40,10 @@ class TreeElection(TreePart):
             while not await self._stand(value):
                 pass
         except CancelledError:
-            await self.resign()
+            try:
+                await self.resign()
+            except ClientError as error:
+                log.info("the vote stays until the session ends: {error}", error=error)
             raise
 
     async def _stand(self, value: bytes) -> bool:

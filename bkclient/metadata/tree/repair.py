@@ -108,9 +108,9 @@ class TreeRepair(TreePart):
         await self._prepare()
         path = zk_paths.mark(ledger_id)
         while True:
-            new = UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._now_ms())
+            value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._now_ms()))
             try:
-                await insist(lambda: create_with_parents(self._tree, path, encode_mark(new)))
+                await insist(lambda value=value: create_with_parents(self._tree, path, value))
             except NodeExistsError:
                 if await self._add_to_mark(path, missing):
                     return

@@ -1,0 +1,268 @@
+"""What the driver's parts share: its life, steps on its thread, the session and watches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from bkclient.errors import ClientClosedError, ClientError
+from bkclient.metadata.api import (
+    AlreadySetError,
+    MetadataUnavailableError,
+    NotInitializedError,
+    SessionEvent,
+    Watch,
+)
+from bkclient.metadata.session import SessionState
+from bkclient.metadata.sqlite.core import META, RENEWALS, Core, OneThread, Outcome
+from bkclient.metadata.sqlite.database import Key, Rows
+from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
+
+log = Logger()
+T = TypeVar("T")
+
+LEDGER: Final = "ledger"
+COOKIE: Final = "cookie"
+AVAILABLE: Final = "avail"
+READ_ONLY: Final = "avail_ro"
+MARK: Final = "mark"
+LOCK: Final = "lock"
+VOTE: Final = "vote"
+
+
+class _FileWatch:
+    """Calls ``changed`` after each change of what it watches; implements ``Watch``."""
+
+    def __init__(
+        self, store: SqlitePart, kinds: frozenset[str], key: Key | None, called: Callable[[], None]
+    ) -> None:
+        self._store, self._kinds, self._key, self._called = store, kinds, key, called
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Call it no more."""
+        self._cancelled = True
+        self._store.unwatch(self)
+
+    def tell(self, changes: set[tuple[str, Key]] | None) -> None:
+        """Call it if one of these changes concerns it; ``None`` may concern everybody."""
+        if self._cancelled or not (changes is None or any(map(self._concerns, changes))):
+            return
+        try:
+            self._called()
+        except Exception:  # noqa: BLE001 - one watcher's bug must not keep others from hearing
+            log.failure("a metadata watch failed")
+
+    def _concerns(self, change: tuple[str, Key]) -> bool:
+        kind, key = change
+        return kind == "all" or (kind in self._kinds and self._key in {None, key})
+
+
+class SqlitePart:
+    """A part of the store; the parts are mixed into one class over one ``Core``.
+
+    A session begins with the first thing that needs one.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        core: Core,
+        *,
+        reactor: Any,
+        session_timeout_s: float,
+        chance: random.Random,
+        lock_owner: str,
+        registration_wait_s: float,
+        look_s: float,
+    ) -> None:
+        """See ``open_sqlite``."""
+        self._uri, self._core, self._reactor = uri, core, reactor
+        self._timeout_s, self._look_s = session_timeout_s, look_s
+        self._chance, self._lock_owner = chance, lock_owner
+        self._registration_wait_s = registration_wait_s
+        self._state = SessionState(reactor, uri)
+        self._thread: OneThread | None = None
+        self._session_id = 0
+        self._watches: dict[_FileWatch, None] = {}
+        self._looking: IDelayedCall | None = None
+        self._renewing: IDelayedCall | None = None
+
+    # Life
+
+    @property
+    def uri(self) -> str:
+        """Where this store is."""
+        return self._uri
+
+    @property
+    def session_id(self) -> int:
+        """The session that owns what is ephemeral; 0 before anything needed one."""
+        return self._session_id
+
+    async def connect(self) -> None:
+        """Open the file, where there is one: as with ZooKeeper, one can connect and initialize.
+
+        Raises:
+            MetadataUnavailableError, IncompatibleLayoutError: it cannot be opened.
+        """
+        assert self._thread is None, "connected twice"
+        self._thread = OneThread(self._reactor, "metadata-sqlite")
+        self._state.move(SessionEvent.CONNECTED)
+        try:
+            await self._read(lambda _rows, _session_id: None)
+        except NotInitializedError:
+            return
+        except ClientError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End the session: what it owns vanishes."""
+        if self._state.closed:
+            return
+        self._state.close()
+        for timer in (self._looking, self._renewing):
+            if timer is not None and timer.active():
+                timer.cancel()
+        self._watches.clear()
+        if self._thread is not None:
+            try:
+                await self._thread.run(self._core.close)
+            except ClientError as error:
+                log.warn("{uri}: the session was not ended: {error}", uri=self._uri, error=error)
+            self._thread.stop()
+
+    def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
+        """See ``MetadataStore``."""
+        return self._state.listen(changed)
+
+    # Steps on the thread
+
+    async def _read(self, step: Callable[[Rows, int], T], *, needs_cluster: bool = True) -> T:
+        return await self._do(step, write=False, needs_cluster=needs_cluster)
+
+    async def _write(self, step: Callable[[Rows, int], T], **how: bool) -> T:
+        return await self._do(step, write=True, **how)
+
+    async def _do(self, step: Callable[[Rows, int], T], **how: bool) -> T:
+        outcome = await self._run(lambda: self._core.do(step, **how))
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value  # type: ignore[return-value] # None only where T is None.
+
+    async def _has_meta(self, path: str) -> bool:
+        return await self._read(lambda rows, _: rows.get(META, path)) is not None
+
+    async def _put_meta(self, path: str, value: bytes) -> None:
+        await self._write(lambda rows, _: rows.put(META, path, value))
+
+    async def _set_switch(self, path: str, what: str, *, enabled: bool) -> None:
+        """Add or remove the row whose presence means "disabled"."""
+
+        def turn(rows: Rows, _session_id: int) -> None:
+            if enabled:
+                rows.delete(META, path)
+            else:
+                rows.insert(META, path, b"")
+
+        try:
+            await self._write(turn)
+        except NoNodeError as error:
+            raise AlreadySetError(f"{what} is enabled already") from error
+        except NodeExistsError as error:
+            raise AlreadySetError(f"{what} is disabled already") from error
+
+    async def _sleep(self, seconds: float) -> None:
+        slept: Deferred[None] = Deferred()
+        slept.addTimeout(seconds, self._reactor)
+        try:
+            await slept
+        except TwistedTimeoutError:
+            return
+
+    async def _run(self, function: Callable[[], Outcome[T]]) -> Outcome[T]:
+        """Run one function of the core; tell what it noticed before its caller goes on."""
+        if self._state.closed or self._thread is None:
+            raise ClientClosedError(f"the connection to {self._uri} is closed")
+        outcome = await self._thread.run(function)
+        self._note_session(outcome)
+        if outcome.changes is None or outcome.changes:
+            self._tell(None if outcome.changes is None else set(outcome.changes))
+        return outcome
+
+    def _note_session(self, outcome: Outcome[Any]) -> None:
+        unreachable = isinstance(outcome.error, MetadataUnavailableError)
+        if outcome.lost_session:
+            self._session_id = 0
+            self._state.move(SessionEvent.LOST)
+        elif unreachable and self._state.connected:
+            self._state.move(SessionEvent.SUSPENDED)
+        self._session_id = outcome.session_id
+        if not unreachable and not self._state.connected:
+            self._state.move(SessionEvent.CONNECTED)
+        if self._session_id and self._renewing is None and not self._state.closed:
+            self._renewing = self._reactor.callLater(self._timeout_s / RENEWALS, self._renew)
+
+    def _renew(self) -> None:
+        self._renewing = None
+        self._spawn(self._run(self._core.renew))
+
+    def _spawn(self, coroutine: Any) -> Deferred[Any]:
+        def failed(failure: Any) -> None:
+            if failure.check(ClientClosedError) is None:
+                log.failure("{uri} failed in the background", failure, uri=self._uri)
+
+        return Deferred.fromCoroutine(coroutine).addErrback(failed)
+
+    # Watches
+
+    async def _watch(
+        self, called: Callable[[], None], *kinds: str, key: Key | None = None
+    ) -> _FileWatch:
+        watch = _FileWatch(self, frozenset(kinds), key, called)
+        self._watches[watch] = None
+        try:
+            await self._read(lambda _rows, _session_id: None)
+        except BaseException:
+            watch.cancel()
+            raise
+        self._look_again()
+        return watch
+
+    def unwatch(self, watch: _FileWatch) -> None:
+        """Forget a watch; the last one to go ends the looking."""
+        self._watches.pop(watch, None)
+        if not self._watches and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def _look_again(self) -> None:
+        if self._watches and self._looking is None and not self._state.closed:
+            self._looking = self._reactor.callLater(self._look_s, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self._spawn(self._run(self._core.look)).addCallback(lambda _: self._look_again())
+
+    def _tell(self, changes: set[tuple[str, Key]] | None) -> None:
+        for watch in tuple(self._watches):
+            watch.tell(changes)
+
+
+def is_own(rows: Rows, kind: str, key: Key, session_id: int) -> bool:
+    """Return whether there is such a row and this session owns it."""
+    row = rows.get(kind, key)
+    return row is not None and session_id != 0 and row.owner == session_id
+
+
+def delete_own(rows: Rows, kind: str, key: Key, session_id: int) -> None:
+    """Delete a row if this session owns it; what another one owns goes with that session."""
+    if is_own(rows, kind, key, session_id):
+        rows.delete(kind, key)

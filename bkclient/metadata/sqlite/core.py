@@ -1,0 +1,273 @@
+"""What runs on the driver's one thread: transactions, the lease of the session, changes seen."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.python.failure import Failure
+
+from bkclient.errors import ClientClosedError
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import NotInitializedError
+from bkclient.metadata.sqlite.database import Database, Key, Rows, translated
+
+T = TypeVar("T")
+
+META: Final = "meta"
+
+RENEWALS: Final = 3
+"""How many times a lease is renewed within its time-out."""
+
+
+class OneThread:
+    """Runs functions one after the other on a thread of its own; answers come on the reactor."""
+
+    def __init__(self, reactor: IReactorFromThreads, name: str) -> None:
+        self._reactor = reactor
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Deferred[Any]] | None]
+        self._calls = queue.SimpleQueue()
+        self._answers: list[tuple[Deferred[Any], Any]] = []
+        self._lock = threading.Lock()
+        # A daemon: a store that nobody closed must not keep the process from ending.
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, function: Callable[[], T]) -> Deferred[T]:
+        """Run ``function`` after all that was given before."""
+        answer: Deferred[T] = Deferred()
+        self._calls.put((function, answer))
+        return answer
+
+    def stop(self) -> None:
+        """End the thread after all that was given."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            if call is None:
+                return
+            function, answer = call
+            try:
+                self._answer(answer, function())
+            except BaseException:  # noqa: BLE001 - raised where it is awaited.
+                self._answer(answer, Failure())
+
+    def _answer(self, answer: Deferred[Any], value: object) -> None:
+        with self._lock:
+            self._answers.append((answer, value))
+            if len(self._answers) > 1:
+                return
+        self._reactor.callFromThread(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._lock:
+            answers, self._answers = self._answers, []
+        for answer, value in answers:
+            if not answer.called:
+                answer.callback(value)
+
+
+@attrs.define
+class Outcome(Generic[T]):
+    """What one step came to, and what else was noticed on the way."""
+
+    value: T | None = None
+    error: Exception | None = None
+    session_id: int = 0
+    lost_session: bool = False
+    changes: list[tuple[str, Key]] | None = attrs.field(factory=list)
+    """Everything that changed since the last outcome; ``None``: too much to tell."""
+
+
+class Core:
+    """The thread's own state. Every method but the constructor runs on that thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        now_s: Callable[[], float],
+        monotonic_s: Callable[[], float] = time.monotonic,
+        session_timeout_s: float,
+        busy_timeout_s: float,
+    ) -> None:
+        self._path, self._now_s, self._monotonic_s = path, now_s, monotonic_s
+        self._timeout_ms, self._busy_timeout_s = int(session_timeout_s * 1000), busy_timeout_s
+        self._database: Database | None = None
+        self._closed = False
+        self._session_id = 0
+        self._abandoned: set[int] = set()
+        self._renewed_at_s = (0.0, 0.0)
+        self._seen_change = 0
+        self._seen_version = 0
+
+    def do(
+        self,
+        step: Callable[[Rows, int], T],
+        *,
+        write: bool,
+        needs_session: bool = False,
+        needs_cluster: bool = True,
+        create: bool = False,
+    ) -> Outcome[T]:
+        """Run ``step(rows, session_id)`` in a transaction; errors are in the outcome.
+
+        Args:
+            step: what to do; must not do anything but with the rows.
+            write: whether it changes anything.
+            needs_session: begin a session first if there is none.
+            needs_cluster: fail where there is no layout.
+            create: make the file where there is none.
+        """
+        outcome: Outcome[T] = Outcome()
+        begun = 0
+
+        def whole(rows: Rows) -> T:
+            nonlocal begun
+            if needs_cluster and rows.get(META, zk_paths.LAYOUT) is None:
+                raise NotInitializedError(f"{self._path}: there is no cluster in this file")
+            if write:
+                for session_id in self._abandoned:
+                    rows.end_session(session_id)
+            session_id = self._live_session(rows, outcome)
+            if needs_session and not session_id:
+                session_id = begun = rows.new_session(self._timeout_ms)
+            return step(rows, session_id)
+
+        try:
+            database = self._opened(outcome, create=create)
+            started_at_s = self._times_s()
+            with translated(self._path, self._busy_timeout_s):
+                outcome.value = database.transact(whole, self._now_ms(), write=write)
+                if begun:
+                    self._session_id, self._renewed_at_s = begun, started_at_s
+                if write:
+                    self._abandoned.clear()
+                    self._read_changes(database, outcome)
+        except Exception as error:  # noqa: BLE001 - raised by the store, on the reactor.
+            outcome.error = error
+            if self._session_id and not self._is_session_sure():
+                self._lose_session(outcome)
+        outcome.session_id = self._session_id
+        return outcome
+
+    def look(self) -> Outcome[None]:
+        """Return what others have changed; remove expired sessions if nobody else has."""
+        outcome: Outcome[None] = Outcome()
+        try:
+            database = self._opened(outcome, create=False)
+            with translated(self._path, self._busy_timeout_s):
+                if database.transact(Rows.has_expired_sessions, self._now_ms(), write=False):
+                    database.transact(lambda _rows: None, self._now_ms(), write=True)
+                    self._read_changes(database, outcome)
+                elif database.data_version() != self._seen_version:
+                    self._read_changes(database, outcome)
+        except Exception as error:  # noqa: BLE001 - as in do().
+            outcome.error = error
+        outcome.session_id = self._session_id
+        return outcome
+
+    def renew(self) -> Outcome[None]:
+        """Renew the lease of the session, if there is one."""
+        outcome: Outcome[None] = Outcome()
+        if self._session_id:
+            started_at_s = self._times_s()
+            outcome = self.do(self._renew, write=True, needs_cluster=False)
+            if outcome.error is None and outcome.session_id:
+                self._renewed_at_s = started_at_s
+        return outcome
+
+    def _renew(self, rows: Rows, session_id: int) -> None:
+        if session_id:
+            rows.renew_session(session_id, self._timeout_ms)
+
+    def close(self) -> None:
+        """End the session and close the file."""
+        self._closed = True
+        database, self._database = self._database, None
+        if database is None:
+            return
+        try:
+            if self._session_id and database.is_still_the_file():
+                with translated(self._path, self._busy_timeout_s):
+                    database.transact(
+                        lambda rows: rows.end_session(self._session_id),
+                        self._now_ms(),
+                        write=True,
+                    )
+        finally:
+            database.close()
+
+    def _now_ms(self) -> int:
+        return int(self._now_s() * 1000)
+
+    def _opened(self, outcome: Outcome[Any], *, create: bool) -> Database:
+        if self._closed:
+            raise ClientClosedError(f"{self._path} was closed")
+        if self._database is not None and not self._database.is_still_the_file():
+            # Removed or replaced: what we hold open is a file nobody else sees.
+            self._database.close()
+            self._database = None
+            self._lose_session(outcome)
+            self._abandoned.clear()
+        if self._database is None:
+            database = Database.open(self._path, busy_timeout_s=self._busy_timeout_s, create=create)
+            with translated(self._path, self._busy_timeout_s):
+                self._seen_version = database.data_version()
+                self._seen_change = database.transact(Rows.last_change, self._now_ms(), write=False)
+            self._database = database
+            outcome.changes = None
+        return self._database
+
+    # Session
+
+    def _live_session(self, rows: Rows, outcome: Outcome[Any]) -> int:
+        """Return our session's id, or 0 where there is none or it is no more."""
+        if self._session_id and not (self._is_session_sure() and rows.is_live(self._session_id)):
+            self._lose_session(outcome)
+        return self._session_id
+
+    def _is_session_sure(self) -> bool:
+        """Return whether both clocks say that the lease was renewed in time.
+
+        Where they differ, the wall clock was set or the machine slept: others may have counted
+        differently, so the session is given up.
+        """
+        by_wall_s, by_monotonic_s = (
+            now - then for now, then in zip(self._times_s(), self._renewed_at_s, strict=True)
+        )
+        timeout_s = self._timeout_ms / 1000
+        return (
+            max(by_wall_s, by_monotonic_s) < timeout_s
+            and abs(by_wall_s - by_monotonic_s) < timeout_s / RENEWALS
+        )
+
+    def _times_s(self) -> tuple[float, float]:
+        return self._now_s(), self._monotonic_s()
+
+    def _lose_session(self, outcome: Outcome[Any]) -> None:
+        """Have done with the session; what it may still own goes with the next write."""
+        if self._session_id:
+            outcome.lost_session = True
+            self._abandoned.add(self._session_id)
+            self._session_id = 0
+
+    def _read_changes(self, database: Database, outcome: Outcome[Any]) -> None:
+        self._seen_version = database.data_version()
+
+        def read(rows: Rows) -> tuple[int, list[tuple[str, Key]] | None]:
+            return rows.last_change(), rows.changes_after(self._seen_change)
+
+        last, changes = database.transact(read, self._now_ms(), write=False)
+        self._seen_change = last
+        if outcome.changes is not None:
+            outcome.changes = changes

@@ -1,0 +1,112 @@
+"""Ledger metadata and ids in a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from bkclient.errors import LedgerExistsError, NoSuchLedgerError
+from bkclient.metadata.api import ANY, Version, Versioned, Watch
+from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
+from bkclient.metadata.sqlite.database import Rows
+from bkclient.metadata.tree.ledgers import (
+    IDS_AT_ONCE,
+    changed_meanwhile,
+    check_new_id,
+    decode_stored,
+    with_token,
+)
+from bkclient.metadata.tree.nodes import BadVersionError, NoNodeError
+from wire.errors import MetadataFormatError
+from wire.ids import LedgerId
+from wire.ledger_metadata import (
+    LedgerMetadata,
+    decode_metadata,
+    encode_metadata,
+    validate_for_write,
+)
+
+
+class SqliteLedgers(SqlitePart):
+    """Implements ``LedgerStore`` and ``LedgerIds``."""
+
+    async def create_ledger(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> Version:
+        """See ``LedgerStore``."""
+        check_new_id(ledger_id)
+        validate_for_write(metadata)
+        metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
+        value = encode_metadata(metadata)
+
+        def create(rows: Rows, _session_id: int) -> None:
+            stored = rows.get(LEDGER, ledger_id)
+            if stored is None:
+                rows.insert(LEDGER, ledger_id, value)
+            elif not _same_creator(stored.value, metadata.creator_token):
+                raise LedgerExistsError(f"ledger {ledger_id} exists")
+
+        await self._write(create)
+        return 0
+
+    async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
+        """See ``LedgerStore``."""
+        row = await self._read(lambda rows, _: rows.get(LEDGER, ledger_id))
+        if row is None:
+            raise _no_ledger(ledger_id)
+        return Versioned(decode_stored(ledger_id, row.value, row.ctime_ms), row.version)
+
+    async def write_ledger(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
+    ) -> Version:
+        """See ``LedgerStore``."""
+        validate_for_write(metadata)
+        value = encode_metadata(metadata)
+        try:
+            return await self._write(lambda rows, _: rows.update(LEDGER, ledger_id, value, version))
+        except NoNodeError as error:
+            raise _no_ledger(ledger_id) from error
+        except BadVersionError as error:
+            raise changed_meanwhile(ledger_id, version) from error
+
+    async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
+        """See ``LedgerStore``."""
+        try:
+            await self._write(lambda rows, _: rows.delete(LEDGER, ledger_id, version))
+        except NoNodeError as error:
+            if version != ANY:
+                raise _no_ledger(ledger_id) from error
+        except BadVersionError as error:
+            raise changed_meanwhile(ledger_id, version) from error
+
+    async def ledger_ranges(
+        self, *, after: LedgerId | None = None
+    ) -> AsyncIterator[tuple[LedgerId, ...]]:
+        """See ``LedgerStore``."""
+        last = LedgerId(-1) if after is None else after
+        while True:
+            keys = await self._read(
+                lambda rows, _, last=last: rows.keys_after(LEDGER, last, IDS_AT_ONCE)
+            )
+            if not keys:
+                return
+            ids = tuple(LedgerId(int(key)) for key in keys)
+            yield ids
+            last = ids[-1]
+
+    async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
+        """See ``LedgerStore``."""
+        return await self._watch(changed, LEDGER, key=ledger_id)
+
+    async def allocate_ledger_id(self) -> LedgerId:
+        """See ``LedgerIds``."""
+        return LedgerId(await self._write(lambda rows, _: rows.next_of(LEDGER)))
+
+
+def _no_ledger(ledger_id: LedgerId) -> NoSuchLedgerError:
+    return NoSuchLedgerError(f"there is no ledger {ledger_id}")
+
+
+def _same_creator(value: bytes, token: int) -> bool:
+    """Return whether stored metadata is of the same creation: then this is a retry of it."""
+    try:
+        return token != 0 and decode_metadata(value).creator_token == token
+    except MetadataFormatError:
+        return False

@@ -1,0 +1,270 @@
+"""Under-replicated ledgers and the auditor's election in a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from bkclient.errors import ClientError
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import MetadataUnavailableError, Version, Watch
+from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqlitePart, is_own
+from bkclient.metadata.sqlite.core import META, Core
+from bkclient.metadata.sqlite.database import Key, Rows
+from bkclient.metadata.tree.ledgers import IDS_AT_ONCE
+from bkclient.metadata.tree.nodes import NodeExistsError
+from bkclient.metadata.tree.repair import check_path, encode_delay, parse_delay
+from wire.ids import BookieId, LedgerId
+from wire.records import (
+    REPAIR_LAYOUT,
+    AuditorVote,
+    LockData,
+    UnderreplicatedMark,
+    decode_check_time,
+    decode_lock,
+    decode_mark,
+    decode_vote,
+    encode_check_time,
+    encode_lock,
+    encode_mark,
+    encode_repair_layout,
+    encode_vote,
+)
+
+log = Logger()
+
+_LOOK_S: Final = 0.25
+
+
+@attrs.frozen
+class _Held:
+    """A lock we hold. ``mark_version`` is ``None`` where no mark was looked for."""
+
+    session_id: int
+    mark_version: Version | None
+
+
+class SqliteRepair(SqlitePart):
+    """Implements ``UnderreplicationQueue``."""
+
+    def __init__(self, uri: str, core: Core, **rest: Any) -> None:
+        """See ``SqlitePart``."""
+        super().__init__(uri, core, **rest)
+        self._held: dict[LedgerId, _Held] = {}
+
+    async def mark_underreplicated(
+        self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
+    ) -> None:
+        """See ``UnderreplicationQueue``."""
+        missing = tuple(dict.fromkeys(missing))
+
+        def mark(rows: Rows, _session_id: int) -> None:
+            _prepare(rows)
+            row = rows.get(MARK, ledger_id)
+            old = () if row is None else decode_mark(row.value).replicas
+            added = tuple(bookie for bookie in missing if bookie not in old)
+            value = encode_mark(UnderreplicatedMark(old + added, rows.now_ms))
+            if row is None:
+                rows.insert(MARK, ledger_id, value)
+            elif added:
+                rows.update(MARK, ledger_id, value)
+
+        await self._write(mark)
+
+    async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
+        """See ``UnderreplicationQueue``."""
+        row = await self._read(lambda rows, _: rows.get(MARK, ledger_id))
+        return None if row is None else decode_mark(row.value)
+
+    async def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
+        """See ``UnderreplicationQueue``."""
+        last: Key = -1
+        while keys := await self._read(
+            lambda rows, _, last=last: [
+                (int(key), row.value)
+                for key in rows.keys_after(MARK, last, IDS_AT_ONCE // 10)
+                if (row := rows.get(MARK, key)) is not None
+            ]
+        ):
+            for key, value in keys:
+                yield LedgerId(key), decode_mark(value)
+            last = keys[-1][0]
+
+    async def poll_underreplicated(self) -> LedgerId | None:
+        """See ``UnderreplicationQueue``."""
+        fraction, value = self._chance.random(), encode_lock(LockData(self._lock_owner))
+
+        def poll(rows: Rows, session_id: int) -> tuple[LedgerId, _Held] | None:
+            found = rows.unlocked_mark(fraction)
+            if found is None:
+                return None
+            rows.insert(LOCK, found[0], value, session_id)
+            return LedgerId(found[0]), _Held(session_id, found[1].version)
+
+        locked = await self._write(poll, needs_session=True)
+        if locked is None:
+            return None
+        self._held[locked[0]] = locked[1]
+        return locked[0]
+
+    async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
+        """See ``UnderreplicationQueue``."""
+        return await self._watch(changed, MARK, LOCK)
+
+    async def acquire_lock(self, ledger_id: LedgerId) -> bool:
+        """See ``UnderreplicationQueue``."""
+        value = encode_lock(LockData(self._lock_owner))
+
+        def acquire(rows: Rows, session_id: int) -> int:
+            _prepare(rows)
+            rows.insert(LOCK, ledger_id, value, session_id)
+            return session_id
+
+        try:
+            session_id = await self._write(acquire, needs_session=True)
+        except NodeExistsError:
+            return False
+        self._held[ledger_id] = _Held(session_id, None)
+        return True
+
+    async def release_lock(self, ledger_id: LedgerId) -> None:
+        """See ``UnderreplicationQueue``."""
+        await self._end_lock(ledger_id, repaired=False)
+
+    async def mark_replicated(self, ledger_id: LedgerId) -> None:
+        """See ``UnderreplicationQueue``."""
+        await self._end_lock(ledger_id, repaired=True)
+
+    async def _end_lock(self, ledger_id: LedgerId, *, repaired: bool) -> None:
+        held = self._held.get(ledger_id)
+        if held is None:
+            return
+
+        def end(rows: Rows, session_id: int) -> None:
+            if session_id != held.session_id or not is_own(rows, LOCK, ledger_id, session_id):
+                return  # An expired session's lock is not ours any more, nor is its mark.
+            mark = rows.get(MARK, ledger_id)
+            if repaired and mark is not None and mark.version == held.mark_version:
+                rows.delete(MARK, ledger_id)
+            rows.delete(LOCK, ledger_id)
+
+        await self._write(end)
+        self._held.pop(ledger_id, None)
+
+    async def lock_owner(self, ledger_id: LedgerId) -> str | None:
+        """See ``UnderreplicationQueue``."""
+        row = await self._read(lambda rows, _: rows.get(LOCK, ledger_id))
+        return None if row is None else decode_lock(row.value).bookie_id
+
+    async def set_replication_enabled(self, *, enabled: bool) -> None:
+        """See ``UnderreplicationQueue``."""
+        await self._set_switch(zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled)
+
+    async def replication_enabled(self) -> bool:
+        """See ``UnderreplicationQueue``."""
+        return not await self._has_meta(zk_paths.REPLICATION_DISABLED)
+
+    async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
+        """See ``UnderreplicationQueue``."""
+        return await self._watch(changed, META, key=zk_paths.REPLICATION_DISABLED)
+
+    async def lost_bookie_recovery_delay(self) -> int | None:
+        """See ``UnderreplicationQueue``."""
+        row = await self._read(lambda rows, _: rows.get(META, zk_paths.LOST_BOOKIE_DELAY))
+        return None if row is None else parse_delay(row.value)
+
+    async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
+        """See ``UnderreplicationQueue``."""
+        await self._put_meta(zk_paths.LOST_BOOKIE_DELAY, encode_delay(delay_s))
+
+    async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
+        """See ``UnderreplicationQueue``."""
+        return await self._watch(changed, META, key=zk_paths.LOST_BOOKIE_DELAY)
+
+    async def check_time(self, check: str) -> int | None:
+        """See ``UnderreplicationQueue``."""
+        path = check_path(check)
+        row = await self._read(lambda rows, _: rows.get(META, path))
+        return None if row is None else decode_check_time(row.value)
+
+    async def set_check_time(self, check: str, time_ms: int) -> None:
+        """See ``UnderreplicationQueue``."""
+        await self._put_meta(check_path(check), encode_check_time(time_ms))
+
+
+class SqliteElection(SqlitePart):
+    """Implements ``AuditorElection``: the lowest vote wins, the others wait for it to go."""
+
+    async def elect(self, bookie_id: BookieId) -> None:
+        """See ``AuditorElection``; goes on standing through outages and lost sessions."""
+        value = encode_vote(AuditorVote(bookie_id))
+        waiting: list[Deferred[None]] = []
+
+        def wake() -> None:
+            while waiting:
+                waiting.pop().callback(None)
+
+        watch = await self._watch(wake, VOTE)
+        listener = self.on_session(lambda _event: wake())
+        try:
+            while True:
+                # Waiting begins before the look: what changes after it must not be missed.
+                woken: Deferred[None] = Deferred(lambda _: waiting.clear())
+                waiting[:] = [woken]
+                if await self._stand(value):
+                    return
+                await woken
+        except CancelledError:
+            try:
+                await self.resign()
+            except ClientError as error:
+                log.info("the vote stays until the session ends: {error}", error=error)
+            raise
+        finally:
+            watch.cancel()
+            listener.cancel()
+
+    async def _stand(self, value: bytes) -> bool:
+        """Vote if we have not, and return whether our vote is the lowest."""
+
+        def stand(rows: Rows, session_id: int) -> bool:
+            owners = [row.owner for row in rows.all(VOTE).values()]
+            if session_id not in owners:
+                rows.insert(VOTE, rows.next_of(VOTE), value, session_id)
+                owners.append(session_id)
+            if owners[0] == session_id:
+                rows.put(META, zk_paths.ELECTION, value)
+            elif rows.get(META, zk_paths.ELECTION) is None:
+                rows.insert(META, zk_paths.ELECTION, b"")
+            return owners[0] == session_id
+
+        while True:
+            try:
+                return await self._write(stand, needs_session=True)
+            except MetadataUnavailableError:
+                await self._sleep(_LOOK_S)
+
+    async def resign(self) -> None:
+        """See ``AuditorElection``."""
+
+        def withdraw(rows: Rows, session_id: int) -> None:
+            for key, row in rows.all(VOTE).items():
+                if row.owner == session_id:
+                    rows.delete(VOTE, key)
+
+        await self._write(withdraw)
+
+    async def current_auditor(self) -> BookieId | None:
+        """See ``AuditorElection``."""
+        votes = await self._read(lambda rows, _: list(rows.all(VOTE).values()))
+        return decode_vote(votes[0].value).bookie_id if votes else None
+
+
+def _prepare(rows: Rows) -> None:
+    """Make the row that ZooKeeper's tree has once repairs have begun."""
+    if rows.get(META, zk_paths.UNDERREPLICATION_LAYOUT) is None:
+        rows.insert(META, zk_paths.UNDERREPLICATION_LAYOUT, encode_repair_layout(REPAIR_LAYOUT))

@@ -1,0 +1,108 @@
+"""The driver: ``MetadataStore`` on one SQLite file."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bkclient.errors import IncorrectParameterError
+from bkclient.metadata.api import AlreadyInitializedError, NotInitializedError
+from bkclient.metadata.sqlite.admin import SqliteAdmin
+from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
+from bkclient.metadata.sqlite.core import Core
+from bkclient.metadata.sqlite.ledgers import SqliteLedgers
+from bkclient.metadata.sqlite.repair import SqliteElection, SqliteRepair
+
+
+class SqliteMetadata(
+    SqliteLedgers, SqliteBookies, SqliteCookies, SqliteAdmin, SqliteRepair, SqliteElection
+):
+    """Implements ``MetadataStore``. A session begins with the first thing that needs one."""
+
+    def __init__(self, uri: str, core: Core, *, create: bool, **rest: Any) -> None:
+        """See ``open_sqlite``."""
+        super().__init__(uri, core, **rest)
+        self._create = create
+
+    async def connect(self) -> None:
+        """See ``SqlitePart``; with ``create``, make a cluster where there is none."""
+        await super().connect()
+        if not self._create:
+            return
+        try:
+            await self.layout()
+        except NotInitializedError:
+            try:
+                await self.initialize()
+            except AlreadyInitializedError:
+                return  # By another process, just now.
+
+
+def parse_uri(uri: str) -> Path:
+    """Return the file: ``sqlite:///absolute/path`` or ``sqlite:relative/path``.
+
+    Raises:
+        IncorrectParameterError: it names no file, or a host.
+    """
+    scheme, _, rest = uri.partition(":")
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        rest = slash + path if host in {"", "localhost"} else ""
+    if scheme.lower() != "sqlite" or not rest.strip("/") or rest.endswith("/"):
+        raise IncorrectParameterError(
+            f"{uri!r} names no file: sqlite:///absolute/path or sqlite:relative/path"
+        )
+    return Path(rest)
+
+
+def open_sqlite(
+    uri: str,
+    *,
+    reactor: Any,
+    session_timeout_s: float,
+    chance: random.Random | None = None,
+    lock_owner: str | None = None,
+    registration_wait_s: float | None = None,
+    create: bool = False,
+    busy_timeout_s: float = 10.0,
+    look_s: float = 0.2,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> SqliteMetadata:
+    """Return a store on a file, not yet connected; nothing is opened before ``connect``.
+
+    Args:
+        uri: as for ``parse_uri``.
+        reactor: where everything is called back; also the wall clock.
+        session_timeout_s: how long what this process owns outlives it.
+        chance: the source of tokens and of the order of repairs.
+        lock_owner: what locks say of us; the host's name by default.
+        registration_wait_s: how long an older session may keep our bookie id.
+        create: make the file, and a cluster in it, where there is none.
+        busy_timeout_s: how long another process may hold the file locked.
+        look_s: how often others' changes are looked for, while somebody watches.
+        monotonic_s: a clock that cannot be set, to check the wall clock by.
+    """
+    path = parse_uri(uri).absolute()
+    return SqliteMetadata(
+        uri,
+        Core(
+            path,
+            now_s=reactor.seconds,
+            monotonic_s=monotonic_s,
+            session_timeout_s=session_timeout_s,
+            busy_timeout_s=busy_timeout_s,
+        ),
+        reactor=reactor,
+        session_timeout_s=session_timeout_s,
+        chance=random.Random() if chance is None else chance,
+        lock_owner=socket.gethostname() if lock_owner is None else lock_owner,
+        registration_wait_s=(
+            session_timeout_s * 1.5 + 1 if registration_wait_s is None else registration_wait_s
+        ),
+        create=create,
+        look_s=look_s,
+    )

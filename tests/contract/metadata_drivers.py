@@ -1,0 +1,186 @@
+"""The metadata drivers under one contract: how tests open them, and how things go wrong in each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from bkclient.metadata import open_metadata
+from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
+from bkclient.metadata.zookeeper import ZooKeeperMetadata
+from tests import reactor
+from tests.contract.zk_proxy import ZooKeeperProxy
+
+T = TypeVar("T")
+
+
+class Driver(Protocol):
+    """One driver with one cluster of its own, and switches for what can go wrong."""
+
+    name: str
+
+    async def open(self, **options: Any) -> Any:
+        """Return a connected store; the driver closes it in the end."""
+        ...
+
+    def run(self, scenario: Coroutine[Deferred[Any], Any, T]) -> T:
+        """Run a scenario to its end."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def expire(self, store: Any) -> None:
+        """Let the store's session expire, though its owner lives."""
+        ...
+
+
+class DriverBase:
+    """What the drivers share."""
+
+    def __init__(self) -> None:
+        self.stores: list[MetadataStore] = []
+
+    async def until(self, condition: Callable[[], object], timeout_s: float = 15.0) -> None:
+        """Wait until a condition holds; fail the test after ``timeout_s``."""
+        for _ in range(int(timeout_s / 0.02)):
+            if condition():
+                return
+            await self.sleep(0.02)
+        raise AssertionError("condition not met in time")
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        for store in reversed(self.stores):
+            await store.close()
+
+
+class MemoryDriver(DriverBase):
+    """Everything on a clock that runs only while a scenario waits."""
+
+    name = "memory"
+    timeout_s = 2.0
+
+    def __init__(self, layout: str = "hierarchical") -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.clock.advance(1_700_000_000)
+        self.cluster = MemoryCluster(self.clock)
+        self.layout = layout
+
+    async def open(self, **options: Any) -> MemoryMetadata:
+        store = self.cluster.metadata(session_timeout_s=self.timeout_s, **options)
+        await store.connect()
+        self.stores.append(store)
+        return store
+
+    def run(self, scenario: Coroutine[Deferred[Any], Any, T]) -> T:
+        results: list[Any] = []
+        Deferred.fromCoroutine(scenario).addBoth(results.append)
+        for _ in range(20_000):
+            if results:
+                break
+            self.clock.advance(0.01)
+        assert results, "the scenario waits for ever"
+        if isinstance(results[0], Failure):
+            results[0].raiseException()
+        return results[0]
+
+    async def sleep(self, seconds: float) -> None:
+        slept: Deferred[None] = Deferred()
+        self.clock.callLater(seconds, slept.callback, None)
+        await slept
+
+    async def expire(self, store: MemoryMetadata) -> None:
+        store.session.expire()
+
+
+class SqliteDriver(DriverBase):
+    """A file and a real reactor."""
+
+    name = "sqlite"
+    timeout_s = 0.6
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.path = directory / "metadata.sqlite"
+
+    async def open(self, **options: Any) -> Any:
+        settings: dict[str, Any] = {"look_s": 0.02, "session_timeout_s": self.timeout_s, **options}
+        store = open_metadata(f"sqlite://{self.path}", reactor=reactor.the_reactor(), **settings)
+        await store.connect()
+        self.stores.append(store)
+        return store
+
+    def run(self, scenario: Coroutine[Deferred[Any], Any, T]) -> T:
+        return reactor.run(scenario)
+
+    async def sleep(self, seconds: float) -> None:
+        await reactor.sleep(seconds)
+
+    async def expire(self, store: Any) -> None:
+        connection = sqlite3.connect(self.path, timeout=5)
+        with connection:
+            connection.execute(
+                "UPDATE session SET expires_ms = 0 WHERE id = ?", (store.session_id,)
+            )
+        connection.close()
+
+
+class ZooKeeperDriver(DriverBase):
+    """A root of its own on a real server, reached through a proxy that can cut connections."""
+
+    name = "zookeeper"
+    timeout_s = 2.0
+
+    def __init__(self, server: Any, root: str, layout: str = "hierarchical") -> None:
+        super().__init__()
+        self.server, self.root, self.layout = server, root, layout
+        self.proxy = ZooKeeperProxy(reactor.the_reactor(), server.port)
+        reactor.call(self.proxy.start)
+
+    @property
+    def uri(self) -> str:
+        return f"zk+{self.layout}://127.0.0.1:{self.proxy.port}{self.root}"
+
+    async def open(self, **options: Any) -> ZooKeeperMetadata:
+        uri = options.pop("uri", self.uri)
+        settings = {"session_timeout_s": self.timeout_s, **options}
+        store = open_metadata(uri, reactor=reactor.the_reactor(), **settings)
+        assert isinstance(store, ZooKeeperMetadata)
+        await store.connect()
+        self.stores.append(store)
+        return store
+
+    def run(self, scenario: Coroutine[Deferred[Any], Any, T]) -> T:
+        return reactor.run(scenario, timeout_s=60)
+
+    async def sleep(self, seconds: float) -> None:
+        await reactor.sleep(seconds)
+
+    async def expire(self, store: ZooKeeperMetadata) -> None:
+        """Take the session over with its id and password, and close it."""
+        from twisted.internet.threads import deferToThread
+
+        identity = (store.session_id, store.session.session_password)
+        await deferToThread(self._close_session, identity)
+
+    def _close_session(self, identity: tuple[int, bytes]) -> None:
+        from kazoo.client import KazooClient
+
+        client = KazooClient(f"127.0.0.1:{self.server.port}", client_id=identity)
+        client.start(timeout=10)
+        client.stop()
+        client.close()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.proxy.stop()

@@ -1,0 +1,929 @@
+"""One contract for every metadata driver: memory, SQLite, ZooKeeper."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import attrs
+import pytest
+from twisted.internet.defer import CancelledError, Deferred
+
+from bkclient.errors import (
+    IncorrectParameterError,
+    LedgerExistsError,
+    MetadataVersionError,
+    NoSuchLedgerError,
+)
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import (
+    ANY,
+    NEW,
+    AlreadyInitializedError,
+    AlreadySetError,
+    ClusterInUseError,
+    CookieExistsError,
+    CookieNotFoundError,
+    NotFoundError,
+    NotInitializedError,
+    RegistrationExistsError,
+    SessionEvent,
+)
+from bkclient.metadata.tree.nodes import together
+from wire.codes import DigestType, LedgerState
+from wire.errors import MetadataFormatError
+from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+from wire.records import BookieServiceInfo, Endpoint
+
+B1, B2, B3 = (BookieId(f"127.0.0.1:318{i}") for i in range(1, 4))
+
+
+def metadata(**changes: Any) -> LedgerMetadata:
+    """Return a new ledger's metadata."""
+    new = LedgerMetadata(
+        ensemble_size=2,
+        write_quorum=2,
+        ack_quorum=2,
+        state=LedgerState.OPEN,
+        last_entry_id=None,
+        length=0,
+        fragments=(Fragment(EntryId(0), (B1, B2)),),
+        digest_type=DigestType.CRC32C,
+        password=b"secret",
+        ctime_ms=None,
+        store_ctime=False,
+        custom={"application": b"contract"},
+    )
+    return attrs.evolve(new, **changes)
+
+
+def closed(last: int = 9, length: int = 90) -> LedgerMetadata:
+    return metadata(state=LedgerState.CLOSED, last_entry_id=EntryId(last), length=length)
+
+
+def info(bookie_id: BookieId) -> BookieServiceInfo:
+    host, _, port = bookie_id.partition(":")
+    return BookieServiceInfo(
+        endpoints=(
+            Endpoint(
+                id="bookie",
+                host=host,
+                port=int(port),
+                protocol="bookie-rpc",
+                auth=(),
+                extensions=(),
+            ),
+        ),
+        properties={},
+    )
+
+
+def start(coroutine: Any) -> Deferred[Any]:
+    """Start a coroutine without waiting for it."""
+    return Deferred.fromCoroutine(coroutine)
+
+
+async def all_ranges(store: Any, **how: Any) -> list[tuple[LedgerId, ...]]:
+    return [ids async for ids in store.ledger_ranges(**how)]
+
+
+def without_inner(dump: dict[str, tuple[bytes, int]]) -> dict[str, tuple[bytes, int]]:
+    """Return what a dump holds besides inner nodes."""
+    containers = {
+        zk_paths.COOKIES,
+        zk_paths.IDGEN,
+        zk_paths.MARKS,
+        zk_paths.LOCKS,
+        zk_paths.READ_ONLY,
+        zk_paths.ELECTION,
+    }
+    inner = {zk_paths.parent(path) for path in dump} | containers
+    return {path: stored for path, stored in dump.items() if path not in inner or stored[0]}
+
+
+class TestLedgers:
+    def test_what_was_created_can_be_read_by_another_session(self, driver: Any) -> None:
+        async def scenario() -> None:
+            writer, reader = await driver.open(), await driver.open()
+            assert await writer.create_ledger(LedgerId(7), metadata()) == 0
+            found = await reader.read_ledger(LedgerId(7))
+            assert found.version == 0
+            assert found.value.fragments == metadata().fragments
+            assert found.value.password == b"secret"
+            assert dict(found.value.custom) == {"application": b"contract"}
+            assert found.value.creator_token != 0
+            # The time of creation comes from the store where the metadata has none.
+            assert found.value.ctime_ms is not None
+            assert found.value.ctime_ms > 1_600_000_000_000
+
+        driver.run(scenario())
+
+    def test_a_write_needs_the_last_version(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            await one.create_ledger(LedgerId(1), metadata())
+            assert await other.write_ledger(LedgerId(1), closed(), 0) == 1
+            with pytest.raises(MetadataVersionError):
+                await one.write_ledger(LedgerId(1), metadata(state=LedgerState.IN_RECOVERY), 0)
+            found = await one.read_ledger(LedgerId(1))
+            assert (found.version, found.value.state) == (1, LedgerState.CLOSED)
+            assert await one.write_ledger(LedgerId(1), found.value, 1) == 2
+
+        driver.run(scenario())
+
+    def test_of_two_writers_of_one_version_one_wins(self, driver: Any) -> None:
+        async def scenario() -> None:
+            stores = [await driver.open() for _ in range(4)]
+            await stores[0].create_ledger(LedgerId(1), metadata())
+
+            async def attempt(number: int) -> int | None:
+                try:
+                    await stores[number].write_ledger(LedgerId(1), closed(last=number), 0)
+                except MetadataVersionError:
+                    return None
+                return number
+
+            won = [n for n in await together(map(attempt, range(4))) if n is not None]
+            assert len(won) == 1
+            stored = (await stores[0].read_ledger(LedgerId(1))).value
+            assert stored.last_entry_id == won[0]
+
+        driver.run(scenario())
+
+    def test_an_id_can_be_used_once(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open(chance=random.Random(1))
+            await one.create_ledger(LedgerId(1), metadata())
+            with pytest.raises(LedgerExistsError):
+                await other.create_ledger(LedgerId(1), metadata())
+
+        driver.run(scenario())
+
+    def test_a_retry_with_the_same_token_is_the_same_creation(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            mine = metadata(creator_token=4711)
+            assert await store.create_ledger(LedgerId(1), mine) == 0
+            assert await store.create_ledger(LedgerId(1), mine) == 0
+            with pytest.raises(LedgerExistsError):
+                await store.create_ledger(LedgerId(1), metadata(creator_token=4712))
+
+        driver.run(scenario())
+
+    def test_formats_without_a_token_have_no_retries(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            old = metadata(format_version=2)
+            await store.create_ledger(LedgerId(1), old)
+            assert (await store.read_ledger(LedgerId(1))).value.format_version == 2
+            with pytest.raises(LedgerExistsError):
+                await store.create_ledger(LedgerId(1), old)
+
+        driver.run(scenario())
+
+    @pytest.mark.parametrize("ledger_id", [-1, LEDGER_ID_REFUSED, 2**63])
+    def test_ids_that_do_harm_are_refused(self, driver: Any, ledger_id: int) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            with pytest.raises(IncorrectParameterError):
+                await store.create_ledger(LedgerId(ledger_id), metadata())
+            assert await all_ranges(store) == []
+
+        driver.run(scenario())
+
+    def test_metadata_that_would_do_harm_is_not_written(self, driver: Any) -> None:
+        twice = metadata(fragments=(Fragment(EntryId(0), (B1, B1)),))
+
+        async def scenario() -> None:
+            store = await driver.open()
+            with pytest.raises(MetadataFormatError):
+                await store.create_ledger(LedgerId(1), twice)
+            await store.create_ledger(LedgerId(1), metadata())
+            with pytest.raises(MetadataFormatError):
+                await store.write_ledger(LedgerId(1), twice, 0)
+            assert (await store.read_ledger(LedgerId(1))).version == 0
+
+        driver.run(scenario())
+
+    def test_what_is_not_there_is_said_so(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            with pytest.raises(NoSuchLedgerError):
+                await store.read_ledger(LedgerId(5))
+            with pytest.raises(NoSuchLedgerError):
+                await store.write_ledger(LedgerId(5), metadata(), 0)
+            with pytest.raises(NoSuchLedgerError):
+                await store.remove_ledger(LedgerId(5), 0)
+            await store.remove_ledger(LedgerId(5))  # Whatever version: absent is done.
+
+        driver.run(scenario())
+
+    def test_removal_can_depend_on_the_version(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            await store.create_ledger(LedgerId(5), metadata())
+            await store.write_ledger(LedgerId(5), closed(), 0)
+            with pytest.raises(MetadataVersionError):
+                await store.remove_ledger(LedgerId(5), 0)
+            await store.remove_ledger(LedgerId(5), 1)
+            with pytest.raises(NoSuchLedgerError):
+                await store.read_ledger(LedgerId(5))
+            # Its place is free again, and begins at version 0.
+            assert await store.create_ledger(LedgerId(5), metadata()) == 0
+            assert (await store.read_ledger(LedgerId(5))).version == 0
+
+        driver.run(scenario())
+
+    def test_removal_leaves_no_empty_levels_behind(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            before = await store.dump()
+            for ledger_id in (0, 1, 2**31 - 1, 2**40):
+                await store.create_ledger(LedgerId(ledger_id), metadata())
+            for ledger_id in (0, 1, 2**31 - 1, 2**40):
+                await store.remove_ledger(LedgerId(ledger_id))
+            assert await store.dump() == before
+
+        driver.run(scenario())
+
+    def test_ranges_ascend_over_both_spaces_of_ids(self, driver: Any) -> None:
+        ids = [0, 1, 12345, 99999999, 2147483646, 2147483647, 9999999999, 10**10, 2**63 - 2]
+
+        async def scenario() -> None:
+            store = await driver.open()
+            for ledger_id in random.Random(5).sample(ids, len(ids)):
+                await store.create_ledger(LedgerId(ledger_id), metadata())
+            ranges = await all_ranges(store)
+            assert [i for some in ranges for i in some] == ids
+            for after in (0, 5, 99999999, 2147483646, 2147483647, 2**63 - 2):
+                rest = await all_ranges(store, after=LedgerId(after))
+                assert [i for some in rest for i in some] == [i for i in ids if i > after]
+
+        driver.run(scenario())
+
+    def test_ranges_cross_the_ten_thousand(self, driver: Any) -> None:
+        # A leaf of the tree holds ten thousand: begin near its end. On a real server few do.
+        count = 250 if driver.name == "zookeeper" else 10_300
+        first = 9_900
+
+        async def scenario() -> None:
+            store = await driver.open()
+
+            async def create(offset: int) -> None:
+                await store.create_ledger(LedgerId(first + offset), metadata())
+
+            for begin in range(0, count, 500):
+                await together(map(create, range(begin, min(begin + 500, count))))
+            ranges = await all_ranges(store)
+            assert all(0 < len(some) <= 10_000 for some in ranges)
+            assert [i for some in ranges for i in some] == list(range(first, first + count))
+
+        if driver.name == "sqlite":
+            pytest.skip("ten thousand fsyncs; see the test of the file's own")
+        driver.run(scenario())
+
+    def test_ids_are_unique_whoever_asks(self, driver: Any) -> None:
+        async def scenario() -> None:
+            stores = [await driver.open() for _ in range(3)]
+
+            async def some(store: Any) -> list[LedgerId]:
+                return [await store.allocate_ledger_id() for _ in range(20)]
+
+            given = [i for ids in await together(some(store) for store in stores) for i in ids]
+            assert sorted(given) == list(range(60))
+
+        driver.run(scenario())
+
+    def test_a_watch_sees_every_last_change(self, driver: Any) -> None:
+        async def scenario() -> None:
+            writer, reader = await driver.open(), await driver.open()
+            await writer.create_ledger(LedgerId(1), metadata())
+            await writer.create_ledger(LedgerId(2), metadata())
+            calls: list[int] = []
+            watch = await reader.watch_ledger(LedgerId(1), lambda: calls.append(1))
+            for version in range(3):
+                seen = len(calls)
+                await writer.write_ledger(LedgerId(1), closed(last=version), version)
+                await driver.until(lambda seen=seen: len(calls) > seen)
+            seen = len(calls)
+            await writer.remove_ledger(LedgerId(1))
+            await driver.until(lambda: len(calls) > seen)
+            seen = len(calls)
+            await writer.write_ledger(LedgerId(2), closed(), 0)  # Somebody else's.
+            await driver.sleep(0.2)
+            assert len(calls) == seen
+            watch.cancel()
+            await writer.create_ledger(LedgerId(1), metadata())
+            await driver.sleep(0.2)
+            assert len(calls) == seen
+
+        driver.run(scenario())
+
+    def test_after_a_storm_the_watcher_knows_the_last_state(self, driver: Any) -> None:
+        async def scenario() -> None:
+            writer, reader = await driver.open(), await driver.open()
+            await writer.create_ledger(LedgerId(1), metadata())
+            seen: list[int] = []
+
+            def changed() -> None:
+                start(reader.read_ledger(LedgerId(1))).addCallback(lambda f: seen.append(f.version))
+
+            watch = await reader.watch_ledger(LedgerId(1), changed)
+            for version in range(30):
+                await writer.write_ledger(LedgerId(1), closed(last=version), version)
+            await driver.until(lambda: 30 in seen)
+            watch.cancel()
+
+        driver.run(scenario())
+
+
+class TestBookies:
+    def test_registrations_are_seen_by_others(self, driver: Any) -> None:
+        async def scenario() -> None:
+            bookie, client = await driver.open(), await driver.open()
+            calls: list[int] = []
+            watch = await client.watch_bookies(lambda: calls.append(1))
+            await bookie.register(B1, info(B1), read_only=False)
+            await driver.until(lambda: calls)
+            assert await client.writable_bookies() == {B1}
+            assert await client.read_only_bookies() == frozenset()
+            assert await client.service_info(B1) == info(B1)
+            with pytest.raises(NotFoundError):
+                await client.service_info(B2)
+            await bookie.register(B1, info(B1), read_only=False)  # Ours already: nothing to do.
+            watch.cancel()
+
+        driver.run(scenario())
+
+    def test_a_bookie_is_never_in_neither_list(self, driver: Any) -> None:
+        async def scenario() -> None:
+            bookie, client = await driver.open(), await driver.open()
+            await bookie.register(B1, info(B1), read_only=False)
+            seen: list[tuple[bool, bool]] = []
+            going = True
+
+            async def look() -> None:
+                while going:
+                    writable = B1 in await client.writable_bookies()
+                    read_only = B1 in await client.read_only_bookies()
+                    # Between the two reads it may go from the second list to the first.
+                    seen.append((writable, read_only or B1 in await client.writable_bookies()))
+                    await driver.sleep(0.001)
+
+            looking = start(look())
+            for read_only in (True, False, True, False):
+                await bookie.register(B1, info(B1), read_only=read_only)
+                assert (await client.read_only_bookies() == {B1}) is read_only
+                assert (await client.writable_bookies() == {B1}) is not read_only
+                assert await client.service_info(B1) == info(B1)
+            going = False
+            await looking
+            assert seen
+            assert all(one or other for one, other in seen)
+
+        driver.run(scenario())
+
+    def test_a_changing_set_calls_the_watcher_each_time(self, driver: Any) -> None:
+        async def scenario() -> None:
+            bookie, client = await driver.open(), await driver.open()
+            calls: list[int] = []
+            watch = await client.watch_bookies(lambda: calls.append(1))
+            for step in (
+                lambda: bookie.register(B1, info(B1), read_only=False),
+                lambda: bookie.register(B2, info(B2), read_only=True),
+                lambda: bookie.register(B1, info(B1), read_only=True),
+                lambda: bookie.unregister(B2),
+                bookie.close,
+            ):
+                seen = len(calls)
+                await step()
+                await driver.until(lambda seen=seen: len(calls) > seen)
+            assert await client.writable_bookies() | await client.read_only_bookies() == set()
+            watch.cancel()
+
+        driver.run(scenario())
+
+    def test_closing_the_session_takes_the_bookie_away(self, driver: Any) -> None:
+        async def scenario() -> None:
+            bookie, client = await driver.open(), await driver.open()
+            await bookie.register(B1, info(B1), read_only=False)
+            assert await client.writable_bookies() == {B1}
+            await bookie.close()
+            assert await client.writable_bookies() == frozenset()
+
+        driver.run(scenario())
+
+    def test_another_sessions_bookie_is_waited_for(self, driver: Any) -> None:
+        async def scenario() -> None:
+            old, new = await driver.open(), await driver.open(registration_wait_s=10.0)
+            await old.register(B1, info(B1), read_only=False)
+            registering = start(new.register(B1, info(B1), read_only=False))
+            await driver.sleep(0.3)
+            assert not registering.called
+            await old.close()
+            await registering
+            assert await new.writable_bookies() == {B1}
+
+        driver.run(scenario())
+
+    def test_two_living_bookies_of_one_name_do_not_both_run(self, driver: Any) -> None:
+        async def scenario() -> None:
+            first, second = await driver.open(), await driver.open(registration_wait_s=1.0)
+            await first.register(B1, info(B1), read_only=False)
+            with pytest.raises(RegistrationExistsError, match="3181"):
+                await second.register(B1, info(B1), read_only=False)
+            # Nor does the second take the first one's registration away.
+            await second.unregister(B1)
+            assert await second.writable_bookies() == {B1}
+
+        driver.run(scenario())
+
+    def test_an_expired_session_loses_its_bookie_and_can_bring_it_back(self, driver: Any) -> None:
+        async def scenario() -> None:
+            bookie, client = await driver.open(), await driver.open()
+            events: list[SessionEvent] = []
+            bookie.on_session(events.append)
+            changes: list[int] = []
+            await client.watch_bookies(lambda: changes.append(1))
+            await bookie.register(B1, info(B1), read_only=False)
+            old_session = bookie.session_id
+            await driver.expire(bookie)
+            await driver.until(lambda: SessionEvent.LOST in events)
+            await driver.until(lambda: events[-1] is SessionEvent.CONNECTED)
+            await bookie.register(B1, info(B1), read_only=False)
+            assert bookie.session_id != old_session
+            assert await client.writable_bookies() == {B1}
+            await driver.until(lambda: changes)
+
+        driver.run(scenario())
+
+
+class TestCookies:
+    def test_a_cookie_changes_by_version(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            with pytest.raises(CookieNotFoundError):
+                await store.read_cookie(B1)
+            with pytest.raises(CookieNotFoundError):
+                await store.write_cookie(B1, b"cookie", 0)
+            with pytest.raises(CookieNotFoundError):
+                await store.remove_cookie(B1)
+            assert await store.write_cookie(B1, b"cookie", NEW) == 0
+            with pytest.raises(CookieExistsError):
+                await store.write_cookie(B1, b"other", NEW)
+            found = await store.read_cookie(B1)
+            assert (found.value, found.version) == (b"cookie", 0)
+            assert await store.write_cookie(B1, b"wider", 0) == 1
+            with pytest.raises(MetadataVersionError):
+                await store.write_cookie(B1, b"late", 0)
+            assert await store.write_cookie(B1, b"any", ANY) == 2
+            assert await store.known_bookies() == {B1}
+            with pytest.raises(MetadataVersionError):
+                await store.remove_cookie(B1, 0)
+            await store.remove_cookie(B1, 2)
+            assert await store.known_bookies() == frozenset()
+
+        driver.run(scenario())
+
+
+class TestCluster:
+    def test_a_new_cluster_has_javas_nodes(self, bare_driver: Any) -> None:
+        async def scenario() -> None:
+            store = await bare_driver.open()
+            instance_id = await store.initialize()
+            assert await store.dump() == {
+                "/INSTANCEID": (instance_id.encode(), 0),
+                "/LAYOUT": (
+                    b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1",
+                    0,
+                ),
+                "/available": (b"", 0),
+                "/available/readonly": (b"", 0),
+            }
+            assert len(instance_id) == 36
+            assert await store.instance_id() == instance_id
+            assert (await store.layout()).name == "hierarchical"
+            with pytest.raises(AlreadyInitializedError):
+                await store.initialize()
+
+        bare_driver.run(scenario())
+
+    def test_a_cluster_that_is_not_there_has_no_empty_lists(self, bare_driver: Any) -> None:
+        async def scenario() -> None:
+            store = await bare_driver.open()
+            for ask in (
+                store.layout,
+                lambda: all_ranges(store),
+                lambda: store.read_ledger(LedgerId(1)),
+                lambda: store.create_ledger(LedgerId(1), metadata()),
+                store.allocate_ledger_id,
+                store.writable_bookies,
+                store.known_bookies,
+                lambda: store.register(B1, info(B1), read_only=False),
+                lambda: store.write_cookie(B1, b"cookie", NEW),
+                lambda: store.mark_underreplicated(LedgerId(1), (B1,)),
+            ):
+                with pytest.raises(NotInitializedError):
+                    await ask()
+            await store.nuke()  # Nothing there is done already.
+
+        bare_driver.run(scenario())
+
+    def test_formatting_leaves_what_java_leaves(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store, bookie = await driver.open(), await driver.open()
+            await bookie.register(B1, info(B1), read_only=False)
+            old_id = await store.instance_id()
+            for ledger_id in (await store.allocate_ledger_id(), LedgerId(2**40)):
+                await store.create_ledger(ledger_id, metadata())
+            await store.write_cookie(B1, b"cookie", NEW)
+            await store.mark_underreplicated(LedgerId(0), (B2,))
+            assert await store.acquire_lock(LedgerId(3))
+            await store.set_replication_enabled(enabled=False)
+            await store.set_lost_bookie_recovery_delay(30)
+            new_id = await store.format()
+            assert new_id != old_id
+            found = without_inner(await store.dump())
+            assert set(found) == {
+                "/INSTANCEID",
+                "/LAYOUT",
+                f"/available/{B1}",
+                "/underreplication/LAYOUT",
+                "/underreplication/disable",
+                "/underreplication/lostBookieRecoveryDelay",
+            }
+            assert found["/INSTANCEID"] == (new_id.encode(), 0)
+            assert await all_ranges(store) == []
+            assert await store.allocate_ledger_id() == 0
+            assert await store.poll_underreplicated() is None
+
+        driver.run(scenario())
+
+    def test_formatting_nothing_makes_a_cluster(self, bare_driver: Any) -> None:
+        async def scenario() -> None:
+            store = await bare_driver.open()
+            assert await store.format() == await store.instance_id()
+            assert (await store.layout()).name == "hierarchical"
+
+        bare_driver.run(scenario())
+
+    def test_a_cluster_in_use_is_not_nuked(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store, bookie = await driver.open(), await driver.open()
+            await bookie.register(B1, info(B1), read_only=True)
+            await store.set_health_check_enabled(enabled=False)
+            with pytest.raises(ClusterInUseError, match="3181"):
+                await store.nuke()
+            await bookie.close()
+            await store.create_ledger(LedgerId(1), metadata())
+            await store.mark_underreplicated(LedgerId(1), (B1,))
+            await store.nuke()
+            with pytest.raises(NotInitializedError):
+                await all_ranges(store)
+            await store.initialize()
+            assert await all_ranges(store) == []
+
+        driver.run(scenario())
+
+    def test_a_dump_has_zookeepers_paths(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open(lock_owner="host-1")
+            await store.create_ledger(LedgerId(12345), metadata(creator_token=1))
+            await store.create_ledger(LedgerId(2**32), metadata(creator_token=1))
+            await store.write_cookie(B1, b"cookie", NEW)
+            await store.register(B1, info(B1), read_only=False)
+            await store.mark_underreplicated(LedgerId(13), (B2,))
+            assert await store.acquire_lock(LedgerId(13))
+            await store.set_check_time("all-ledgers", 1700000000123)
+            dump = without_inner(await store.dump())
+            assert set(dump) == {
+                "/INSTANCEID",
+                "/LAYOUT",
+                "/00/0001/L2345",
+                "/000/0000/0042/9496/L7296",
+                f"/cookies/{B1}",
+                f"/available/{B1}",
+                "/underreplication/LAYOUT",
+                "/underreplication/ledgers/0000/0000/0000/000d/urL0000000013",
+                "/underreplication/locks/urL0000000013",
+                "/underreplication/checkallledgersctime",
+            }
+            assert dump["/underreplication/LAYOUT"] == (b'type: "BASIC"\nversion: 1\n', 0)
+            assert dump["/underreplication/locks/urL0000000013"] == (b'bookieId: "host-1"\n', 0)
+            assert dump["/underreplication/checkallledgersctime"][0].hex() == "08fbd095ffbc31"
+            assert dump[f"/cookies/{B1}"] == (b"cookie", 0)
+
+        driver.run(scenario())
+
+
+class TestSwitches:
+    def test_replication_is_switched_once(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            calls: list[int] = []
+            watch = await other.watch_replication_enabled(lambda: calls.append(1))
+            assert await one.replication_enabled()
+            with pytest.raises(AlreadySetError):
+                await one.set_replication_enabled(enabled=True)
+            await one.set_replication_enabled(enabled=False)
+            await driver.until(lambda: calls)
+            with pytest.raises(AlreadySetError):
+                await one.set_replication_enabled(enabled=False)
+            assert not await other.replication_enabled()
+            seen = len(calls)
+            await one.set_replication_enabled(enabled=True)
+            await driver.until(lambda: len(calls) > seen)
+            assert await other.replication_enabled()
+            watch.cancel()
+
+        driver.run(scenario())
+
+    def test_health_checks_are_switched_once(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            assert await store.health_check_enabled()
+            with pytest.raises(AlreadySetError):
+                await store.set_health_check_enabled(enabled=True)
+            await store.set_health_check_enabled(enabled=False)
+            with pytest.raises(AlreadySetError):
+                await store.set_health_check_enabled(enabled=False)
+            assert not await store.health_check_enabled()
+            await store.set_health_check_enabled(enabled=True)
+            assert await store.health_check_enabled()
+
+        driver.run(scenario())
+
+    def test_the_same_delay_written_again_is_news(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            assert await one.lost_bookie_recovery_delay() is None
+            calls: list[int] = []
+            watch = await other.watch_lost_bookie_recovery_delay(lambda: calls.append(1))
+            for delay_s in (30, 30, 0):
+                seen = len(calls)
+                await one.set_lost_bookie_recovery_delay(delay_s)
+                await driver.until(lambda seen=seen: len(calls) > seen)
+                assert await other.lost_bookie_recovery_delay() == delay_s
+            with pytest.raises(IncorrectParameterError):
+                await one.set_lost_bookie_recovery_delay(-1)
+            watch.cancel()
+
+        driver.run(scenario())
+
+    def test_check_times_are_kept_by_check(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            checks = ("all-ledgers", "placement", "replicas")
+            for number, check in enumerate(checks):
+                assert await store.check_time(check) is None
+                await store.set_check_time(check, 1700000000000 + number)
+                await store.set_check_time(check, 1700000001000 + number)
+            found = [await store.check_time(check) for check in checks]
+            assert found == [1700000001000, 1700000001001, 1700000001002]
+            with pytest.raises(IncorrectParameterError):
+                await store.check_time("every-ledger")
+
+        driver.run(scenario())
+
+
+class TestRepair:
+    def test_marks_gather_missing_replicas(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            assert await one.underreplicated(LedgerId(13)) is None
+            await one.mark_underreplicated(LedgerId(13), (B1,))
+            await other.mark_underreplicated(LedgerId(13), (B2, B1))
+            await other.mark_underreplicated(LedgerId(2**40), ())
+            mark = await one.underreplicated(LedgerId(13))
+            assert mark is not None
+            assert mark.replicas == (B1, B2)
+            assert mark.ctime_ms is not None
+            listed = [(ledger_id, m.replicas) async for ledger_id, m in one.list_underreplicated()]
+            assert listed == [(LedgerId(13), (B1, B2)), (LedgerId(2**40), ())]
+
+        driver.run(scenario())
+
+    def test_two_markers_at_once_lose_nothing(self, driver: Any) -> None:
+        async def scenario() -> None:
+            stores = [await driver.open() for _ in range(3)]
+            bookies = [BookieId(f"b{i}:1") for i in range(9)]
+            await together(
+                stores[i % 3].mark_underreplicated(LedgerId(1), (bookie,))
+                for i, bookie in enumerate(bookies)
+            )
+            mark = await stores[0].underreplicated(LedgerId(1))
+            assert mark is not None
+            assert sorted(mark.replicas) == bookies
+
+        driver.run(scenario())
+
+    def test_a_ledger_is_repaired_by_one_worker_at_a_time(self, driver: Any) -> None:
+        async def scenario() -> None:
+            auditor = await driver.open()
+            workers = [await driver.open(lock_owner=f"host-{i}") for i in range(3)]
+            for ledger_id in (1, 2, 2**33):
+                await auditor.mark_underreplicated(LedgerId(ledger_id), (B1,))
+            taken = [await worker.poll_underreplicated() for worker in workers]
+            assert sorted(taken) == [1, 2, 2**33]
+            assert [await worker.poll_underreplicated() for worker in workers] == [None] * 3
+            assert await auditor.lock_owner(taken[1]) == "host-1"
+            assert not await workers[0].acquire_lock(taken[1])
+            # Who does not hold the lock can neither release it nor end the repair.
+            await workers[0].release_lock(taken[1])
+            await workers[0].mark_replicated(taken[1])
+            assert await auditor.underreplicated(taken[1]) is not None
+            assert await auditor.lock_owner(taken[1]) == "host-1"
+
+            await workers[1].mark_replicated(taken[1])
+            assert await auditor.underreplicated(taken[1]) is None
+            assert await auditor.lock_owner(taken[1]) is None
+            await workers[0].release_lock(taken[0])
+            assert await workers[2].poll_underreplicated() == taken[0]
+
+        driver.run(scenario())
+
+    def test_a_mark_renewed_during_the_repair_stays(self, driver: Any) -> None:
+        async def scenario() -> None:
+            auditor, worker = await driver.open(), await driver.open()
+            await auditor.mark_underreplicated(LedgerId(1), (B1,))
+            assert await worker.poll_underreplicated() == 1
+            await auditor.mark_underreplicated(LedgerId(1), (B2,))
+            await worker.mark_replicated(LedgerId(1))
+            mark = await auditor.underreplicated(LedgerId(1))
+            assert mark is not None
+            assert mark.replicas == (B1, B2)
+            assert await auditor.lock_owner(LedgerId(1)) is None
+            assert await worker.poll_underreplicated() == 1
+            await worker.mark_replicated(LedgerId(1))
+            assert await auditor.underreplicated(LedgerId(1)) is None
+
+        driver.run(scenario())
+
+    def test_a_lock_taken_without_a_mark_deletes_none(self, driver: Any) -> None:
+        async def scenario() -> None:
+            auditor, collector = await driver.open(), await driver.open()
+            await auditor.mark_underreplicated(LedgerId(1), (B1,))
+            assert await collector.acquire_lock(LedgerId(1))
+            assert await auditor.poll_underreplicated() is None
+            await collector.mark_replicated(LedgerId(1))
+            assert await auditor.underreplicated(LedgerId(1)) is not None
+            assert await auditor.poll_underreplicated() == 1
+
+        driver.run(scenario())
+
+    def test_repaired_ledgers_leave_no_empty_levels_behind(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            assert await store.poll_underreplicated() is None
+            assert await store.acquire_lock(LedgerId(0))
+            await store.release_lock(LedgerId(0))
+            before = await store.dump()
+            for ledger_id in (1, 2, 2**33):
+                await store.mark_underreplicated(LedgerId(ledger_id), (B1,))
+            for _ in range(3):
+                await store.mark_replicated(await store.poll_underreplicated())
+            assert await store.dump() == before
+
+        driver.run(scenario())
+
+    def test_an_expired_sessions_lock_is_free_and_its_repair_void(self, driver: Any) -> None:
+        async def scenario() -> None:
+            worker, other = await driver.open(), await driver.open()
+            lost: list[SessionEvent] = []
+            worker.on_session(lost.append)
+            await other.mark_underreplicated(LedgerId(1), (B1,))
+            assert await worker.poll_underreplicated() == 1
+            await driver.expire(worker)
+            await driver.until(lambda: SessionEvent.LOST in lost)
+            await worker.mark_replicated(LedgerId(1))
+            assert await other.underreplicated(LedgerId(1)) is not None
+            assert await other.poll_underreplicated() == 1
+
+        driver.run(scenario())
+
+    def test_who_waits_for_work_is_woken(self, driver: Any) -> None:
+        async def scenario() -> None:
+            auditor, worker = await driver.open(), await driver.open()
+            calls: list[int] = []
+            watch = await worker.watch_underreplicated(lambda: calls.append(1))
+            for ledger_id in (1, 2, 70_000, 2**40):
+                assert await worker.poll_underreplicated() is None
+                seen = len(calls)
+                await auditor.mark_underreplicated(LedgerId(ledger_id), (B1,))
+                found = None
+                while found is None:
+                    await driver.until(lambda seen=seen: len(calls) > seen)
+                    seen = len(calls)
+                    found = await worker.poll_underreplicated()
+                assert found == ledger_id
+            # A lock that is given back is work again.
+            seen = len(calls)
+            await worker.release_lock(LedgerId(2))
+            await driver.until(lambda: len(calls) > seen)
+            watch.cancel()
+
+        driver.run(scenario())
+
+
+class TestElection:
+    def test_the_first_to_stand_wins_and_the_next_follows(self, driver: Any) -> None:
+        async def scenario() -> None:
+            stores = [await driver.open() for _ in range(3)]
+            assert await stores[0].current_auditor() is None
+            await stores[0].elect(B1)
+            second = start(stores[1].elect(B2))
+            await driver.sleep(0.2)
+            third = start(stores[2].elect(B3))
+            await driver.sleep(0.2)
+            assert not second.called
+            assert not third.called
+            assert await stores[2].current_auditor() == B1
+            dump = await stores[2].dump()
+            assert dump["/underreplication/auditorelection"][0] == f'bookieId: "{B1}"\n'.encode()
+
+            await driver.expire(stores[0])
+            await second
+            assert await stores[2].current_auditor() == B2
+            assert not third.called
+            dump = await stores[2].dump()
+            assert dump["/underreplication/auditorelection"][0] == f'bookieId: "{B2}"\n'.encode()
+
+            await stores[1].resign()
+            await third
+            assert await stores[1].current_auditor() == B3
+            await stores[2].close()
+            assert await stores[1].current_auditor() is None
+
+        driver.run(scenario())
+
+    def test_a_candidate_can_withdraw(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            await one.elect(B1)
+            standing = start(other.elect(B2))
+            await driver.sleep(0.2)
+            standing.cancel()
+            with pytest.raises(CancelledError):
+                await standing
+            await driver.sleep(0.1)
+            await one.resign()
+            assert await one.current_auditor() is None
+
+        driver.run(scenario())
+
+    def test_a_candidate_stands_on_after_its_session_expired(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            await one.elect(B1)
+            standing = start(other.elect(B2))
+            await driver.sleep(0.2)
+            await driver.expire(other)
+            await driver.sleep(0.5)
+            assert not standing.called
+            await one.resign()
+            await standing
+            assert await one.current_auditor() == B2
+
+        driver.run(scenario())
+
+
+class TestSessions:
+    def test_watches_outlive_the_session(self, driver: Any) -> None:
+        async def scenario() -> None:
+            writer, reader = await driver.open(), await driver.open()
+            await writer.create_ledger(LedgerId(1), metadata())
+            # Something it owns, so that there is a session to lose.
+            await reader.register(B3, info(B3), read_only=False)
+            ledger: list[int] = []
+            bookies: list[int] = []
+            events: list[SessionEvent] = []
+            reader.on_session(events.append)
+            await reader.watch_ledger(LedgerId(1), lambda: ledger.append(1))
+            await reader.watch_bookies(lambda: bookies.append(1))
+            await driver.expire(reader)
+            await driver.until(lambda: SessionEvent.LOST in events)
+            await driver.until(lambda: events[-1] is SessionEvent.CONNECTED)
+            await driver.sleep(0.3)
+            seen = len(ledger), len(bookies)
+            await writer.write_ledger(LedgerId(1), closed(), 0)
+            await driver.until(lambda: len(ledger) > seen[0])
+            await writer.register(B1, info(B1), read_only=False)
+            await driver.until(lambda: len(bookies) > seen[1])
+
+        driver.run(scenario())
+
+    def test_a_closed_store_tells_nothing_more(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store, other = await driver.open(), await driver.open()
+            events: list[SessionEvent] = []
+            store.on_session(events.append)
+            calls: list[int] = []
+            await store.create_ledger(LedgerId(1), metadata())
+            await store.watch_ledger(LedgerId(1), lambda: calls.append(1))
+            await store.close()
+            await other.write_ledger(LedgerId(1), closed(), 0)
+            await driver.sleep(0.2)
+            assert (events, calls) == ([], [])
+
+        driver.run(scenario())
