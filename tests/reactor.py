@@ -48,7 +48,7 @@ def _stop(reactor: Any, thread: threading.Thread) -> None:
 def run(coroutine: Coroutine[Deferred[Any], Any, T], timeout_s: float = TIMEOUT_S) -> T:
     """Run a coroutine on the reactor; return its value or raise its error.
 
-    After ``timeout_s`` it is cancelled, and ``twisted.internet.error.TimeoutError`` is raised.
+    After ``timeout_s`` it is cancelled, and ``twisted.internet.defer.TimeoutError`` is raised.
     """
     reactor = the_reactor()
     return blockingCallFromThread(
