@@ -190,6 +190,12 @@ class BookieConfig(
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = BOOKIE_OTHER_KEYS
 
+    @property
+    def high_priority_bytes_min(self) -> int:
+        """Space needed for recovery adds while read-only."""
+        least = self._high_priority_bytes_min
+        return self.entry_log_bytes_min(self.log_bytes_max) if least is None else least
+
     def cross_check(self) -> Iterator[Finding]:
         """Give every finding about values that do not go together."""
         yield from super().cross_check()

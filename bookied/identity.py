@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
-import re
 import socket
 import struct
 from typing import Final, Protocol
@@ -19,8 +18,8 @@ import attrs
 from bookied.config import BookieConfig
 from bookied.exit_status import AddressError
 from wire.ids import BookieId
+from wire.records import is_valid_bookie_id
 
-_ID: Final = re.compile(r"[A-Za-z0-9:-_.\-]+")
 _SIOCGIFADDR: Final = 0x8915
 
 
@@ -83,7 +82,7 @@ def identify(config: BookieConfig, port: int, host: Host) -> Identity:
     """
     name = _advertised(config, host)
     bookie_id = BookieId(config.bookie_id or f"{name}:{port}")
-    if not _ID.fullmatch(bookie_id) or bookie_id.lower() == "readonly":
+    if not is_valid_bookie_id(bookie_id):
         raise AddressError(f"bookieId: '{bookie_id}' is no bookie id")
     return Identity(
         bookie_id=bookie_id,

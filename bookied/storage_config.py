@@ -84,12 +84,13 @@ class JournalConfig:
     journal_adaptive_groups: bool = setting(
         True, key="journalAdaptiveGroupWrites", doc="Let adds share an fsync."
     )
-    journal_group_wait_ms: int = setting(
-        2,
+    journal_group_wait_ms: int | None = setting(
+        None,
         key="journalMaxGroupWaitMSec",
         unit="ms",
         minimum=0,
-        doc="Longest wait to share an fsync.",
+        doc="Longest wait to share an fsync. Not set: none, and what arrives in one fsync shares "
+        "the next.",
     )
     journal_group_bytes_max: int = setting(
         524_288,
@@ -314,6 +315,11 @@ class LedgerConfig:
         return self._storage_class
 
     @property
+    def named_index_directories(self) -> tuple[str, ...] | None:
+        """The index directories, ``None`` where they are not configured."""
+        return self._index_directories or None
+
+    @property
     def index_directories(self) -> tuple[str, ...]:
         """The index directories: the ledger directories where none are configured."""
         return self._index_directories or self.ledger_directories
@@ -369,14 +375,14 @@ class DiskConfig:
     persist_status: bool = setting(
         False, key="persistBookieStatusEnabled", doc="Remember read-only over restarts."
     )
-    index_file_usable_bytes_min: int = setting(
+    index_file_bytes_min: int = setting(
         100 * _MB,
         key="minUsableSizeForIndexFileCreation",
         unit="bytes",
         minimum=0,
         doc="Space needed for new index files on a full disk.",
     )
-    entry_log_usable_bytes_min: int | None = setting(
+    _entry_log_bytes_min: int | None = setting(
         None,
         key="minUsableSizeForEntryLogCreation",
         unit="bytes",
@@ -384,7 +390,7 @@ class DiskConfig:
         doc="Space needed for a new entry log on a full disk.",
         default_text="logSizeLimit",
     )
-    high_priority_usable_bytes_min: int | None = setting(
+    _high_priority_bytes_min: int | None = setting(
         None,
         key="minUsableSizeForHighPriorityWrites",
         unit="bytes",
@@ -403,6 +409,11 @@ class DiskConfig:
         """Share in use below which a read-only bookie becomes writable again."""
         low = self._disk_writable_below
         return self.disk_full_at if low is None else low
+
+    def entry_log_bytes_min(self, log_bytes_max: int) -> int:
+        """Space needed for a new entry log on a full disk."""
+        least = self._entry_log_bytes_min
+        return log_bytes_max if least is None else least
 
     def disk_problems(self) -> Iterator[Finding]:
         """Give thresholds that contradict each other."""

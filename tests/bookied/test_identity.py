@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from bkclient.settings import load, parse_properties
 from bookied.config import BookieConfig
 from bookied.exit_status import AddressError, ExitStatus
 from bookied.identity import RealHost, identify, listen_host
-
-
-@attrs.frozen
-class FakeHost:
-    """A host with one interface beside the default one."""
-
-    name: str = "bookie7.example.org"
-
-    def address(self, interface):
-        if interface not in {None, "eth1"}:
-            raise OSError(19, "No such device")
-        return "192.0.2.1" if interface is None else "192.0.2.2"
-
-    def canonical_name(self, address):
-        return self.name or address
-
-    def resolve(self, name):
-        known = {self.name: "192.0.2.1", "bookie7": "192.0.2.1", "loop": "127.0.0.1"}
-        known |= {"192.0.2.1": "192.0.2.1", "192.0.2.2": "192.0.2.2", "127.0.0.1": "127.0.0.1"}
-        if name not in known:
-            raise OSError(-2, "Name or service not known")
-        return known[name]
+from tests.bookied.fakes import FakeHost
 
 
 def identity(text: str, host=None):

@@ -1,0 +1,208 @@
+"""How the daemon's log lines look: text in the order of Java's, or one JSON object a line.
+
+Text: ISO time with comma milliseconds, level, thread and logger in brackets, message, attributes
+in braces. Attribute names are written as Java writes them (``ledger_id`` as ``ledgerId``).
+Rotation is left to the platform; a log file is opened anew on request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import attrs
+from twisted.logger import (
+    FilteringLogObserver,
+    ILogObserver,
+    LogEvent,
+    LogLevel,
+    LogLevelFilterPredicate,
+    formatEvent,
+    globalLogBeginner,
+)
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+FORMATS: Final = ("text", "json")
+
+REPEATS_MAX: Final = 20
+"""Events of one kind that are written within ``REPEAT_S``; more are only counted."""
+
+REPEAT_S: Final = 10.0
+
+_OURS: Final = ("bookied", "bkclient", "wire")
+_LEVEL_NAMES: Final = {"critical": "FATAL"}
+_NOT_ATTRIBUTES: Final = frozenset({"isError", "failure", "why", "format", "message", "time"})
+
+
+def text_line(event: LogEvent) -> str:
+    """Return ``event`` as a line of text; a failure's traceback follows on lines of its own."""
+    when = datetime.fromtimestamp(event["log_time"]).astimezone()
+    stamp = f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond // 1000:03d}"
+    attributes = ", ".join(f"{key}={value}" for key, value in _attributes(event).items())
+    line = f"{stamp} - {_level(event):<5} [{_thread()}:{_logger(event)}] - {_message(event)}"
+    line = f"{line} {{{attributes}}}" if attributes else line
+    trouble = _traceback(event)
+    return f"{line}\n{trouble.rstrip()}\n" if trouble else f"{line}\n"
+
+
+def json_line(event: LogEvent) -> str:
+    """Return ``event`` as one JSON object; times are UTC, attributes are flat."""
+    when = datetime.fromtimestamp(event["log_time"], tz=timezone.utc)
+    fields: dict[str, Any] = {
+        "ts": when.isoformat(timespec="milliseconds"),
+        "level": _level(event),
+        "thread": _thread(),
+        "logger": _logger(event),
+        "msg": _message(event),
+    }
+    for key, value in _attributes(event).items():
+        fields.setdefault(key, value if isinstance(value, (bool, int, float)) else str(value))
+    trouble = _traceback(event)
+    if trouble:
+        fields["trace"] = trouble
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+@implementer(ILogObserver)
+class LineObserver:
+    """Writes each event as a line; from any thread, one line at a time."""
+
+    def __init__(self, out: TextIO, line: Callable[[LogEvent], str]) -> None:
+        self._out, self._line = out, line
+        self._lock = threading.Lock()
+
+    def __call__(self, event: LogEvent) -> None:
+        line = self._line(event)
+        with self._lock:
+            self._out.write(line)
+            self._out.flush()
+
+    def write_to(self, out: TextIO) -> TextIO:
+        """Write to ``out`` from now on; return what was written to before."""
+        with self._lock:
+            before, self._out = self._out, out
+        return before
+
+
+@attrs.define
+class _Repeats:
+    began_s: float
+    count: int = 0
+
+
+@implementer(ILogObserver)
+class RepeatLimiter:
+    """Lets ``REPEATS_MAX`` events of one kind through in ``REPEAT_S``, then counts them.
+
+    A kind is a logger and an unformatted message. The count is told with the next event of that
+    kind that passes, as the attribute ``suppressed``. It keeps as many kinds as the program has.
+    """
+
+    def __init__(self, observer: ILogObserver) -> None:
+        self._observer = observer
+        self._seen: dict[tuple[str, str], _Repeats] = {}
+
+    def __call__(self, event: LogEvent) -> None:
+        kind = (str(event.get("log_namespace")), str(event.get("log_format")))
+        now_s: float = event["log_time"]
+        seen = self._seen.setdefault(kind, _Repeats(now_s))
+        if now_s - seen.began_s >= REPEAT_S:
+            if seen.count > REPEATS_MAX:
+                event = {**event, "suppressed": seen.count - REPEATS_MAX}
+            seen.began_s, seen.count = now_s, 0
+        seen.count += 1
+        if seen.count <= REPEATS_MAX:
+            self._observer(event)
+
+
+class Logging:
+    """The process's log: where it goes, in which form, from which level on."""
+
+    def __init__(
+        self, *, level: str = "info", form: str = "text", file: Path | None = None
+    ) -> None:
+        """Prepare a log to stderr or to ``file``.
+
+        Raises:
+            OSError: ``file`` cannot be opened.
+        """
+        self._file = file
+        out = sys.stderr if file is None else _open(file)
+        self._observer = LineObserver(out, json_line if form == "json" else text_line)
+        self._predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.warn)
+        self.set_level(level)
+
+    def begin(self) -> None:
+        """Take all of the process's log events from now on."""
+        limiter = RepeatLimiter(self._observer)
+        filtering = FilteringLogObserver(limiter, [self._predicate])
+        globalLogBeginner.beginLoggingTo([filtering], redirectStandardIO=False)
+
+    def set_level(self, level: str) -> None:
+        """Write events of our own from ``level`` on, and warnings of the libraries."""
+        for namespace in _OURS:
+            self._predicate.setLogLevelForNamespace(namespace, LogLevel.levelWithName(level))
+
+    def reopen(self) -> None:
+        """Open the log file anew, after something has moved it away.
+
+        Raises:
+            OSError: it cannot be opened; the old one is kept.
+        """
+        if self._file is not None:
+            self._observer.write_to(_open(self._file)).close()
+
+
+def log_file(environ: Mapping[str, str]) -> Path | None:
+    """Return the file that ``BOOKIE_LOG_DIR`` and ``BOOKIE_LOG_FILE`` name, if they name one."""
+    directory, name = environ.get("BOOKIE_LOG_DIR"), environ.get("BOOKIE_LOG_FILE")
+    if not directory and not name:
+        return None
+    return Path(directory or ".") / (name or "bookkeeper-server.log")
+
+
+def _open(path: Path) -> TextIO:
+    return path.open("a", encoding="utf-8", errors="backslashreplace")
+
+
+def _level(event: LogEvent) -> str:
+    level = event.get("log_level")
+    name = "info" if level is None else str(level.name)
+    return _LEVEL_NAMES.get(name, name.upper())
+
+
+def _thread() -> str:
+    return threading.current_thread().name
+
+
+def _logger(event: LogEvent) -> str:
+    return str(event.get("log_namespace") or "-")
+
+
+def _message(event: LogEvent) -> str:
+    return formatEvent(event).replace("\n", "\\n")
+
+
+def _attributes(event: LogEvent) -> dict[str, Any]:
+    return {
+        _camel(key): value
+        for key, value in event.items()
+        if not key.startswith(("log_", "_")) and key not in _NOT_ATTRIBUTES
+    }
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z0-9])", lambda match: match.group(1).upper(), name)
+
+
+def _traceback(event: LogEvent) -> str:
+    failure = event.get("log_failure")
+    return failure.getTraceback() if isinstance(failure, Failure) else ""

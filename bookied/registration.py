@@ -1,0 +1,195 @@
+"""Keeps one bookie registered for as long as it serves.
+
+The metadata session may be lost while the bookie goes on serving: the registration vanishes with
+it and is made anew in the session that follows, in the mode the bookie is in by then. A session
+that stays away, or an entry that somebody else keeps, ends the bookie (metadata.md section 14;
+Java 4.18.0 does the same but for its tries without pause).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.metadata.api import (
+    MetadataStore,
+    MetadataUnavailableError,
+    RegistrationExistsError,
+    SessionEvent,
+    Watch,
+)
+from bookied.exit_status import BookieStopError, RegistrationError, SessionLostError
+from wire.errors import BookKeeperError
+from wire.ids import BookieId
+from wire.records import BookieServiceInfo
+
+RETRY_S_MIN: Final = 0.5
+RETRY_S_MAX: Final = 10.0
+
+log = Logger()
+
+
+class Registration:
+    """One bookie's entry in the metadata store, writable or read-only.
+
+    ``failed`` is called once, when the bookie cannot be registered for good; it gets the reason.
+    All methods belong to the reactor's thread.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: IReactorTime,
+        bookie_id: BookieId,
+        info: BookieServiceInfo,
+        *,
+        give_up_s: float,
+        failed: Callable[[BookieStopError], None],
+    ) -> None:
+        """Prepare a registration; nothing is written before ``register``.
+
+        Args:
+            store: a connected store.
+            clock: for pauses between tries.
+            bookie_id: the name to register.
+            info: what clients are told.
+            give_up_s: how long to try after a lost session.
+            failed: told why the bookie must stop.
+        """
+        self._store, self._clock = store, clock
+        self._bookie_id, self._info = bookie_id, info
+        self._give_up_s, self._failed = give_up_s, failed
+        self._one_at_a_time: DeferredLock = DeferredLock()
+        self._read_only = False
+        self._watch: Watch | None = None
+        self._wanted = False
+        self._trying: Deferred[None] | None = None
+        self._pause: Deferred[None] | None = None
+        self.is_registered = False
+
+    async def register(self, *, read_only: bool) -> None:
+        """Register, and stay registered until ``unregister``.
+
+        Raises:
+            RegistrationError: another session holds the entry and stays, or the store refuses.
+        """
+        self._wanted, self._read_only = True, read_only
+        if self._watch is None:
+            self._watch = self._store.on_session(self._session_changed)
+        try:
+            await self._write()
+        except BookKeeperError as error:
+            raise RegistrationError(f"cannot register {self._bookie_id}: {error}") from error
+
+    async def set_read_only(self, *, read_only: bool) -> None:
+        """Change the mode; while the store is away, it is changed as soon as it is back."""
+        self._read_only = read_only
+        try:
+            await self._write()
+        except MetadataUnavailableError:
+            self._try_again()
+        except BookKeeperError as error:
+            self._fail(RegistrationError(f"cannot register {self._bookie_id}: {error}"))
+
+    async def unregister(self) -> None:
+        """Take the entry away; one that cannot be reached goes with the session."""
+        self._wanted = False
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if self._trying is not None:
+            self._trying.cancel()
+        if not self.is_registered:
+            return
+        self.is_registered = False
+        try:
+            await self._store.unregister(self._bookie_id)
+        except BookKeeperError as error:
+            log.warn("the registration is left to expire: {error}", error=error)
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        log.info("metadata session {change}", change=event.name.lower())
+        if event is SessionEvent.LOST:
+            self.is_registered = False
+        if event is SessionEvent.LOST or not self.is_registered:
+            self._try_again()
+        if event is SessionEvent.CONNECTED and self._pause is not None:
+            self._end_pause(self._pause)
+
+    async def _write(self) -> None:
+        await self._one_at_a_time.acquire()
+        try:
+            read_only = self._read_only
+            await self._store.register(self._bookie_id, self._info, read_only=read_only)
+            self.is_registered = True
+            mode = "read-only" if read_only else "writable"
+            log.info("{bookie_id} is registered {mode}", bookie_id=self._bookie_id, mode=mode)
+        finally:
+            self._one_at_a_time.release()
+
+    def _try_again(self) -> None:
+        if self._trying is None and self._wanted:
+            self._trying = Deferred.fromCoroutine(self._keep_trying())
+            self._trying.addErrback(self._crashed)
+            self._trying.addBoth(self._done_trying)
+
+    async def _keep_trying(self) -> None:
+        give_up_at_s = self._clock.seconds() + self._give_up_s
+        pause_s = RETRY_S_MIN
+        while self._wanted:
+            try:
+                await self._write()
+            except RegistrationExistsError as error:
+                self._fail(RegistrationError(f"cannot register {self._bookie_id}: {error}"))
+                return
+            except BookKeeperError as error:
+                if self._clock.seconds() >= give_up_at_s:
+                    self._fail(_gave_up(self._bookie_id, self._give_up_s, error))
+                    return
+                log.warn("not registered, trying again: {error}", error=error)
+                await self._wait(pause_s)
+                pause_s = min(2 * pause_s, RETRY_S_MAX)
+            else:
+                return
+
+    def _wait(self, pause_s: float) -> Deferred[None]:
+        """Pause between tries; a session that is back ends it."""
+        self._pause = Deferred()
+        later = self._clock.callLater(pause_s, self._end_pause, self._pause)
+        return self._pause.addBoth(self._paused, later)
+
+    def _end_pause(self, pause: Deferred[None]) -> None:
+        if not pause.called:
+            pause.callback(None)
+
+    def _paused(self, outcome: object, later: IDelayedCall) -> object:
+        self._pause = None
+        if later.active():
+            later.cancel()
+        return outcome
+
+    def _done_trying(self, _outcome: object) -> None:
+        self._trying = None
+
+    def _crashed(self, failure: Failure) -> None:
+        if failure.check(CancelledError) is None:
+            log.failure("the registration failed", failure)
+            error = failure.value
+            self._fail(RegistrationError(f"cannot register {self._bookie_id}: {error!r}"))
+
+    def _fail(self, reason: BookieStopError) -> None:
+        if self._wanted:
+            self._wanted = False
+            self._failed(reason)
+
+
+def _gave_up(bookie_id: BookieId, give_up_s: float, error: BookKeeperError) -> BookieStopError:
+    message = f"{bookie_id} has not been registered for {give_up_s:g} s: {error}"
+    if isinstance(error, MetadataUnavailableError):
+        return SessionLostError(message)
+    return RegistrationError(message)

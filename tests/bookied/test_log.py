@@ -1,0 +1,128 @@
+"""The daemon's log lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+from pathlib import Path
+from typing import cast
+
+import pytest
+from twisted.logger import ILogObserver, LogLevel
+from twisted.python.failure import Failure
+
+from bookied.log import (
+    REPEAT_S,
+    REPEATS_MAX,
+    LineObserver,
+    Logging,
+    RepeatLimiter,
+    json_line,
+    log_file,
+    text_line,
+)
+
+
+def event(message: str = "ledger {ledger_id} fenced", **fields):
+    return {
+        "log_time": 1_700_000_000.25,
+        "log_level": LogLevel.info,
+        "log_namespace": "bookied.bookie",
+        "log_format": message,
+        "log_source": None,
+        **fields,
+    }
+
+
+def test_a_text_line_is_in_the_order_of_javas() -> None:
+    line = text_line(event(ledger_id=5, journal_id=1))
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,250 - INFO  \[MainThread:bookied\.bookie\] - "
+        r"ledger 5 fenced \{ledgerId=5, journalId=1\}\n",
+        line,
+    )
+
+
+def test_a_message_with_line_ends_stays_on_one_line() -> None:
+    assert text_line(event("{x}", x="a\nb")).count("\n") == 2  # The attribute keeps its own.
+    assert "a\\nb" in text_line(event("{x}", x="a\nb"))
+
+
+def test_a_failure_follows_its_line() -> None:
+    line = text_line(
+        event("oh", log_failure=Failure(ValueError("why")), log_level=LogLevel.critical)
+    )
+    assert " FATAL " in line.splitlines()[0]
+    assert line.rstrip().endswith("ValueError: why")
+
+
+def test_a_json_line_has_flat_attributes_and_utc() -> None:
+    fields = json.loads(json_line(event(ledger_id=5, directory=Path("/d"))))
+    assert fields == {
+        "ts": "2023-11-14T22:13:20.250+00:00",
+        "level": "INFO",
+        "thread": "MainThread",
+        "logger": "bookied.bookie",
+        "msg": "ledger 5 fenced",
+        "ledgerId": 5,
+        "directory": "/d",
+    }
+
+
+def test_a_json_line_keeps_a_failure_on_the_line() -> None:
+    line = json_line(event("oh", log_failure=Failure(ValueError("why"))))
+    assert "ValueError: why" in json.loads(line)["trace"]
+    assert line.count("\n") == 1
+
+
+def test_repeats_are_counted_rather_than_written() -> None:
+    seen: list[dict[str, object]] = []
+    limiter = RepeatLimiter(cast("ILogObserver", seen.append))
+    for number in range(REPEATS_MAX + 7):
+        limiter(event(ledger_id=number))
+    limiter(event("another"))
+    assert len(seen) == REPEATS_MAX + 1
+    limiter({**event(ledger_id=1), "log_time": 1_700_000_000.25 + REPEAT_S})
+    assert seen[-1]["suppressed"] == 7
+
+
+def test_lines_of_several_threads_do_not_mix() -> None:
+    out = io.StringIO()
+    observer = LineObserver(out, text_line)
+    threads = [
+        threading.Thread(target=lambda: list(map(observer, [event(ledger_id=5)] * 50)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(line.endswith("}") for line in out.getvalue().splitlines())
+
+
+def test_a_log_file_that_was_moved_away_is_opened_anew(tmp_path: Path) -> None:
+    path = tmp_path / "b.log"
+    logging = Logging(file=path)
+    logging._observer(event(ledger_id=1))
+    path.rename(tmp_path / "b.log.1")
+    logging._observer(event(ledger_id=2))
+    logging.reopen()
+    logging._observer(event(ledger_id=3))
+    assert (tmp_path / "b.log.1").read_text().count("\n") == 2
+    assert "ledger 3" in path.read_text()
+    logging._observer.write_to(io.StringIO()).close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "path"),
+    [
+        ({}, None),
+        ({"BOOKIE_LOG_DIR": "/l"}, Path("/l/bookkeeper-server.log")),
+        ({"BOOKIE_LOG_FILE": "x.log"}, Path("x.log")),
+        ({"BOOKIE_LOG_DIR": "/l", "BOOKIE_LOG_FILE": "x.log"}, Path("/l/x.log")),
+    ],
+)
+def test_the_environment_names_the_log_file(environ, path) -> None:
+    assert log_file(environ) == path
