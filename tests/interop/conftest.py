@@ -1,0 +1,83 @@
+"""Fixtures for tests with real Java peers: one ZooKeeper and one JVM for the whole run.
+
+Where Java, PySpark or the jars are missing, the tests are skipped with the reason; with CI=true in
+the environment they fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bkctl.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
+from tests.interop.jars import PeerUnavailable, bookkeeper_jars
+from tests.interop.jvm import JavaVM
+from tests.interop.peers import Peers
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+def missing(reason: Exception) -> None:
+    """Skip the test, visibly; in CI fail it, for there a skip would hide that nothing ran."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"a peer is missing in CI: {reason}", pytrace=False)
+    pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def jars() -> list[Path]:
+    """The class path of the Java release."""
+    try:
+        return bookkeeper_jars()
+    except PeerUnavailable as e:
+        missing(e)
+        raise
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    """A real ZooKeeper, shared by all tests; each uses a root of its own."""
+    # A short tick allows short sessions, so that a killed bookie is soon forgotten.
+    server = ZooKeeperProcess(
+        tmp_path_factory.mktemp("zookeeper"), tick_ms=500, fsync=False, heap_mb=192
+    )
+    try:
+        server.start()
+    except (JavaNotFoundError, SparkNotFoundError) as e:
+        missing(e)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def java_vm(jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaVM]:
+    """The JVM of the Java clients; it starts when the first is made."""
+    vm = JavaVM(tmp_path_factory.mktemp("java-vm"))
+    yield vm
+    vm.stop()
+
+
+@pytest.fixture
+def peers(zookeeper: ZooKeeperProcess, java_vm: JavaVM, tmp_path: Path) -> Iterator[Peers]:
+    """Peers for one test."""
+    stage = Peers(zookeeper, java_vm, tmp_path)
+    yield stage
+    stage.close()
+
+
+@pytest.fixture(scope="module")
+def module_peers(
+    zookeeper: ZooKeeperProcess, java_vm: JavaVM, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Peers]:
+    """Peers that the tests of one module share."""
+    stage = Peers(zookeeper, java_vm, tmp_path_factory.mktemp("peers"))
+    yield stage
+    stage.close()

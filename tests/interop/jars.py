@@ -1,0 +1,97 @@
+"""The jars of the Java release, fetched once for a user by the Ivy inside PySpark's jars."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bkctl.java import JavaNotFoundError, SparkNotFoundError, find_java, pyspark_jars
+from wire.errors import BookKeeperError
+
+VERSION: Final = "4.18.0"
+COMPLETE: Final = "complete"
+"""The file that is written last; a directory without it is of an interrupted run."""
+
+_RETRIEVE: Final = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
+_TIMEOUT_S: Final = 900
+
+
+class PeerUnavailable(BookKeeperError):  # noqa: N818  a state of the machine, not a fault of ours
+    """A real peer cannot be run here: Java, PySpark or the network is missing."""
+
+
+def bookkeeper_jars(directory: Path | None = None) -> list[Path]:
+    """Return the class path of the Java release, fetching it at the first call (a minute or two).
+
+    Later calls return at once; calls at the same time wait for the one that fetches.
+
+    Raises:
+        PeerUnavailable: they are not here and cannot be fetched.
+    """
+    directory = directory or default_directory()
+    if not (directory / COMPLETE).exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(directory.with_name(directory.name + ".lock")):
+            if not (directory / COMPLETE).exists():
+                _fetch_into(directory)
+    names = (directory / COMPLETE).read_text(encoding="utf-8").split()
+    return [directory / name for name in names]
+
+
+def default_directory() -> Path:
+    """Return where the jars are kept: ``BKCTL_TEST_JARS``, else the user's cache."""
+    if chosen := os.environ.get("BKCTL_TEST_JARS"):
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "bkctl-tests" / f"jars-{VERSION}"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch_into(directory: Path) -> None:
+    """Fetch beside ``directory``, then rename: it is whole or not there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetch-") as temporary:
+        jars = Path(temporary) / "jars"
+        _run_ivy(Path(temporary) / "ivy", jars)
+        # The .nar files are jars too: class path and native parts of two small modules.
+        names = sorted(p.name for p in jars.glob("*") if p.suffix in {".jar", ".nar"})
+        if not any("bookkeeper-server" in name for name in names):
+            raise PeerUnavailable(f"Ivy fetched no bookkeeper-server, only {names}")
+        (jars / COMPLETE).write_text("\n".join(names), encoding="utf-8")
+        jars.rename(directory)
+
+
+def _run_ivy(cache: Path, jars: Path) -> None:
+    try:
+        java = find_java()
+        (ivy,) = pyspark_jars().glob("ivy-*.jar")
+    except (JavaNotFoundError, SparkNotFoundError) as e:
+        raise PeerUnavailable(f"{e}: {e.hint}") from e
+    command = [
+        *(str(java.executable), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"),
+        *("-cache", str(cache), "-confs", "default"),
+        *("-dependency", "org.apache.bookkeeper", "bookkeeper-server", VERSION),
+        *("-retrieve", str(jars / _RETRIEVE)),
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as e:
+        raise PeerUnavailable(f"Ivy did not finish in {_TIMEOUT_S} s") from e
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise PeerUnavailable(f"Ivy could not fetch bookkeeper-server {VERSION}:\n{tail}")
