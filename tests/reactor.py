@@ -25,8 +25,9 @@ TIMEOUT_S = 30.0
 @functools.cache
 def the_reactor() -> Any:
     """Return the running reactor."""
-    from twisted.internet import reactor
+    from twisted.internet import reactor as the_global_one
 
+    reactor: Any = the_global_one
     running = threading.Event()
     reactor.callWhenRunning(running.set)
     # A test run must end even where a test left a call in the pool.
@@ -51,9 +52,13 @@ def run(coroutine: Coroutine[Deferred[Any], Any, T], timeout_s: float = TIMEOUT_
     After ``timeout_s`` it is cancelled, and ``twisted.internet.defer.TimeoutError`` is raised.
     """
     reactor = the_reactor()
-    return blockingCallFromThread(
-        reactor, lambda: Deferred.fromCoroutine(coroutine).addTimeout(timeout_s, reactor)
-    )
+
+    def start() -> Deferred[T]:
+        return Deferred.fromCoroutine(coroutine).addTimeout(timeout_s, reactor)
+
+    started: Any = start  # Its signature does not let a TypeVar through.
+    value: T = blockingCallFromThread(reactor, started)
+    return value
 
 
 def call(function: Callable[..., T], *args: Any) -> T:

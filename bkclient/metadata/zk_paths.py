@@ -104,8 +104,8 @@ class Digits:
 
     def last_below(self, names: tuple[str, ...]) -> int:
         """Return the highest id that can lie below the inner node with these names."""
-        free = sum(self.cuts[len(names) :])
-        return (int("".join(names) or "0") + 1) * 10**free - 1 if names else 10**self.digits_max
+        digits_below = sum(self.cuts[len(names) :])
+        return int("".join(names) + "9" * digits_below)
 
 
 @attrs.frozen

@@ -382,15 +382,14 @@ class KazooTree:
         """See ``Tree``."""
         names = self._uri.root.split("/")[1:-1]
         for depth in range(len(names)):
-            path = "/" + "/".join(names[: depth + 1])
-            try:
-                await self._do(
-                    lambda kazoo, path=path: kazoo.create_async(
-                        path, b"", acl=self._acl(open_to_all=False)
-                    )
-                )
-            except NodeExistsError:
-                continue
+            await self._make_outside("/" + "/".join(names[: depth + 1]))
+
+    async def _make_outside(self, full_path: str) -> None:
+        acl = self._acl(open_to_all=False)
+        try:
+            await insist(lambda: self._do(lambda kazoo: kazoo.create_async(full_path, acl=acl)))
+        except NodeExistsError:
+            return
 
     async def get(self, path: str) -> Node:
         """See ``Tree``."""

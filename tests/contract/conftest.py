@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.logger import globalLogPublisher
+from twisted.logger import ILogObserver, globalLogPublisher
+from zope.interface import implementer
 
 from bkctl.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
 from tests import reactor
@@ -89,6 +90,7 @@ def nothing_goes_wrong_unheard() -> Iterator[None]:
     """Fail the test after which an error was only logged."""
     failures: list[Any] = []
 
+    @implementer(ILogObserver)
     def observe(event: dict[str, Any]) -> None:
         if "log_failure" in event:
             failures.append(event["log_failure"])

@@ -90,9 +90,10 @@ class MemoryDriver(DriverBase):
                 break
             self.clock.advance(0.01)
         assert results, "the scenario waits for ever"
-        if isinstance(results[0], Failure):
-            results[0].raiseException()
-        return results[0]
+        result: T | Failure = results[0]
+        if isinstance(result, Failure):
+            raise result.value or AssertionError(result)
+        return result
 
     async def sleep(self, seconds: float) -> None:
         slept: Deferred[None] = Deferred()

@@ -7,7 +7,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint
-from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.python.failure import Failure
 
 HEADER = struct.Struct(">iii")  # frame length, xid, operation
 REPLY = struct.Struct(">ii")  # frame length, xid
@@ -29,7 +30,7 @@ class ZooKeeperProxy:
         self.sides: set[ClientSide] = set()
 
     def start(self) -> None:
-        factory = Factory.forProtocol(ClientSide)
+        factory: Any = Factory.forProtocol(ClientSide)
         factory.proxy = self
         factory.noisy = False
         self._listening = self._reactor.listenTCP(0, factory, interface="127.0.0.1")
@@ -49,15 +50,19 @@ class ZooKeeperProxy:
             side.transport.abortConnection()
 
     def connect(self, side: ClientSide) -> Deferred[ServerSide]:
-        endpoint = TCP4ClientEndpoint(self._reactor, "127.0.0.1", self.server_port)
-        factory = Factory.forProtocol(ServerSide)
+        endpoint: Any = TCP4ClientEndpoint(self._reactor, "127.0.0.1", self.server_port)
+        factory: Any = Factory.forProtocol(ServerSide)
         factory.side = side
         factory.noisy = False
-        return endpoint.connect(factory)
+        connecting: Deferred[ServerSide] = endpoint.connect(factory)
+        return connecting
 
 
 class ClientSide(Protocol):
     """The connection from a client."""
+
+    factory: Any
+    transport: Any
 
     def connectionMade(self) -> None:
         self.transport.setTcpNoDelay(True)
@@ -100,7 +105,7 @@ class ClientSide(Protocol):
                 self.proxy.answers_to_lose -= 1
                 self.doomed_xid = xid
 
-    def connectionLost(self, reason: object) -> None:
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.proxy.sides.discard(self)
         if self.server is not None:
             self.server.transport.abortConnection()
@@ -108,6 +113,9 @@ class ClientSide(Protocol):
 
 class ServerSide(Protocol):
     """The connection to the server."""
+
+    factory: Any
+    transport: Any
 
     def connectionMade(self) -> None:
         self.transport.setTcpNoDelay(True)
@@ -130,5 +138,5 @@ class ServerSide(Protocol):
             self.greeted = True
             self.side.transport.write(frame)
 
-    def connectionLost(self, reason: object) -> None:
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.side.transport.abortConnection()

@@ -266,8 +266,10 @@ class Rows:
 
     def last_change(self) -> int:
         """Return the number of the last change."""
-        found = self._one("SELECT seq FROM sqlite_sequence WHERE name = ?", "change")
-        return 0 if found is None else int(found)
+        found = self._connection.execute(
+            "SELECT seq FROM sqlite_sequence WHERE name = 'change'"
+        ).fetchone()
+        return 0 if found is None else int(found[0])
 
     def changes_after(self, number: int) -> list[tuple[str, Key]] | None:
         """Return what changed since, or ``None`` where that has been trimmed away."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
-from bkclient.metadata.sqlite.database import Rows
+from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.tree.ledgers import (
     IDS_AT_ONCE,
     changed_meanwhile,
@@ -81,12 +81,11 @@ class SqliteLedgers(SqlitePart):
     ) -> AsyncIterator[tuple[LedgerId, ...]]:
         """See ``LedgerStore``."""
         last = LedgerId(-1) if after is None else after
-        while True:
-            keys = await self._read(
-                lambda rows, _, last=last: rows.keys_after(LEDGER, last, IDS_AT_ONCE)
-            )
-            if not keys:
-                return
+
+        def some(rows: Rows, _session_id: int) -> list[Key]:
+            return rows.keys_after(LEDGER, last, IDS_AT_ONCE)
+
+        while keys := await self._read(some):
             ids = tuple(LedgerId(int(key)) for key in keys)
             yield ids
             last = ids[-1]

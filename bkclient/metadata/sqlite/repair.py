@@ -83,16 +83,15 @@ class SqliteRepair(SqlitePart):
     async def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
         """See ``UnderreplicationQueue``."""
         last: Key = -1
-        while keys := await self._read(
-            lambda rows, _, last=last: [
-                (int(key), row.value)
-                for key in rows.keys_after(MARK, last, IDS_AT_ONCE // 10)
-                if (row := rows.get(MARK, key)) is not None
-            ]
-        ):
-            for key, value in keys:
-                yield LedgerId(key), decode_mark(value)
-            last = keys[-1][0]
+
+        def some(rows: Rows, _session_id: int) -> list[tuple[Key, bytes]]:
+            keys = rows.keys_after(MARK, last, IDS_AT_ONCE // 10)
+            return [(key, row.value) for key in keys if (row := rows.get(MARK, key)) is not None]
+
+        while marks := await self._read(some):
+            for key, value in marks:
+                yield LedgerId(int(key)), decode_mark(value)
+            last = marks[-1][0]
 
     async def poll_underreplicated(self) -> LedgerId | None:
         """See ``UnderreplicationQueue``."""

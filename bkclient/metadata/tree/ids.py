@@ -5,6 +5,7 @@ BookKeeper 4.18.0, ZkLedgerIdGenerator and LongZkLedgerIdGenerator; metadata.md 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -79,9 +80,7 @@ class TreeLedgerIds(TreePart):
             path = f"{zk_paths.epoch(epoch)}/{ID_PREFIX}"
             try:
                 number = self._number_of(
-                    await insist(
-                        lambda path=path: self._tree.create(path, ephemeral=True, sequence=True)
-                    )
+                    await insist(partial(self._tree.create, path, ephemeral=True, sequence=True))
                 )
             except NoNodeError:
                 # Deleted as an old one. Made again it would give the same numbers again.

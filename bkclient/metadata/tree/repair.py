@@ -6,6 +6,7 @@ BookKeeper 4.18.0, ZkLedgerUnderreplicationManager; metadata.md section 11.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -110,7 +111,7 @@ class TreeRepair(TreePart):
         while True:
             value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._now_ms()))
             try:
-                await insist(lambda value=value: create_with_parents(self._tree, path, value))
+                await insist(partial(create_with_parents, self._tree, path, value))
             except NodeExistsError:
                 if await self._add_to_mark(path, missing):
                     return
