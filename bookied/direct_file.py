@@ -1,0 +1,135 @@
+"""Appending past the page cache (O_DIRECT): the entry log's cheapest way to the disk.
+
+Where the system has no ``O_DIRECT`` or the file system refuses it, ``DirectRefusedError`` says so
+and the caller appends in the plain way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+BLOCK_BYTES: Final = 4096
+BUFFER_BYTES: Final = 2 * 1024 * 1024
+
+
+class DirectRefusedError(Exception):
+    """This file system or operating system has no direct I/O."""
+
+
+class DirectAppendFile:
+    """An ``AppendFile`` that writes whole blocks from one aligned buffer.
+
+    The unaligned tail is kept, and written zero-padded by ``flush``. Writing it again with more
+    behind it leaves the bytes already synced as they are, so a torn block cannot harm them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Create ``path``, which must not exist.
+
+        Raises:
+            DirectRefusedError: not here; no file is left.
+        """
+        self._fd = _open_direct(path)
+        self._buffer = mmap.mmap(-1, BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0  # File offset of the buffer's first byte, a multiple of BLOCK_BYTES.
+        self._fill = 0  # Less than a block between calls of ``write``.
+        self._flushed = 0
+        try:
+            # Some file systems open with O_DIRECT and refuse the first write.
+            self._write_out(BLOCK_BYTES)
+            os.ftruncate(self._fd, 0)
+        except OSError as error:
+            os.close(self._fd)
+            raise _refused(path, error) from error
+
+    @property
+    def readable_bytes(self) -> int:
+        return max(self._start, self._flushed)
+
+    def write(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
+        start, fill = self._start, self._fill
+        tail = bytes(self._view[:fill])
+        try:
+            for buffer in buffers:
+                self._put(memoryview(buffer))
+            self._write_whole_blocks()
+        except OSError:
+            self._start, self._fill = start, fill
+            self._view[:fill] = tail
+            raise
+
+    def _put(self, data: memoryview) -> None:
+        while len(data):
+            room = min(BUFFER_BYTES - self._fill, len(data))
+            self._view[self._fill : self._fill + room] = data[:room]
+            self._fill += room
+            data = data[room:]
+            if self._fill == BUFFER_BYTES:
+                self._write_whole_blocks()
+
+    def _write_whole_blocks(self) -> None:
+        tail = self._fill % BLOCK_BYTES
+        whole = self._fill - tail
+        if whole:
+            self._write_out(whole)
+            self._view[:tail] = self._view[whole : self._fill]
+            self._start += whole
+            self._fill = tail
+
+    def _write_out(self, size: int) -> None:
+        done = 0
+        while done < size:
+            done += os.pwrite(self._fd, self._view[done:size], self._start + done)
+            if done % BLOCK_BYTES:
+                raise OSError(errno.EIO, "short direct write")
+
+    def flush(self) -> None:
+        end = self._start + self._fill
+        if self._fill and self._flushed != end:
+            self._view[self._fill : BLOCK_BYTES] = bytes(BLOCK_BYTES - self._fill)
+            self._write_out(BLOCK_BYTES)
+            self._flushed = end
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def tell(self) -> int:
+        return self._start + self._fill
+
+    def close(self) -> None:
+        try:
+            self.flush()
+            os.ftruncate(self._fd, self.tell())
+        finally:
+            os.close(self._fd)
+            self._view.release()
+            self._buffer.close()
+
+
+def _open_direct(path: Path) -> int:
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_DIRECT
+    except AttributeError:
+        raise DirectRefusedError("no O_DIRECT on this system") from None
+    try:
+        return os.open(path, flags, 0o644)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> Exception:
+    """Return what to raise once a first direct access has failed."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    if error.errno in {errno.EINVAL, errno.EOPNOTSUPP}:
+        return DirectRefusedError(str(error))
+    return error

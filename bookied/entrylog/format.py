@@ -1,0 +1,202 @@
+"""Entry logs as bytes: header versions 0 and 1, and the direct-I/O variant.
+
+Agrees with DefaultEntryLogger and DirectEntryLogger of BookKeeper 4.18.0. Integers are big-endian
+and signed.
+
+File header:
+
+    offset  size  field
+    0          4  "BKLO"
+    4          4  version: 0, or 1 if the log may have a ledgers map
+    8          8  offset of the ledgers map; 0: none
+    16         4  ledgers in the map
+    20      1004  zeros
+
+Records follow, from offset 1024 (the direct-I/O variant starts with one that fills up to 4096):
+
+    offset  size  field
+    0          4  length n of the body; 0: unwritten space; negative: padding up to the next 4096
+    4          n  body: an entry as the client sent it, starting with ledger id and entry id
+
+The ledgers map is the last part of a finished log, in records of up to 10 000 ledgers:
+
+    offset  size  field
+    0          4  length of what follows: 20 + 16 k
+    4          8  -1 (in place of a ledger id)
+    12         8  -2 (in place of an entry id)
+    20         4  k
+    24      16 k  k times: ledger id i64, bytes of its records with their length fields i64
+
+A location is (log id << 32) | offset of the body; 0 stands for none.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.errors import EntryLogFormatError, LedgersMapError
+
+MAGIC: Final = b"BKLO"
+VERSION: Final = 1
+HEADER: Final = struct.Struct(">4siqi")
+HEADER_BYTES: Final = 1024
+MAP_PLACE_OFFSET: Final = 8
+MAP_PLACE: Final = struct.Struct(">qi")
+
+LENGTH: Final = struct.Struct(">i")
+IDS: Final = struct.Struct(">qq")
+RECORD: Final = struct.Struct(">iqq")
+BODY_BYTES_MIN: Final = IDS.size
+
+NO_LEDGER: Final = -1
+"""In place of a ledger id: a record that holds no entry."""
+
+MAP_ENTRY_ID: Final = -2
+MAP_LEDGERS_MAX: Final = 10_000
+MAP_HEAD: Final = struct.Struct(">iqqi")
+_MAP_ROW: Final = struct.Struct(">qq")
+
+DIRECT_HEADER_BYTES: Final = 4096
+DIRECT_BLOCK: Final = 4096
+DIRECT_PADDING: Final = b"\xf0"
+
+LOG_ID_MAX: Final = 2**31 - 1
+OFFSET_MAX: Final = 2**31 - 1
+"""Where our writers stop; readers take offsets as unsigned."""
+
+LOCATION_MIN: Final = HEADER_BYTES + LENGTH.size
+
+LAST_ID: Final = "lastId"
+"""The file that holds the highest log id given out, as hexadecimal text."""
+
+_NAME: Final = re.compile(r"([0-9a-f]{1,8})\.log")
+_ANY_NAME: Final = re.compile(r"([0-9a-f]{1,8})\.log(\.compacting|\.[0-9a-f]{1,8}\.compacted)?")
+
+
+def file_name(log_id: int) -> str:
+    """Return the name of an entry log."""
+    return f"{log_id:x}.log"
+
+
+def log_id(name: str) -> int | None:
+    """Return which log a file name stands for, or None if for none."""
+    return _id(_NAME.fullmatch(name))
+
+
+def used_log_id(name: str) -> int | None:
+    """Return the log id that a file name uses up, be it by an unfinished compaction."""
+    return _id(_ANY_NAME.fullmatch(name))
+
+
+def _id(match: re.Match[str] | None) -> int | None:
+    number = int(match[1], 16) if match else -1
+    return number if 0 <= number <= LOG_ID_MAX else None
+
+
+def location(log: int, offset: int) -> int:
+    """Return the location of the record body at ``offset`` of a log."""
+    return log << 32 | offset
+
+
+def split_location(place: int) -> tuple[int, int]:
+    """Return the log id and the offset of the body."""
+    return place >> 32, place & 0xFFFFFFFF
+
+
+@attrs.frozen
+class LogHeader:
+    """What the first 20 bytes of an entry log say."""
+
+    version: int = VERSION
+    map_offset: int = 0
+    ledgers: int = 0
+
+    def encode(self) -> bytes:
+        """Return the whole header, 1024 bytes."""
+        head = HEADER.pack(MAGIC, self.version, self.map_offset, self.ledgers)
+        return head.ljust(HEADER_BYTES, b"\0")
+
+
+def decode_header(start: bytes, path: Path) -> LogHeader:
+    """Return the header that the first bytes of a log hold.
+
+    Raises:
+        EntryLogFormatError: it is none we know.
+    """
+    if len(start) < HEADER.size:
+        raise EntryLogFormatError(path, 0, f"{len(start)} bytes; the header has {HEADER_BYTES}")
+    magic, version, map_offset, ledgers = HEADER.unpack_from(start)
+    if magic != MAGIC:
+        raise EntryLogFormatError(path, 0, f"{magic!r}; expected {MAGIC!r}")
+    if not 0 <= version <= VERSION:
+        raise EntryLogFormatError(path, 4, f"version {version}; expected 0 or 1")
+    return LogHeader(version, map_offset, ledgers)
+
+
+def encode_ledgers_map(ledgers: Mapping[int, int]) -> bytes:
+    """Return the records of a ledgers map; ``ledgers`` is bytes by ledger id."""
+    rows = list(ledgers.items())
+    return b"".join(
+        _encode_map_record(rows[at : at + MAP_LEDGERS_MAX])
+        for at in range(0, len(rows), MAP_LEDGERS_MAX)
+    )
+
+
+def _encode_map_record(rows: list[tuple[int, int]]) -> bytes:
+    length = MAP_HEAD.size - LENGTH.size + _MAP_ROW.size * len(rows)
+    head = MAP_HEAD.pack(length, NO_LEDGER, MAP_ENTRY_ID, len(rows))
+    return head + b"".join(_MAP_ROW.pack(*row) for row in rows)
+
+
+def decode_ledgers_map(data: bytes, header: LogHeader, path: Path) -> dict[int, int]:
+    """Return bytes by ledger id.
+
+    Args:
+        data: the log from ``header.map_offset`` to its end.
+        header: of the log.
+        path: for the error.
+
+    Raises:
+        LedgersMapError: the map cannot be trusted, as a whole.
+    """
+    ledgers: dict[int, int] = {}
+    rows, at = 0, 0
+    while at < len(data) and rows < header.ledgers:
+        count = _check_map_record(data, at, path, header.map_offset)
+        start, stop = at + MAP_HEAD.size, at + MAP_HEAD.size + _MAP_ROW.size * count
+        ledgers.update(_MAP_ROW.iter_unpack(data[start:stop]))
+        rows, at = rows + count, stop
+    place = header.map_offset + at
+    if rows != header.ledgers or rows == 0:
+        raise LedgersMapError(path, place, f"{rows} ledgers; the header says {header.ledgers}")
+    if data[at:].strip(b"\0" + DIRECT_PADDING):
+        raise LedgersMapError(path, place, "bytes behind the ledgers map")
+    return ledgers
+
+
+def _check_map_record(data: bytes, at: int, path: Path, base: int) -> int:
+    if len(data) < at + MAP_HEAD.size:
+        raise LedgersMapError(path, base + at, "cut off")
+    length, ledger, entry, count = MAP_HEAD.unpack_from(data, at)
+    if (ledger, entry) != (NO_LEDGER, MAP_ENTRY_ID):
+        raise LedgersMapError(path, base + at, f"ids {ledger}, {entry}; expected -1, -2")
+    if count < 0 or length != MAP_HEAD.size - LENGTH.size + _MAP_ROW.size * count:
+        raise LedgersMapError(path, base + at, f"length {length} for {count} ledgers")
+    if at + LENGTH.size + length > len(data):
+        raise LedgersMapError(path, base + at, "cut off")
+    return int(count)
+
+
+def record_spans(blob: bytes) -> Iterator[tuple[int, int, int]]:
+    """Give ledger id, offset and size of each record in joined whole records."""
+    at, unpack = 0, struct.Struct(">iq").unpack_from
+    while at < len(blob):
+        length, ledger_id = unpack(blob, at)
+        yield ledger_id, at, LENGTH.size + length
+        at += LENGTH.size + length

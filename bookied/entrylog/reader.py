@@ -1,0 +1,269 @@
+"""Reads entry logs: single entries for the bookie, whole logs for compaction and offline tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import attrs
+
+from bookied.entrylog import format as layout
+from bookied.errors import (
+    BadEntryLengthError,
+    EntryLogFormatError,
+    EntryLogRecordError,
+    LedgersMapError,
+    MissingEntryError,
+    MissingLogError,
+    WrongEntryError,
+)
+from bookied.files import Files, ReadFile
+from bookied.open_files import OpenFiles
+
+FIRST_READ_BYTES: Final = 4096
+"""Read at a location at once; longer entries take a second read."""
+
+CHUNK_BYTES: Final = 1024 * 1024
+
+_HEX: Final = re.compile(r"[0-9a-f]+")
+
+
+class LogRecord(NamedTuple):
+    """One entry in a log. ``location`` is that of its body."""
+
+    location: int
+    ledger_id: int
+    entry_id: int
+    body: bytes
+
+
+@attrs.define
+class LogScan:
+    """The entries of one log, in order: iterate once.
+
+    Then ``end`` is where entries ended; ``is_torn`` whether a record was cut short there.
+    """
+
+    path: Path
+    log_id: int
+    header: layout.LogHeader | None
+    """None in a log that nothing was written to."""
+    size: int
+    _file: ReadFile
+    end: int = attrs.field(init=False, default=0)
+    is_torn: bool = attrs.field(init=False, default=False)
+
+    def __iter__(self) -> Iterator[LogRecord]:
+        """Give the entries.
+
+        Raises:
+            EntryLogRecordError: damage; what follows it cannot be read.
+        """
+        if self.header is None:
+            return
+        base, data = 0, b""
+        self.end = at = layout.HEADER_BYTES
+        while at + 4 <= self.size:
+            if not base <= at <= base + len(data) - 4:
+                base, data = at, self._file.read_at(at, CHUNK_BYTES)
+            length = layout.LENGTH.unpack_from(data, at - base)[0]
+            if length == 0:
+                return
+            if length < 0:
+                at += -at % layout.DIRECT_BLOCK or layout.DIRECT_BLOCK
+                continue
+            stop = at + 4 + length
+            if stop > self.size:
+                self.is_torn = True
+                return
+            if stop > base + len(data):
+                base, data = at, self._file.read_at(at, max(CHUNK_BYTES, 4 + length))
+            yield from self._record(at, data[at + 4 - base : stop - base])
+            self.end = at = stop
+        self.is_torn = at < self.size
+
+    def _record(self, at: int, body: bytes) -> Iterator[LogRecord]:
+        if len(body) < layout.BODY_BYTES_MIN:
+            raise EntryLogRecordError(self.path, at, f"record of {len(body)} bytes; 16 at least")
+        ledger_id, entry_id = layout.IDS.unpack_from(body)
+        if ledger_id < layout.NO_LEDGER:
+            raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
+        if ledger_id != layout.NO_LEDGER:
+            yield LogRecord(layout.location(self.log_id, at + 4), ledger_id, entry_id, body)
+
+    def close(self) -> None:
+        """Give up the file."""
+        self._file.close()
+
+
+def open_scan(files: Files, path: Path) -> LogScan:
+    """Open an entry log to read all its entries.
+
+    Raises:
+        EntryLogFormatError: it is none.
+        FileNotFoundError: it is not there.
+    """
+    log_id = layout.used_log_id(path.name)
+    if log_id is None:
+        raise EntryLogFormatError(path, None, "no name of an entry log")
+    file = files.open_read(path)
+    try:
+        return LogScan(path, log_id, _read_header(file, path), file.size(), file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _read_header(file: ReadFile, path: Path) -> layout.LogHeader | None:
+    """Return a log's header, None if nothing was written: a crash leaves empty files and zeros."""
+    start = file.read_at(0, layout.HEADER.size)
+    if not start.strip(b"\0") and file.next_data(0) is None:
+        return None
+    if not start:
+        return None
+    return layout.decode_header(start, path)
+
+
+def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
+    """Return bytes by ledger id, as the log's own map has it.
+
+    Raises:
+        LedgersMapError: there is no map, or it cannot be trusted: scan the log.
+        EntryLogFormatError: this is no entry log.
+    """
+    file = files.open_read(path)
+    try:
+        header, size = _read_header(file, path), file.size()
+        if header is None or header.version < 1 or header.map_offset == 0:
+            raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, "no ledgers map")
+        if not layout.HEADER_BYTES <= header.map_offset < size:
+            message = f"map at {header.map_offset} of {size} bytes"
+            raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, message)
+        data = file.read_at(header.map_offset, size - header.map_offset)
+        return layout.decode_ledgers_map(data, header, path)
+    finally:
+        file.close()
+
+
+def list_logs(files: Files, directories: Iterable[Path]) -> dict[int, Path]:
+    """Return the entry logs in ledger directories (their ``current``), by id."""
+    return {
+        number: directory / name
+        for directory in directories
+        for name in files.list(directory)
+        if (number := layout.log_id(name)) is not None
+    }
+
+
+def next_log_id(files: Files, directories: Iterable[Path]) -> int:
+    """Return a log id behind all in use. Java agrees: EntryLoggerAllocator, LedgerDirUtil."""
+    return max((_last_log_id(files, directory) for directory in directories), default=-1) + 1
+
+
+def _last_log_id(files: Files, directory: Path) -> int:
+    used = sorted(
+        {
+            number
+            for name in files.list(directory)
+            if (number := layout.used_log_id(name)) is not None
+        }
+    )
+    last = _read_last_id(files, directory) or (used[-1] if used else -1)
+    return max(last, _before_largest_gap(used))
+
+
+def _read_last_id(files: Files, directory: Path) -> int | None:
+    try:
+        text = files.read(directory / layout.LAST_ID).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+    number = int(text, 16) if _HEX.fullmatch(text) else -1
+    return number if 0 <= number <= layout.LOG_ID_MAX else None
+
+
+def _before_largest_gap(used: list[int]) -> int:
+    """Return the id in front of the longest run of free ones; -1 if that run starts at 0."""
+    starts, ends = [-1, *used], [*used, layout.LOG_ID_MAX + 1]
+    _, start = max((end - start, start) for start, end in zip(starts, ends, strict=True))
+    return start
+
+
+class EntryLogReader:
+    """Reads entries by location, from any thread."""
+
+    def __init__(
+        self, files: Files, directories: Iterable[Path], *, open_logs_max: int = 256
+    ) -> None:
+        """Read from logs in the given ``current`` directories, at most so many open at a time."""
+        self._files, self._directories = files, tuple(directories)
+        self._open = OpenFiles(files, files_max=open_logs_max)
+        self._paths: dict[int, Path] = {}
+        self._checked: set[int] = set()
+
+    def read(self, location: int, ledger_id: int, entry_id: int) -> bytes:
+        """Return the entry packet at ``location``.
+
+        Raises:
+            MissingLogError: its log is not there.
+            MissingEntryError: the log is shorter.
+            BadEntryLengthError: no record begins there.
+            WrongEntryError: another entry lies there.
+            EntryLogFormatError: the log is none.
+        """
+        log_id, offset = layout.split_location(location)
+        path = self._path(log_id)
+        try:
+            with self._open.use(path) as file:
+                self._check(log_id, file, path)
+                return _read_packet(file, path, offset, ledger_id, entry_id)
+        except FileNotFoundError:
+            raise MissingLogError(path, None, f"no such log; entry {entry_id}") from None
+
+    def _path(self, log_id: int) -> Path:
+        path = self._paths.get(log_id)
+        if path is None:
+            self._paths.update(list_logs(self._files, self._directories))
+            path = self._paths.get(log_id)
+        if path is None:
+            name = layout.file_name(log_id)
+            raise MissingLogError(self._directories[0] / name, None, "no such log")
+        return path
+
+    def _check(self, log_id: int, file: ReadFile, path: Path) -> None:
+        if log_id not in self._checked:
+            layout.decode_header(file.read_at(0, layout.HEADER.size), path)
+            self._checked.add(log_id)
+
+    def forget(self, log_id: int) -> None:
+        """Let go of a log that was removed."""
+        path = self._paths.pop(log_id, None)
+        self._checked.discard(log_id)
+        if path is not None:
+            self._open.forget(path)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._open.close()
+
+
+def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_id: int) -> bytes:
+    at = offset - layout.LENGTH.size
+    if at < layout.HEADER_BYTES:
+        raise MissingEntryError(path, offset, "a location inside the header")
+    data = file.read_at(at, FIRST_READ_BYTES)
+    if len(data) < layout.RECORD.size:
+        raise MissingEntryError(path, at, f"entry {entry_id} of ledger {ledger_id}; the log ends")
+    length, ledger, entry = layout.RECORD.unpack_from(data)
+    if length < layout.BODY_BYTES_MIN:
+        raise BadEntryLengthError(path, at, f"length {length}; entry {entry_id} expected")
+    if (ledger, entry) != (ledger_id, entry_id):
+        expected = f"entry {entry_id} of ledger {ledger_id}"
+        raise WrongEntryError(path, at, f"entry {entry} of ledger {ledger}; expected {expected}")
+    end = layout.LENGTH.size + length
+    if end > len(data):
+        if at + end > file.size():
+            raise MissingEntryError(path, at, f"{length} bytes of entry {entry_id}; the log ends")
+        data = file.read_at(at, end)
+    return data[layout.LENGTH.size : end]

@@ -1,0 +1,377 @@
+"""Writes entry logs: one active log for all ledgers, in the order in which entries arrive.
+
+The reactor gives out places (``reserve``) and appends to memory; a thread writes, and syncs every
+``sync_bytes`` so that a checkpoint never meets a mountain. The thread runs ``step`` in a loop; a
+simulation calls it itself. ``sync`` is for checkpoints, from whatever thread.
+
+No room on the disk is waited out: the same bytes are tried again, and ``unwritten_bytes`` grows
+until whoever accepts adds holds back. Any other failed write or sync is the end (``on_fatal``):
+what the log holds is unknown then, while the journals hold it all for the replay of the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.entrylog import format as layout
+from bookied.errors import NoWritableDirError, WriteFailedError
+from bookied.files import AppendFile, Files
+
+log = Logger()
+
+HAND_OVER_BYTES: Final = 1024 * 1024
+"""The thread gets bytes in pieces of about this size."""
+
+RETRY_S: Final = 1.0
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+LedgerBytes = Iterable[tuple[int, int]]
+"""Pairs of ledger id and bytes of its records, lengths included."""
+
+
+@attrs.frozen
+class _Open:
+    log_id: int
+    path: Path
+    size_bytes: int = 0
+
+
+@attrs.frozen
+class _Write:
+    log_id: int
+    blobs: list[bytes]
+    counted: dict[int, int]
+    """Bytes by ledger of those blobs that came with a count."""
+    uncounted: list[bytes]
+    size_bytes: int
+
+
+@attrs.frozen
+class _Close:
+    size_bytes: int = 0
+
+
+class EntryLogWriter:
+    """Appends records to the active log and begins the next one where ``size_bytes_max`` ends it.
+
+    ``reserve``, ``append``, ``hand_over`` and ``finish`` belong to the reactor's thread.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directories: Sequence[Path],
+        *,
+        next_log_id: int,
+        choose_directory: Callable[[], Path],
+        on_fatal: Callable[[WriteFailedError], object],
+        on_full: Callable[[Path], object] = lambda path: None,  # noqa: ARG005
+        size_bytes_max: int = 1024 * 1024 * 1024,
+        sync_bytes: int = 32 * 1024 * 1024,
+        direct: bool = True,
+    ) -> None:
+        """Prepare to write; the first log begins with the first entry.
+
+        Args:
+            files: the disk.
+            directories: the ``current`` directory of every ledger directory, for ``lastId``.
+            next_log_id: higher than any id in use.
+            choose_directory: says where a new log goes; raises ``NoWritableDirError``.
+            on_fatal: called from the log's thread: the bookie has to stop.
+            on_full: called from the log's thread when a directory has run out of room.
+            size_bytes_max: ``logSizeLimit``.
+            sync_bytes: sync whenever so much was written.
+            direct: write past the page cache where possible.
+        """
+        self._files, self._directories = files, tuple(directories)
+        self._choose_directory = choose_directory
+        self._on_fatal, self._on_full = on_fatal, on_full
+        self._size_bytes_max = min(size_bytes_max, layout.OFFSET_MAX)
+        self._sync_bytes, self._direct = sync_bytes, direct
+        # Of the reactor:
+        self._next_log_id = next_log_id
+        self._log_id, self._offset = -1, 0
+        self._blobs: list[bytes] = []
+        self._uncounted: list[bytes] = []
+        self._counted: dict[int, int] = {}
+        self._pending_bytes = 0
+        self._accepted_bytes = 0
+        self.paths: dict[int, Path] = {}
+        """Where the logs begun by this writer are."""
+        # Of whoever holds the lock:
+        self._io = threading.Lock()
+        self._commands: deque[_Open | _Write | _Close] = deque()
+        self._file: AppendFile | None = None
+        self._file_log_id = -1
+        self._ledgers: dict[int, int] = {}
+        self._unsynced_bytes = 0
+        self._written_bytes = 0
+        self._is_full = False
+        # Held while a file is synced outside the other lock, so that it is not closed meanwhile.
+        self._syncing = threading.Lock()
+        self._wake = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self.readable_until = 0
+        """All entries at lower locations can be read from files; assigned by whoever writes."""
+        self.failure: WriteFailedError | None = None
+
+    # On the reactor -----------------------------------------------------------------------------
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """How much was appended and is in no file yet."""
+        return self._accepted_bytes - self._written_bytes
+
+    @property
+    def active_log_id(self) -> int:
+        """The log that is being appended to; -1 before the first."""
+        return self._log_id
+
+    def reserve(self, size: int) -> int:
+        """Return the location of the next record's length field, with room for ``size`` bytes.
+
+        Begins the next log if the active one has no such room.
+
+        Raises:
+            NoWritableDirError: no directory takes another log.
+        """
+        if self._offset + size > self._size_bytes_max or self._log_id < 0:
+            self._rotate()
+        return self._log_id << 32 | self._offset
+
+    def append(self, blob: bytes, counted: LedgerBytes | None = None) -> None:
+        """Append joined ``[i32 length][entry packet]`` records where ``reserve`` said.
+
+        Args:
+            blob: the records.
+            counted: bytes by ledger, for the ledgers map, if the caller knows them; otherwise they
+                are counted later.
+        """
+        self._offset += len(blob)
+        self._accepted_bytes += len(blob)
+        self._blobs.append(blob)
+        if counted is None:
+            self._uncounted.append(blob)
+        else:
+            for ledger_id, size in counted:
+                self._counted[ledger_id] = self._counted.get(ledger_id, 0) + size
+        self._pending_bytes += len(blob)
+        if self._pending_bytes >= HAND_OVER_BYTES:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Give the thread all that was appended so far."""
+        if self._blobs:
+            size = self._pending_bytes
+            write = _Write(self._log_id, self._blobs, self._counted, self._uncounted, size)
+            self._blobs, self._uncounted, self._counted = [], [], {}
+            self._pending_bytes = 0
+            self._command(write)
+
+    def _rotate(self) -> None:
+        if self._next_log_id > layout.LOG_ID_MAX:
+            raise NoWritableDirError("log ids are used up; a restart begins again at a free one")
+        directory = self._choose_directory()
+        self.finish()
+        self._log_id, self._offset = self._next_log_id, layout.HEADER_BYTES
+        self._next_log_id += 1
+        path = directory / layout.file_name(self._log_id)
+        self.paths[self._log_id] = path
+        self._command(_Open(self._log_id, path))
+
+    def finish(self) -> None:
+        """End the active log, with its ledgers map; the next entry begins another."""
+        self.hand_over()
+        if self._log_id >= 0:
+            self._command(_Close())
+            self._log_id = -1
+
+    def _command(self, command: _Open | _Write | _Close) -> None:
+        self._commands.append(command)
+        self._wake.release()
+
+    def start(self) -> None:
+        """Run in a thread."""
+        self._thread = threading.Thread(target=self._run, name="entry-log", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is left, end the active log and the thread. Blocks.
+
+        Raises:
+            OSError: not all could be written.
+            WriteFailedError: likewise, and nothing more can be.
+        """
+        self.finish()
+        self._stopping = True
+        self._wake.release()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.sync()
+
+    # In the log's thread, or a checkpoint's -------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.acquire()
+            try:
+                self.step()
+            except WriteFailedError:
+                return
+            except OSError:
+                # The disk is full. Look again soon, whether or not more arrives.
+                self._wake.release()
+                threading.Event().wait(RETRY_S)
+
+    def step(self) -> bool:
+        """Do one thing of what was handed over; return whether there was any.
+
+        Raises:
+            OSError: the disk is full; it can be tried again.
+            WriteFailedError: nothing more can be written.
+        """
+        with self._io:
+            return self._step()
+
+    def sync(self) -> None:
+        """Return once all that was handed over before the call is on disk.
+
+        Raises:
+            OSError: the disk is full; it can be tried again.
+            WriteFailedError: nothing more can be written.
+        """
+        with self._io:
+            for _ in range(len(self._commands)):
+                self._step()
+            file, until = self._file, self.readable_until
+            if file is not None:
+                self._guarded(file.flush)
+                self._note_readable(file)
+        with self._syncing:
+            # A file that is not the active one any more was synced when it was closed.
+            if file is not None and file is self._file:
+                self._guarded(file.sync)
+        assert self.readable_until >= until
+
+    def _step(self) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        if not self._commands:
+            return False
+        command = self._commands[0]
+        self._guarded(lambda: self._perform(command))
+        self._commands.popleft()
+        self._written_bytes += command.size_bytes
+        self._is_full = False
+        return True
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except BaseException as error:
+            path = self.paths.get(self._file_log_id, Path())
+            if isinstance(error, OSError) and error.errno in _FULL:
+                if not self._is_full:
+                    self._is_full = True
+                    self._on_full(path)
+                raise
+            self.failure = WriteFailedError(path, error)
+            log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
+            self._on_fatal(self.failure)
+            raise self.failure from error
+
+    def _perform(self, command: _Open | _Write | _Close) -> None:
+        if isinstance(command, _Write):
+            self._write(command)
+        elif isinstance(command, _Open):
+            self._open(command)
+        else:
+            self._close()
+
+    def _open(self, command: _Open) -> None:
+        # Each part may have been done by an earlier attempt that ran out of room.
+        if self._file is None:
+            self._file = self._files.open_append(command.path, direct=self._direct)
+            self._file_log_id = command.log_id
+            self._ledgers = {}
+        if not self._file.tell():
+            self._file.write([layout.LogHeader().encode()])
+        self._files.sync_dir(command.path.parent)
+        last_id = b"%x\n" % command.log_id
+        for directory in self._directories:
+            self._files.write_atomic(directory / layout.LAST_ID, last_id)
+
+    def _write(self, command: _Write) -> None:
+        file = self._file
+        assert file is not None
+        assert self._file_log_id == command.log_id
+        file.write(command.blobs)
+        self._count(command)
+        self._note_readable(file)
+        self._unsynced_bytes += command.size_bytes
+        if self._unsynced_bytes >= self._sync_bytes:
+            file.sync()
+            self._unsynced_bytes = 0
+
+    def _note_readable(self, file: AppendFile) -> None:
+        self.readable_until = self._file_log_id << 32 | file.readable_bytes
+
+    def _count(self, command: _Write) -> None:
+        ledgers = self._ledgers
+        for ledger_id, size in command.counted.items():
+            ledgers[ledger_id] = ledgers.get(ledger_id, 0) + size
+        for blob in command.uncounted:
+            _count_blob(blob, ledgers)
+
+    def _close(self) -> None:
+        file, path = self._file, self.paths[self._file_log_id]
+        assert file is not None
+        map_offset, ledgers = file.tell(), self._ledgers
+        with contextlib.suppress(OSError):  # A log without its map is scanned instead.
+            file.write([layout.encode_ledgers_map(ledgers)])
+        file.flush()
+        file.sync()
+        self._note_readable(file)
+        if ledgers and file.tell() > map_offset:
+            self._write_map_place(path, map_offset, len(ledgers))
+        with self._syncing:
+            self._file = None
+            file.close()
+        self._unsynced_bytes = 0
+
+    def _write_map_place(self, path: Path, map_offset: int, ledgers: int) -> None:
+        header = self._files.open_update(path)
+        try:
+            header.write_at(layout.MAP_PLACE_OFFSET, layout.MAP_PLACE.pack(map_offset, ledgers))
+            header.sync()
+        finally:
+            header.close()
+
+
+_LEDGER: Final = struct.Struct(">iq")
+
+
+def _count_blob(blob: bytes, ledgers: dict[int, int]) -> None:
+    at, end, unpack = 0, len(blob), _LEDGER.unpack_from
+    current, begin = -1, 0
+    while at < end:
+        length, ledger_id = unpack(blob, at)
+        if ledger_id != current:
+            if at:
+                ledgers[current] = ledgers.get(current, 0) + at - begin
+            current, begin = ledger_id, at
+        at += 4 + length
+    if end:
+        ledgers[current] = ledgers.get(current, 0) + end - begin

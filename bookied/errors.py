@@ -1,0 +1,146 @@
+"""What goes wrong with a bookie's disks: damage, a failed start, a failed write.
+
+Damage is a ``CorruptError`` naming the file, the offset and what was expected there (storage.md
+section 18 lists when each is raised and what it means for a running bookie). What a client is told
+is ``return_code``; what the process exits with is ``exit_status`` (commands.md section 6.1).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from wire.codes import ReturnCode
+from wire.errors import BookieError, BookKeeperError
+
+
+class StorageError(BookKeeperError):
+    """The bookie's storage could not do what was asked."""
+
+
+class CorruptError(StorageError):
+    """A file does not hold what its format says."""
+
+    exit_status = 7
+
+    def __init__(self, path: Path | str, offset: int | None, expected: str) -> None:
+        """Name the place.
+
+        Args:
+            path: the file.
+            offset: bytes from its start, or None where the whole file is meant.
+            expected: what should be there and what is.
+        """
+        at = "" if offset is None else f" at offset {offset}"
+        super().__init__(f"{path}{at}: {expected}")
+        self.path, self.offset, self.expected = Path(path), offset, expected
+
+
+class BadCookieError(CorruptError):
+    """The VERSION file is no cookie we can read."""
+
+
+class JournalFormatError(CorruptError):
+    """The file is no journal of version 1 to 6."""
+
+
+class JournalRecordError(CorruptError):
+    """A journal record in the middle of the file is damaged."""
+
+    hint: ClassVar[str] = (
+        "skipReplayJournalInvalidRecord=true starts without the rest of that journal; what is in it "
+        "and in no entry log yet is lost on this bookie"
+    )
+
+
+class JournalMissingError(CorruptError):
+    """The journal that lastMark names is not there."""
+
+
+class LastMarkError(CorruptError):
+    """The file is no mark: 16 bytes, neither number negative."""
+
+
+class EntryLogFormatError(CorruptError):
+    """The file is no entry log of version 0 or 1."""
+
+
+class EntryLogRecordError(CorruptError):
+    """An entry log record is impossible; the rest of that log cannot be scanned."""
+
+
+class LedgersMapError(CorruptError):
+    """The ledgers map of an entry log cannot be trusted; the log has to be scanned."""
+
+
+class MissingLogError(CorruptError):
+    """The index points into an entry log that is not there."""
+
+
+class MissingEntryError(CorruptError):
+    """The index points past the end of an entry log."""
+
+
+class BadEntryLengthError(CorruptError):
+    """The index points at something that is no record."""
+
+
+class WrongEntryError(CorruptError):
+    """The index points at another entry."""
+
+
+class IndexFormatError(CorruptError):
+    """The file is no index file of version 0 or 1."""
+
+
+class IndexTruncatedError(CorruptError):
+    """The index file is shorter than its header."""
+
+
+class IndexEntryError(CorruptError):
+    """The index holds a location that cannot be."""
+
+
+class DbRecordError(CorruptError):
+    """A key or value of a RocksDB index is not what it should be."""
+
+
+class LayoutTooOldError(CorruptError):
+    """The directory has the layout of an older release; upgrade it first."""
+
+    exit_status = 7
+
+
+class StatusFileError(CorruptError):
+    """BOOKIE_STATUS cannot be read."""
+
+
+class NoWritableDirError(StorageError):
+    """No ledger directory has room left."""
+
+
+class WriteFailedError(StorageError):
+    """A write or sync failed in a way that cannot be made good without a restart and replay."""
+
+    exit_status = 5
+
+    def __init__(self, path: Path | str, error: BaseException) -> None:
+        super().__init__(f"{path}: {error}")
+        self.path, self.error = Path(path), error
+
+
+class StartError(BookKeeperError):
+    """The bookie cannot start."""
+
+    exit_status = 2
+
+
+class ReplayError(StartError):
+    """The journals could not be replayed."""
+
+    exit_status = 7
+
+
+def return_code(error: Exception) -> ReturnCode:
+    """Return what a client is told: a refusal as it is, any trouble with the disk as EIO."""
+    return error.rc if isinstance(error, BookieError) else ReturnCode.EIO

@@ -1,0 +1,290 @@
+"""The one door to the disk for journals, entry logs, indexes and marks.
+
+``Files`` is what the storage engine leans on; ``RealFiles`` is the operating system. A simulation
+passes an in-memory disk that forgets what was not synced. Errors stay ``OSError`` here: users of
+this module say what they mean.
+
+Durability is explicit: bytes are safe after ``sync`` of their file, a name after ``sync_dir`` of
+its directory, and nothing earlier.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from bookied.direct_file import DirectAppendFile, DirectRefusedError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class AppendFile(Protocol):
+    """A file that only grows. One thread at a time writes; ``sync`` may run beside it."""
+
+    @property
+    def readable_bytes(self) -> int:
+        """How much of the file another descriptor can read by now."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Append all of ``buffers``. After an error none of them counts; it may be tried again."""
+
+    def flush(self) -> None:
+        """Make all appended bytes readable; only a direct file holds any back."""
+
+    def sync(self) -> None:
+        """Return once all bytes that could be read at the call are on disk (fdatasync)."""
+
+    def tell(self) -> int:
+        """Return the number of bytes appended."""
+
+    def close(self) -> None:
+        """Flush and give up the descriptor; does not sync."""
+
+
+class ReadFile(Protocol):
+    """A file to read from, from any thread."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return up to ``size`` bytes; fewer at the end of the file."""
+
+    def size(self) -> int: ...
+
+    def next_data(self, offset: int) -> int | None:
+        """Return where bytes that may be non-zero come next, at or after ``offset``."""
+
+    def close(self) -> None: ...
+
+
+class UpdateFile(Protocol):
+    """A file changed in place."""
+
+    def read_at(self, offset: int, size: int) -> bytes: ...
+
+    def write_at(self, offset: int, data: Buffer) -> None: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """All that is done to files. Paths that are not there raise ``FileNotFoundError``."""
+
+    def open_append(self, path: Path, *, preallocate: int = 0, direct: bool = False) -> AppendFile:
+        """Create ``path``, which must not exist, to append to it.
+
+        Args:
+            path: the new file.
+            preallocate: reserve space in steps of so many bytes; 0 for none. Reserved space reads
+                as zeros and is given back by ``close``.
+            direct: bypass the page cache where the file system allows it.
+        """
+
+    def open_read(self, path: Path) -> ReadFile: ...
+
+    def open_update(self, path: Path, *, create: bool = False) -> UpdateFile: ...
+
+    def read(self, path: Path) -> bytes: ...
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        """Replace the file in one step: whatever happens, it holds the old bytes or the new."""
+
+    def rename(self, old: Path, new: Path) -> None: ...
+
+    def remove(self, path: Path) -> None: ...
+
+    def list(self, directory: Path) -> list[str]:
+        """Return the names in a directory, in no order."""
+
+    def exists(self, path: Path) -> bool: ...
+
+    def is_dir(self, path: Path) -> bool: ...
+
+    def mkdirs(self, directory: Path) -> None: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def sync_dir(self, directory: Path) -> None:
+        """Return once the names in a directory are on disk."""
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        """Return the file system's total and usable bytes."""
+
+
+class RealFiles:
+    """``Files`` of the operating system."""
+
+    def open_append(self, path: Path, *, preallocate: int = 0, direct: bool = False) -> AppendFile:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        if direct:
+            with contextlib.suppress(DirectRefusedError):
+                return DirectAppendFile(path)
+        return _BufferedAppendFile(os.open(path, flags, 0o644), preallocate)
+
+    def open_read(self, path: Path) -> ReadFile:
+        return _File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def open_update(self, path: Path, *, create: bool = False) -> UpdateFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return _File(os.open(path, flags, 0o644))
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with _closing(fd):
+                _write_all(fd, data, 0)
+                os.fsync(fd)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        self.sync_dir(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.replace(new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def list(self, directory: Path) -> list[str]:
+        return os.listdir(directory)  # noqa: PTH208  # names, and many
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_dir(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def mkdirs(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def sync_dir(self, directory: Path) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with _closing(fd):
+            os.fsync(fd)
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        stat = os.statvfs(path)
+        return stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+
+
+IOV_MAX: Final = 512
+"""Buffers handed to one writev; Linux takes 1024."""
+
+
+class _BufferedAppendFile:
+    def __init__(self, fd: int, preallocate: int) -> None:
+        self._fd, self._preallocate = fd, preallocate
+        self._size, self._allocated = 0, 0
+
+    @property
+    def readable_bytes(self) -> int:
+        return self._size
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        at = self._size
+        if self._preallocate:
+            self._reserve(at + sum(map(len, buffers)))
+        for start in range(0, len(buffers), IOV_MAX):
+            at += _write_vector(self._fd, buffers[start : start + IOV_MAX], at)
+        self._size = at
+
+    def _reserve(self, end: int) -> None:
+        while end > self._allocated:
+            os.posix_fallocate(self._fd, self._allocated, self._preallocate)
+            self._allocated += self._preallocate
+
+    def flush(self) -> None:
+        pass
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        with _closing(self._fd):
+            if self._allocated > self._size:
+                os.ftruncate(self._fd, self._size)
+
+
+class _File:
+    """One descriptor for reading, and for updating where it was opened so."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        while 0 < len(data) < size:
+            more = os.pread(self._fd, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def next_data(self, offset: int) -> int | None:
+        try:
+            return os.lseek(self._fd, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return offset if offset < self.size() else None
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        _write_all(self._fd, data, offset)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _write_vector(fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+    written = os.pwritev(fd, buffers, offset)
+    if written < sum(map(len, buffers)):
+        rest = memoryview(b"".join(buffers))[written:]
+        _write_all(fd, rest, offset + written)
+        written += len(rest)
+    return written
+
+
+def _write_all(fd: int, data: Buffer, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        offset += written
+        view = view[written:]
+
+
+@contextlib.contextmanager
+def _closing(fd: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(fd)

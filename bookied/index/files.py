@@ -1,0 +1,281 @@
+"""The index files on disk: found, read, and written in the order that a crash survives.
+
+A new file is written under another name and renamed once it is complete and synced: so every
+``.idx`` has a whole header, and a bad one is damage, never a crash of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from twisted.logger import Logger
+
+from bookied.entrylog.format import LOCATION_MIN
+from bookied.errors import IndexEntryError, IndexTruncatedError
+from bookied.files import Files, ReadFile, UpdateFile
+from bookied.index import format as layout
+from bookied.index.ledger_pages import LedgerChange, StoredLedger
+from bookied.open_files import OpenFiles
+
+log = Logger()
+
+OPEN_TO_WRITE_MAX: Final = 128
+"""Files open at once while a checkpoint writes."""
+
+_HEX_DIRECTORY: Final = re.compile(r"[0-9a-f]{1,2}")
+
+
+class IndexFiles:
+    """The index files in some index directories (their ``current``).
+
+    Reading is for any thread; ``write`` and ``sync`` for one checkpoint at a time.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directories: Sequence[Path],
+        *,
+        choose_directory: Callable[[], Path],
+        open_files_max: int = 1024,
+    ) -> None:
+        self._files, self._directories = files, tuple(directories)
+        self._choose_directory = choose_directory
+        self._open = OpenFiles(files, files_max=open_files_max)
+        self._directory_of: dict[int, Path] = {}
+        self._cut: dict[int, Path] = {}
+
+    def open(self) -> None:
+        """List the ledgers that are here, and finish or undo what a crash left half done."""
+        for directory in self._directories:
+            for path in index_files(self._files, directory):
+                ledger_id = layout.ledger_id(path.name)
+                if ledger_id is not None:
+                    self._directory_of.setdefault(ledger_id, directory)
+        for directory in self._directories:
+            for path in index_files(self._files, directory):
+                self._tidy(directory, path)
+
+    def _tidy(self, directory: Path, path: Path) -> None:
+        if path.name.endswith(layout.TEMPORARY):
+            self._files.remove(path)
+        elif path.name.endswith(layout.MOVING):
+            final = path.with_name(path.name[: -len(layout.MOVING)])
+            ledger_id = layout.ledger_id(final.name)
+            if ledger_id is None:
+                return
+            if ledger_id in self._directory_of:
+                self._files.remove(path)
+            else:
+                self._files.rename(path, final)
+                self._files.sync_dir(path.parent)
+                self._directory_of[ledger_id] = directory
+
+    def ledger_ids(self) -> list[int]:
+        """Return the ledgers that have a file, in no order."""
+        return list(self._directory_of)
+
+    def __contains__(self, ledger_id: object) -> bool:
+        return ledger_id in self._directory_of
+
+    def path(self, ledger_id: int) -> Path | None:
+        """Return a ledger's file; None if it has none."""
+        directory = self._directory_of.get(ledger_id)
+        return None if directory is None else directory / layout.relative_path(ledger_id)
+
+    # Reading --------------------------------------------------------------------------------------
+
+    def load(self, ledger_id: int) -> StoredLedger | None:
+        """Return what the file of a ledger says; None if there is no file, or one cut too short.
+
+        A file shorter than its header holds no entries: a Java bookie was killed before it wrote
+        any. Replay makes it new.
+
+        Raises:
+            IndexFormatError: the file is damaged.
+        """
+        path = self.path(ledger_id)
+        if path is None:
+            return None
+        try:
+            with self._open.use(path) as file:
+                return read_index(file, path)
+        except IndexTruncatedError as error:
+            log.warn("ignoring an index without a header: {error}", error=error)
+            self._cut[ledger_id] = self._directory_of.pop(ledger_id)
+            return None
+
+    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
+        """Return a page; slots the file does not have are 0."""
+        path = self.path(ledger_id)
+        assert path is not None, ledger_id
+        with self._open.use(path) as file:
+            return layout.decode_page(file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES))
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Return where an entry is, 0 if nowhere.
+
+        Raises:
+            IndexEntryError: the location cannot be.
+        """
+        path = self.path(ledger_id)
+        if path is None:
+            return 0
+        offset = layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
+        with self._open.use(path) as file:
+            slot = file.read_at(offset, layout.SLOT_BYTES)
+        if len(slot) < layout.SLOT_BYTES:
+            return 0
+        location = int(layout.SLOT.unpack(slot)[0])
+        return check_location(location, path, offset)
+
+    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the pages of a ledger's file that may hold something, with their numbers."""
+        path = self.path(ledger_id)
+        if path is not None:
+            with self._open.use(path) as file:
+                yield from read_pages(file)
+
+    # Writing: a checkpoint ------------------------------------------------------------------------
+
+    def write(self, changes: Sequence[LedgerChange]) -> None:
+        """Put changes on disk; on return they are durable.
+
+        What a change's locations point at must be durable already.
+
+        Raises:
+            OSError: some may be written, some not.
+            NoWritableDirError: no directory takes another index file.
+        """
+        created: list[tuple[int, Path]] = []
+        for start in range(0, len(changes), OPEN_TO_WRITE_MAX):
+            self._write_some(changes[start : start + OPEN_TO_WRITE_MAX], created)
+        self._publish(created)
+
+    def _write_some(self, changes: Sequence[LedgerChange], created: list[tuple[int, Path]]) -> None:
+        opened: list[UpdateFile] = []
+        try:
+            for change in changes:
+                opened.append(self._open_to_write(change, created))
+                _write_change(opened[-1], change)
+            # All are written before the first sync, which then takes most of them along.
+            for file in opened:
+                file.sync()
+        finally:
+            for file in opened:
+                file.close()
+
+    def _open_to_write(self, change: LedgerChange, created: list[tuple[int, Path]]) -> UpdateFile:
+        path = self.path(change.ledger_id)
+        if path is not None:
+            return self._files.open_update(path)
+        assert change.header is not None, change.ledger_id
+        directory = self._cut.get(change.ledger_id) or self._choose_directory()
+        created.append((change.ledger_id, directory))
+        path = _temporary(directory, change.ledger_id)
+        self._files.mkdirs(path.parent)
+        file = self._files.open_update(path, create=True)
+        file.truncate(0)
+        return file
+
+    def _publish(self, created: Sequence[tuple[int, Path]]) -> None:
+        """Give new files their names, durably."""
+        to_sync: dict[Path, None] = {}
+        for ledger_id, directory in created:
+            path = directory / layout.relative_path(ledger_id)
+            self._files.rename(_temporary(directory, ledger_id), path)
+            self._open.forget(path)
+            to_sync.update(dict.fromkeys((path.parent, path.parent.parent, directory)))
+        for parent in to_sync:
+            self._files.sync_dir(parent)
+        for ledger_id, directory in created:
+            self._directory_of[ledger_id] = directory
+            self._cut.pop(ledger_id, None)
+
+    def hide(self, ledger_id: int) -> Path | None:
+        """Forget a ledger that is deleted; return the file to remove, if it has one."""
+        path = self.path(ledger_id)
+        if path is not None:
+            del self._directory_of[ledger_id]
+            self._open.forget(path)
+        return path
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._open.close()
+
+
+def read_index(file: ReadFile, path: Path) -> StoredLedger:
+    """Return what an index file says.
+
+    Raises:
+        IndexTruncatedError: it has no whole header.
+        IndexFormatError: it is damaged.
+    """
+    header = layout.decode_header(file.read_at(0, layout.HEADER_BYTES), path)
+    size = file.size() - layout.HEADER_BYTES
+    last_entry = _last_entry(file, -(-size // layout.PAGE_BYTES))
+    return StoredLedger(header, -(-size // layout.PAGE_BYTES), last_entry)
+
+
+def _last_entry(file: ReadFile, pages: int) -> int:
+    for page_no in range(pages - 1, -1, -1):
+        data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)
+        if data.strip(b"\0"):
+            page = layout.decode_page(data)
+            slot = next(slot for slot in range(layout.PAGE_SLOTS - 1, -1, -1) if page[slot])
+            return page_no * layout.PAGE_SLOTS + slot
+    return -1
+
+
+def read_pages(file: ReadFile) -> Iterator[tuple[int, array[int]]]:
+    """Give the pages that may hold something, with their numbers; holes are passed over."""
+    at: int | None = layout.HEADER_BYTES
+    while at is not None and (at := file.next_data(at)) is not None:
+        page_no = max(0, at - layout.HEADER_BYTES) // layout.PAGE_BYTES
+        data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)
+        if not data:
+            return
+        yield page_no, layout.decode_page(data)
+        at = layout.page_offset(page_no + 1)
+
+
+def check_location(location: int, path: Path, offset: int) -> int:
+    """Return a location if it can be one, or 0.
+
+    Raises:
+        IndexEntryError: no entry can be there.
+    """
+    if location and (location < 0 or location & 0xFFFFFFFF < LOCATION_MIN):
+        raise IndexEntryError(path, offset, f"location {location:#x}")
+    return location
+
+
+def _temporary(directory: Path, ledger_id: int) -> Path:
+    path = directory / layout.relative_path(ledger_id)
+    return path.with_name(path.name + layout.TEMPORARY)
+
+
+def _write_change(file: UpdateFile, change: LedgerChange) -> None:
+    for page_no, native in change.pages:
+        file.write_at(layout.page_offset(page_no), layout.encode_page(native))
+    if change.header is not None:
+        file.write_at(0, change.header.encode())
+
+
+def index_files(files: Files, directory: Path) -> Iterator[Path]:
+    """Give all files two levels down that could be index files, whole or under way."""
+    for high in _hex_directories(files, directory):
+        for low in _hex_directories(files, high):
+            for name in files.list(low):
+                yield low / name
+
+
+def _hex_directories(files: Files, directory: Path) -> Iterator[Path]:
+    for name in sorted(files.list(directory)):
+        if _HEX_DIRECTORY.fullmatch(name) and files.is_dir(directory / name):
+            yield directory / name

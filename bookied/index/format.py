@@ -1,0 +1,146 @@
+"""Index files of Interleaved and Sorted storage as bytes. Agrees with FileInfo (4.18.0).
+
+One file a ledger, ``<hex((id >> 8) & 0xff)>/<hex(id & 0xff)>/<hex id>.idx``. Integers are
+big-endian and signed.
+
+    offset  size  field
+    0          4  "BKLE"
+    4          4  version: 0 or 1
+    8          4  length k of the master key
+    12         k  master key
+    12+k       4  state bits; bit 0: fenced
+    16+k       4  length n of the explicit LAC packet, 0 for none   (version 1)
+    20+k       n  explicit LAC packet                               (version 1)
+    ...           zeros up to 1024
+    1024     8 e  locations: that of entry e at 1024 + 8 e; 0 for none
+
+The locations are whole pages of 8192 bytes: Java loses what a partial last page holds.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from array import array
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.errors import IndexFormatError, IndexTruncatedError
+
+MAGIC: Final = b"BKLE"
+VERSION: Final = 1
+HEADER_BYTES: Final = 1024
+PAGE_BYTES: Final = 8192
+SLOT_BYTES: Final = 8
+PAGE_SLOTS: Final = PAGE_BYTES // SLOT_BYTES
+FENCED: Final = 1
+LAC_BYTES_MIN: Final = 16
+VARIABLE_BYTES_MAX: Final = 1004
+"""What master key and explicit LAC may take together."""
+
+_HEAD: Final = struct.Struct(">4sii")
+_I32: Final = struct.Struct(">i")
+SLOT: Final = struct.Struct(">q")
+
+_NAME: Final = re.compile(r"([0-9a-f]{1,16})\.idx")
+_ID_LIMIT: Final = 2**63
+
+MOVING: Final = ".rloc"
+"""Behind the name of a file that is on its way to another directory."""
+
+TEMPORARY: Final = ".tmp"
+"""Behind the name of a new file until it is complete; Java ignores such names."""
+
+
+def relative_path(ledger_id: int) -> Path:
+    """Return where the index file of a ledger is, under ``current`` of an index directory."""
+    return Path(f"{ledger_id >> 8 & 0xFF:x}", f"{ledger_id & 0xFF:x}", f"{ledger_id:x}.idx")
+
+
+def ledger_id(name: str) -> int | None:
+    """Return whose index a file name stands for, or None if nobody's."""
+    match = _NAME.fullmatch(name)
+    number = int(match[1], 16) if match else _ID_LIMIT
+    return number if number < _ID_LIMIT else None
+
+
+@attrs.frozen
+class IndexHeader:
+    """What is stored of a ledger beside its entries."""
+
+    master_key: bytes = attrs.field(repr=False)
+    state_bits: int = 0
+    explicit_lac: bytes | None = None
+    version: int = VERSION
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether ordinary adds are refused."""
+        return bool(self.state_bits & FENCED)
+
+    def encode(self) -> bytes:
+        """Return the whole header, 1024 bytes; version 0 has no place for an explicit LAC."""
+        lac = self.explicit_lac or b""
+        assert len(self.master_key) + len(lac) <= VARIABLE_BYTES_MAX
+        head = _HEAD.pack(MAGIC, self.version, len(self.master_key)) + self.master_key
+        head += _I32.pack(self.state_bits)
+        if self.version >= 1:
+            head += _I32.pack(len(lac)) + lac
+        return head.ljust(HEADER_BYTES, b"\0")
+
+
+def decode_header(data: bytes, path: Path) -> IndexHeader:
+    """Return the header that the first 1024 bytes of an index file hold.
+
+    Raises:
+        IndexTruncatedError: there are fewer.
+        IndexFormatError: they are no header of version 0 or 1.
+    """
+    if len(data) < HEADER_BYTES:
+        raise IndexTruncatedError(path, len(data), f"the header has {HEADER_BYTES} bytes")
+    magic, version, key_length = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise IndexFormatError(path, 0, f"{magic!r}; expected {MAGIC!r}")
+    if not 0 <= version <= VERSION:
+        raise IndexFormatError(path, 4, f"version {version}; expected 0 or 1")
+    at = _HEAD.size + key_length
+    if key_length < 0 or at + 4 > HEADER_BYTES:
+        raise IndexFormatError(path, 8, f"master key of {key_length} bytes")
+    key, bits = data[_HEAD.size : at], _I32.unpack_from(data, at)[0]
+    lac = _decode_lac(data, at + 4, path) if version >= 1 else None
+    return IndexHeader(key, bits, lac, version)
+
+
+def _decode_lac(data: bytes, at: int, path: Path) -> bytes | None:
+    if at + 4 > HEADER_BYTES:
+        raise IndexFormatError(path, at, "no room for the explicit LAC")
+    length = _I32.unpack_from(data, at)[0]
+    if length == 0:
+        return None
+    if length < LAC_BYTES_MIN or at + 4 + length > HEADER_BYTES:
+        raise IndexFormatError(path, at, f"explicit LAC of {length} bytes")
+    return data[at + 4 : at + 4 + length]
+
+
+def decode_page(data: bytes) -> array[int]:
+    """Return the 1024 locations of a page; missing bytes stand for none."""
+    page = array("q", data.ljust(PAGE_BYTES, b"\0"))
+    if sys.byteorder == "little":
+        page.byteswap()
+    return page
+
+
+def encode_page(native: bytes) -> bytes:
+    """Return a page as the file has it; ``native`` is the array's ``tobytes``."""
+    page = array("q", native)
+    if sys.byteorder == "little":
+        page.byteswap()
+    return page.tobytes()
+
+
+def page_offset(page_no: int) -> int:
+    """Return where a page begins in the file."""
+    return HEADER_BYTES + PAGE_BYTES * page_no

@@ -1,0 +1,302 @@
+"""Ledgers in memory: master key, fence, LAC, and the pages that say where entries are.
+
+A page is an ``array('q')`` of 1024 locations, as in the index file. Pages that were written to are
+dirty until a checkpoint has them on disk; clean ones stay as a cache, the longest unchanged out
+first. All of this belongs to the reactor's thread; ``index.files`` does what touches the disk.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+import attrs
+
+from bookied.index import format as layout
+
+_EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
+
+
+class PageSource(Protocol):
+    """Where pages and headers come from when they are not in memory. Blocking, short."""
+
+    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
+        """Return a page as it is on disk."""
+
+    def load(self, ledger_id: int) -> StoredLedger | None:
+        """Return what the disk has of a ledger; None if nothing."""
+
+
+@attrs.frozen
+class StoredLedger:
+    """What the index file of a ledger says."""
+
+    header: layout.IndexHeader
+    pages: int
+    """Whole pages in the file."""
+    last_entry: int
+    """The highest entry with a location; -1 for none."""
+
+
+class LedgerState:
+    """One ledger in memory.
+
+    Look it up again after each turn of the reactor before writing to it: the state that is written
+    to must be the one in ``LedgerStorage.hot``.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_dirty",
+        "_pages",
+        "_registry",
+        "explicit_lac",
+        "fenced",
+        "file_pages",
+        "is_header_dirty",
+        "key_logged",
+        "lac",
+        "last_entry",
+        "ledger_id",
+        "master_key",
+        "other_state_bits",
+        "pages",
+        "version",
+    )
+
+    def __init__(self, ledger_id: int, master_key: bytes, registry: LedgerPages) -> None:
+        self.ledger_id, self.master_key = ledger_id, master_key
+        self.fenced = False
+        self.last_entry = -1
+        self.lac = -1
+        """The highest LAC seen, in entries or explicit."""
+        self.explicit_lac: bytes | None = None
+        self.key_logged = False
+        """Whether replay would know the key: it was journalled since the start, or is on disk."""
+        self.version = layout.VERSION
+        self.other_state_bits = 0
+        self.is_header_dirty = False
+        self.pages: dict[int, array[int]] = {}
+        self.file_pages = 0
+        self._dirty: set[int] = set()
+        self._registry = registry
+
+    def page_for_write(self, page_no: int) -> array[int]:
+        """Return the page of entries ``page_no << 10`` and on, to write locations to.
+
+        Good until the reactor's turn ends: after a checkpoint it has to be asked for again. A page
+        that is on disk and not in memory is read, which blocks shortly.
+
+        Raises:
+            OSError: it could not be read.
+        """
+        if page_no in self._dirty:
+            return self.pages[page_no]
+        return self._registry.make_dirty(self, page_no)
+
+    def location(self, entry_id: int) -> int | None:
+        """Return where an entry is, 0 if nowhere; None if only the disk knows."""
+        page_no = entry_id >> 10
+        page = self.pages.get(page_no)
+        if page is not None:
+            return page[entry_id & 1023]
+        return None if page_no < self.file_pages else 0
+
+    def header(self) -> layout.IndexHeader:
+        """Return what is to be stored beside the locations."""
+        bits = self.other_state_bits | (layout.FENCED if self.fenced else 0)
+        return layout.IndexHeader(self.master_key, bits, self.explicit_lac, self.version)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the disk has all of it."""
+        return not self._dirty and not self.is_header_dirty
+
+    @property
+    def dirty_pages(self) -> set[int]:
+        """The pages that the disk does not have yet; do not change it."""
+        return self._dirty
+
+
+@attrs.frozen
+class LedgerChange:
+    """What a checkpoint writes of one ledger: copies, so that writing can go on meanwhile."""
+
+    ledger_id: int
+    header: layout.IndexHeader | None
+    """None if the file has it already."""
+    pages: tuple[tuple[int, bytes], ...]
+    """Page numbers and pages in the machine's byte order."""
+
+
+class LedgerPages:
+    """The ledgers in memory and which of their pages are dirty.
+
+    ``dirty_page_count`` is for who decides when to checkpoint. Clean pages are bounded by
+    ``clean_pages_max``, ledgers by ``ledgers_max`` of which any number may be dirty.
+    """
+
+    def __init__(self, source: PageSource, *, clean_pages_max: int, ledgers_max: int) -> None:
+        self._source = source
+        self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
+        self.hot: dict[int, LedgerState] = {}
+        # Dropped from ``hot``, and yet somebody holds on to it: there is one state of a ledger.
+        self._held: WeakValueDictionary[int, LedgerState] = WeakValueDictionary()
+        self._dirty_ledgers: dict[int, LedgerState] = {}
+        self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
+        self.dirty_page_count = 0
+
+    def find(self, ledger_id: int) -> LedgerState | None:
+        """Return a ledger, from memory or from disk; None if there is none.
+
+        Raises:
+            CorruptError: its index file is damaged.
+        """
+        state = self.hot.get(ledger_id) or self._held.get(ledger_id)
+        if state is None:
+            stored = self._source.load(ledger_id)
+            if stored is None:
+                return None
+            state = self._restore(ledger_id, stored)
+        self.hot[ledger_id] = state
+        return state
+
+    def _restore(self, ledger_id: int, stored: StoredLedger) -> LedgerState:
+        header = stored.header
+        state = LedgerState(ledger_id, header.master_key, self)
+        state.fenced = header.is_fenced
+        state.other_state_bits = header.state_bits & ~layout.FENCED
+        state.explicit_lac, state.version = header.explicit_lac, header.version
+        state.file_pages, state.last_entry = stored.pages, stored.last_entry
+        state.key_logged = True
+        return state
+
+    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+        """Return a new ledger; its header is dirty from the start."""
+        assert ledger_id not in self.hot, ledger_id
+        state = LedgerState(ledger_id, master_key, self)
+        self.hot[ledger_id] = state
+        self.header_changed(state)
+        return state
+
+    def header_changed(self, state: LedgerState) -> None:
+        """Note that key, fence or explicit LAC have to be written."""
+        assert self.hot.get(state.ledger_id) is state, "a state that was dropped"
+        state.is_header_dirty = True
+        self._dirty_ledgers[state.ledger_id] = state
+
+    def make_dirty(self, state: LedgerState, page_no: int) -> array[int]:
+        """Return a page that is about to be written to."""
+        page = state.pages.get(page_no)
+        if page is None:
+            if page_no < state.file_pages:
+                page = self._source.load_page(state.ledger_id, page_no)
+            else:
+                page = array("q", _EMPTY_PAGE)
+            state.pages[page_no] = page
+        else:
+            self._clean.pop((state.ledger_id, page_no), None)
+        state._dirty.add(page_no)  # noqa: SLF001  # the registry keeps it
+        self.dirty_page_count += 1
+        self._dirty_ledgers[state.ledger_id] = state
+        return page
+
+    # Checkpoints ----------------------------------------------------------------------------------
+
+    def dirty_ledgers(self) -> list[int]:
+        """Return the ids of the ledgers that have something to write."""
+        return list(self._dirty_ledgers)
+
+    def take(self, ledger_ids: Iterable[int], *, pages_max: int) -> Iterator[list[LedgerChange]]:
+        """Copy what is dirty of the given ledgers, in lists of about ``pages_max`` pages each.
+
+        What was taken is in no state until ``written`` or ``put_back`` says what became of it.
+        """
+        changes: list[LedgerChange] = []
+        pages = 0
+        for ledger_id in ledger_ids:
+            state = self._dirty_ledgers.get(ledger_id)
+            numbers = sorted(state._dirty) if state is not None else []  # noqa: SLF001
+            for start in range(0, max(1, len(numbers)), pages_max):
+                if state is None or state.is_clean:
+                    break
+                changes.append(self._take_from(state, numbers[start : start + pages_max]))
+                pages += len(changes[-1].pages) + 1
+                if pages >= pages_max:
+                    yield changes
+                    changes, pages = [], 0
+        if changes:
+            yield changes
+
+    def _take_from(self, state: LedgerState, numbers: list[int]) -> LedgerChange:
+        """Copy the header if it is dirty, and those pages that still are."""
+        header = state.header() if state.is_header_dirty else None
+        state.is_header_dirty = False
+        dirty = state._dirty  # noqa: SLF001  # the registry keeps it
+        numbers = [number for number in numbers if number in dirty]
+        dirty.difference_update(numbers)
+        self.dirty_page_count -= len(numbers)
+        if state.is_clean:
+            del self._dirty_ledgers[state.ledger_id]
+        pages = tuple((number, state.pages[number].tobytes()) for number in numbers)
+        return LedgerChange(state.ledger_id, header, pages)
+
+    def written(self, changes: Iterable[LedgerChange]) -> None:
+        """Note that the disk has what was taken."""
+        for change in changes:
+            state = self.hot.get(change.ledger_id)
+            if state is None:
+                continue
+            if change.header is not None and change.header.master_key == state.master_key:
+                state.key_logged = True
+            for number, _ in change.pages:
+                state.file_pages = max(state.file_pages, number + 1)
+                if number not in state._dirty and number in state.pages:  # noqa: SLF001
+                    self._clean[change.ledger_id, number] = None
+        self._drop_clean_pages()
+
+    def put_back(self, changes: Iterable[LedgerChange]) -> None:
+        """Make dirty again what could not be written."""
+        for change in changes:
+            state = self.hot.get(change.ledger_id)
+            if state is None:
+                continue
+            if change.header is not None:
+                self.header_changed(state)
+            for number, _ in change.pages:
+                if number not in state._dirty:  # noqa: SLF001
+                    self.make_dirty(state, number)
+
+    def _drop_clean_pages(self) -> None:
+        for ledger_id, number in list(self._clean)[
+            : max(0, len(self._clean) - self._clean_pages_max)
+        ]:
+            del self._clean[ledger_id, number]
+            self.hot[ledger_id].pages.pop(number, None)
+
+    def drop_idle_ledgers(self) -> None:
+        """Forget clean ledgers beyond the limit, those longest in memory first."""
+        for state in list(self.hot.values()):
+            if len(self.hot) <= self._ledgers_max:
+                break
+            if state.is_clean and state.ledger_id not in self._dirty_ledgers:
+                self._forget_pages(state)
+                del self.hot[state.ledger_id]
+                self._held[state.ledger_id] = state
+
+    def _forget_pages(self, state: LedgerState) -> None:
+        for number in state.pages:
+            self._clean.pop((state.ledger_id, number), None)
+        state.pages.clear()
+
+    def remove(self, ledger_id: int) -> None:
+        """Forget a ledger that was deleted, dirty or not."""
+        state = self.hot.pop(ledger_id, None) or self._held.pop(ledger_id, None)
+        if state is not None:
+            self.dirty_page_count -= len(state._dirty)  # noqa: SLF001
+            state._dirty.clear()  # noqa: SLF001
+            self._forget_pages(state)
+        self._held.pop(ledger_id, None)
+        self._dirty_ledgers.pop(ledger_id, None)

@@ -1,0 +1,88 @@
+"""lastMark: where in a journal replay starts. Agrees with Journal.LastLogMark (4.18.0).
+
+    offset  size  field
+    0          8  journal id
+    8          8  offset in that journal
+
+Everything before it is durable in entry logs and indexes. Each ledger directory has a copy, named
+``lastMark``, or ``lastMark.<n>`` for the n-th of several journal directories; the highest counts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from twisted.logger import Logger
+
+from bookied.errors import LastMarkError
+from bookied.files import Files
+
+log = Logger()
+
+_MARK: Final = struct.Struct(">qq")
+
+
+class Mark(NamedTuple):
+    """A position in the journals of one directory; ordered by id, then offset."""
+
+    journal_id: int
+    offset: int
+
+
+START: Final = Mark(0, 0)
+"""Before every journal: nothing is known to be durable."""
+
+
+def file_name(journal: int, journals: int) -> str:
+    """Return the mark's file name for the ``journal``-th of ``journals`` directories."""
+    return "lastMark" if journals == 1 else f"lastMark.{journal}"
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """Return the bytes of a mark file."""
+    assert mark >= START, mark
+    return _MARK.pack(*mark)
+
+
+def decode_mark(data: bytes, path: Path) -> Mark:
+    """Return the mark in a file's bytes.
+
+    Raises:
+        LastMarkError: too short, or a number is negative.
+    """
+    if len(data) < _MARK.size:
+        raise LastMarkError(path, None, f"{len(data)} bytes; expected {_MARK.size}")
+    mark = Mark(*_MARK.unpack_from(data))
+    if mark.journal_id < 0 or mark.offset < 0:
+        raise LastMarkError(path, 0, f"negative number in {tuple(mark)}")
+    return mark
+
+
+def read_mark(files: Files, directories: Iterable[Path], name: str) -> Mark:
+    """Return the highest mark of the ledger directories; bad copies are logged and ignored.
+
+    Args:
+        files: the disk.
+        directories: the ``current`` directory of each ledger directory.
+        name: of the mark file, see ``file_name``.
+    """
+    highest = START
+    for directory in directories:
+        path = directory / name
+        try:
+            highest = max(highest, decode_mark(files.read(path), path))
+        except FileNotFoundError:
+            continue
+        except LastMarkError as error:
+            log.warn("ignoring a damaged mark: {error}", error=error)
+    return highest
+
+
+def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
+    """Put a mark durably into each directory, never a lower one over a higher one."""
+    for directory in directories:
+        if read_mark(files, [directory], name) < mark:
+            files.write_atomic(directory / name, encode_mark(mark))

@@ -1,0 +1,163 @@
+"""Reads journals: for replay, and for tools on a stopped bookie. Needs only a directory.
+
+Damage in the middle of a journal is an error that names the place; a torn tail is where writing
+stopped and no error (storage.md section 3.6). No file is ever created or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import attrs
+
+from bookied.errors import JournalFormatError, JournalMissingError, JournalRecordError
+from bookied.files import Files, ReadFile
+from bookied.journal import format as layout
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""Read at once; a longer record makes for a longer read, but never beyond the file's end."""
+
+
+class JournalRecord(NamedTuple):
+    """One record. ``offset`` is that of its length field, ``body`` what follows that field."""
+
+    offset: int
+    ledger_id: int
+    entry_id: int
+    body: bytes
+
+
+@attrs.define
+class JournalScan:
+    """The records of one journal file, in order: iterate once.
+
+    Then ``end`` is where data ended and ``is_torn`` whether a record was cut short there.
+    """
+
+    path: Path
+    version: int
+    start: int
+    size: int
+    _file: ReadFile
+    end: int = attrs.field(init=False, default=0)
+    is_torn: bool = attrs.field(init=False, default=False)
+
+    def __iter__(self) -> Iterator[JournalRecord]:
+        """Give the records.
+
+        Raises:
+            JournalRecordError: damage; what follows it cannot be read.
+            JournalFormatError: what was taken for a journal without a header is none.
+        """
+        window = _Window(self._file, self.size)
+        self.end = at = self.start
+        unpack_length, unpack_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
+        while at + 4 <= self.size:
+            data, base = window.at(at, 4)
+            length = unpack_length(data, at - base)[0]
+            if length == 0:
+                return
+            if length < 0:
+                at = self._skip_padding(window, at, length)
+                self.end = min(at, self.size)
+                continue
+            if at + 4 + length > self.size:
+                self._stop_torn(at, length)
+                return
+            data, base = window.at(at, 4 + length)
+            begin = at + 4 - base
+            body = data[begin : begin + length]
+            layout.check_record(body, self.version, self.path, at)
+            ledger_id, entry_id = unpack_ids(body)
+            yield JournalRecord(at, ledger_id, entry_id, body)
+            self.end = at = at + 4 + length
+        self.is_torn = at < self.size
+
+    def _skip_padding(self, window: _Window, at: int, length: int) -> int:
+        if length != layout.PADDING_MARK or self.version < layout.PADDING_SINCE:
+            raise JournalRecordError(self.path, at, f"negative length {length}")
+        if at + 8 > self.size:
+            self.is_torn = True
+            return self.size
+        data, base = window.at(at, 8)
+        size = layout.LENGTH.unpack_from(data, at + 4 - base)[0]
+        if size < 0:
+            raise JournalRecordError(self.path, at, f"padding of {size} bytes")
+        self.is_torn = at + 8 + size > self.size
+        return int(at + 8 + size)
+
+    def _stop_torn(self, at: int, length: int) -> None:
+        if self.version == 1 and at == 0:
+            message = f"no journal header, and no record of version 1 (length {length})"
+            raise JournalFormatError(self.path, 0, message)
+        self.is_torn = True
+
+    def residue(self) -> int | None:
+        """Return the offset of the first non-zero byte behind the end of data, if there is one.
+
+        For offline tools, after iterating. Preallocated space is zeros; anything else was once
+        written and cannot be reached.
+        """
+        if self.is_torn:
+            return None
+        for at in range(self.end, self.size, CHUNK_BYTES):
+            chunk = self._file.read_at(at, CHUNK_BYTES)
+            rest = chunk.lstrip(b"\0")
+            if rest:
+                return at + len(chunk) - len(rest)
+        return None
+
+    def close(self) -> None:
+        """Give up the file."""
+        self._file.close()
+
+
+class _Window:
+    """A stretch of the file in memory, moved along."""
+
+    def __init__(self, file: ReadFile, size: int) -> None:
+        self._file, self._size = file, size
+        self._base, self._data = 0, b""
+
+    def at(self, offset: int, size: int) -> tuple[bytes, int]:
+        """Return bytes that hold ``size`` from ``offset`` on, and the offset of their first."""
+        end = offset + size
+        if not self._base <= offset or end > self._base + len(self._data):
+            self._base = offset
+            self._data = self._file.read_at(offset, max(size, CHUNK_BYTES))
+            if len(self._data) < size:
+                raise OSError(f"short read at offset {offset}")
+        return self._data, self._base
+
+
+def journal_ids(files: Files, directory: Path) -> list[int]:
+    """Return the ids of the journals in a directory, ascending; other files are ignored."""
+    ids = map(layout.journal_id, files.list(directory))
+    return sorted(number for number in ids if number is not None)
+
+
+def open_scan(files: Files, path: Path, offset: int = 0) -> JournalScan:
+    """Open one journal file.
+
+    Args:
+        files: the disk.
+        path: the journal.
+        offset: where to begin, a record boundary; 0 for the first record. Beyond the end of the
+            file there are no records, and that is no error.
+
+    Raises:
+        JournalMissingError: there is no such file.
+        JournalFormatError: a version we do not know.
+    """
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        raise JournalMissingError(path, None, "no such journal") from None
+    try:
+        version, start = layout.parse_header(file.read_at(0, layout.HEADER.size), path)
+        return JournalScan(path, version, max(start, offset), file.size(), file)
+    except BaseException:
+        file.close()
+        raise

@@ -1,0 +1,283 @@
+"""The journal of one directory: what must survive a crash is appended, synced, and then reported.
+
+The reactor queues records with ``append``. One thread runs ``step`` in a loop: it takes all that is
+queued, writes it at once, syncs once and reports the whole group with one call to the reactor.
+A simulation calls ``step`` itself.
+
+A failed write or sync is the end: what the file holds is unknown then, so nothing is tried again
+and nothing more is ever acknowledged. ``on_fatal`` hears of it, once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final, NamedTuple
+
+from twisted.logger import Logger
+
+from bookied.errors import WriteFailedError
+from bookied.files import AppendFile, Buffer, Files
+from bookied.journal import format as layout
+from bookied.journal.group_commit import GroupCommit
+from bookied.journal.mark import Mark
+from bookied.journal.reader import journal_ids
+
+log = Logger()
+
+GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A group is closed once it has this much."""
+
+UNSYNCED_S_MAX: Final = 1.0
+"""With syncing off, how old unsynced bytes get while more arrive: Java's
+``journalPageCacheFlushIntervalMSec``."""
+
+
+class _Item(NamedTuple):
+    records: Buffer
+    done: Any
+    is_early: bool
+    at_s: float
+
+
+class Journal:
+    """Appends to the journal of one directory.
+
+    ``append`` belongs to the reactor's thread, ``step`` to the journal's. The queue has no limit of
+    its own: ``queued_bytes`` is there for who accepts adds to hold back.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        *,
+        call_from_thread: Callable[..., object],
+        on_synced: Callable[[list[Any]], object],
+        on_fatal: Callable[[WriteFailedError], object],
+        now_ms: Callable[[], int],
+        seconds: Callable[[], float] = time.monotonic,
+        group_commit: GroupCommit | None = None,
+        version: int = layout.VERSION,
+        alignment: int = 512,
+        size_bytes_max: int = 2048 * 1024 * 1024,
+        preallocate: int = 0,
+        sync_data: bool = True,
+        backups_max: int = 5,
+    ) -> None:
+        """Prepare the journal; nothing happens on disk before ``open`` or ``start``.
+
+        Args:
+            files: the disk.
+            directory: the ``current`` directory of the journal directory; it must be there.
+            call_from_thread: runs a function with arguments on the reactor.
+            on_synced: gets what was given as ``done`` of each member of a group that is on disk.
+            on_fatal: the journal is dead; the bookie has to stop.
+            now_ms: milliseconds since 1970, for the id of the first journal of a directory.
+            seconds: a clock for waits; it only ever moves forward.
+            group_commit: when to write; at once unless given.
+            version: ``journalFormatVersionToWrite``, 4 to 6.
+            alignment: ``journalAlignmentSize`` in bytes.
+            size_bytes_max: ``journalMaxSizeMB``: the next file begins after a group beyond it.
+            preallocate: step of preallocation in bytes; 0 for none.
+            sync_data: ``journalSyncData``; without it a record counts as done when written.
+            backups_max: ``journalMaxBackups``: old journals that ``remove_old`` keeps.
+        """
+        self._files, self.directory = files, directory
+        self._call, self._on_synced, self._on_fatal = call_from_thread, on_synced, on_fatal
+        self._now_ms, self._seconds = now_ms, seconds
+        self._group = group_commit or GroupCommit()
+        self._version, self._alignment = version, alignment
+        self._size_bytes_max, self._preallocate = size_bytes_max, preallocate
+        self._sync_data, self._backups_max = sync_data, backups_max
+        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._file: AppendFile | None = None
+        self._id = -1
+        self._synced_s = 0.0
+        self._appended_bytes = self._committed_bytes = 0
+        self.synced = Mark(0, 0)
+        """The end of the last group on disk, for checkpoints; assigned by the journal's thread."""
+        self.failure: WriteFailedError | None = None
+
+    @property
+    def queued_bytes(self) -> int:
+        """How much waits to be written and synced."""
+        return self._appended_bytes - self._committed_bytes
+
+    # On the reactor -----------------------------------------------------------------------------
+
+    def append(self, records: Buffer, done: object, *, early: bool = False) -> None:
+        """Queue whole records; once they are on disk ``on_synced`` gets ``done``.
+
+        Without records this is a force: ``done`` comes back once all that was queued before is on
+        disk, whatever ``journalSyncData`` says.
+
+        Args:
+            records: each with its length in front, see ``bookied.journal.format``.
+            done: any object, handed back as it is.
+            early: report once written, before the sync (deferred sync).
+        """
+        self._appended_bytes += len(records)
+        is_early = early or (not self._sync_data and bool(records))
+        at_s = self._seconds() if self._group.wait_s_max else 0.0
+        self._queue.put(_Item(records, done, is_early, at_s))
+
+    def open(self) -> None:
+        """Begin a new file, as every start does.
+
+        Raises:
+            OSError: the directory is not there or not writable.
+        """
+        ids = journal_ids(self._files, self.directory)
+        self._begin_file(ids[-1] + 1 if ids else self._now_ms() + 1)
+
+    def start(self) -> None:
+        """Open the journal and run it in a thread of its own."""
+        if self._file is None:
+            self.open()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write and sync all that is queued, report it, end the thread and close. Blocks."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+        while self.step():
+            pass
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # In the journal's thread ---------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Write, sync and report one group of what is queued; return whether there was anything."""
+        group = self._take([])
+        if group:
+            self._commit(group)
+        return bool(group)
+
+    def _run(self) -> None:
+        while self.failure is None:
+            first = self._queue.get()
+            if first is None:
+                return
+            group = self._take([first])
+            if self._group.wait_s_max:
+                self._gather(group)
+            self._commit(group)
+
+    def _take(self, group: list[_Item]) -> list[_Item]:
+        size = sum(len(item.records) for item in group)
+        while size < GROUP_BYTES_MAX:
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                break
+            if item is None:
+                self._queue.put(None)  # Nothing follows it.
+                break
+            group.append(item)
+            size += len(item.records)
+        return group
+
+    def _gather(self, group: list[_Item]) -> None:
+        """Wait for company as long as the rule says."""
+        while True:
+            wait_s = self._group.wait_s(
+                waited_s=self._seconds() - group[0].at_s,
+                size_bytes=sum(len(item.records) for item in group),
+                records=len(group),
+                is_empty=self._queue.empty(),
+            )
+            if not wait_s:
+                return
+            try:
+                item = self._queue.get(timeout=wait_s)
+            except Empty:
+                return
+            if item is None:
+                self._queue.put(None)
+                return
+            self._take_with(group, item)
+
+    def _take_with(self, group: list[_Item], item: _Item) -> None:
+        group.append(item)
+        self._take(group)
+
+    def _commit(self, group: list[_Item]) -> None:
+        if self.failure is not None:
+            return
+        try:
+            self._write(group)
+        except BaseException as error:  # noqa: BLE001  # whatever it is, it ends this journal
+            self._fail(error)
+
+    def _write(self, group: list[_Item]) -> None:
+        assert self._file is not None, "the journal is not open"
+        buffers = [item.records for item in group if item.records]
+        if buffers:
+            self._pad(buffers)
+            self._file.write(buffers)
+        early = [item.done for item in group if item.is_early]
+        if early:
+            self._call(self._on_synced, early)
+        if len(early) < len(group) or self._is_sync_due():
+            self._sync(self._file)
+        late = [item.done for item in group if not item.is_early]
+        if late:
+            self._call(self._on_synced, late)
+        self._committed_bytes += sum(len(item.records) for item in group)
+        if self._file.tell() > self._size_bytes_max:
+            self._roll(self._file)
+
+    def _pad(self, buffers: list[Buffer]) -> None:
+        if self._version < layout.PADDING_SINCE or self._file is None:
+            return
+        end = self._file.tell() + sum(map(len, buffers))
+        padding = layout.padding(end, self._alignment)
+        if padding:
+            buffers.append(padding)
+
+    def _is_sync_due(self) -> bool:
+        return self._sync_data or self._seconds() - self._synced_s >= UNSYNCED_S_MAX
+
+    def _sync(self, file: AppendFile) -> None:
+        file.sync()
+        self.synced = Mark(self._id, file.tell())
+        if not self._sync_data:
+            self._synced_s = self._seconds()
+
+    def _roll(self, file: AppendFile) -> None:
+        self._sync(file)
+        file.close()
+        self._begin_file(self._id + 1)
+
+    def _begin_file(self, journal_id: int) -> None:
+        path = self.directory / layout.file_name(journal_id)
+        file = self._files.open_append(path, preallocate=self._preallocate)
+        file.write([layout.header(self._version)])
+        file.sync()
+        self._files.sync_dir(self.directory)
+        self._file, self._id = file, journal_id
+        self.synced = Mark(journal_id, file.tell())
+
+    def _fail(self, error: BaseException) -> None:
+        path = self.directory / layout.file_name(self._id)
+        self.failure = WriteFailedError(path, error)
+        log.critical("journal {path} is dead: {error!r}", path=path, error=error)
+        self._call(self._on_fatal, self.failure)
+
+    # In a checkpoint's thread ---------------------------------------------------------------------
+
+    def remove_old(self, mark: Mark) -> None:
+        """Delete journals that a durable mark has made superfluous."""
+        old = [number for number in journal_ids(self._files, self.directory) if number < mark[0]]
+        for number in old[: max(0, len(old) - self._backups_max)]:
+            self._files.remove(self.directory / layout.file_name(number))

@@ -1,0 +1,459 @@
+"""LedgerStorage: write cache, entry logs and index as one; checkpoints.
+
+An add goes to memory only: the entry's bytes to the entry log's queue and the write cache, its
+location to an index page. The journal makes it durable; a checkpoint moves it to files, in the
+order of storage.md section 9, and then old journals may go.
+
+All methods belong to the reactor's thread unless they say otherwise. Memory is bounded by
+``StorageLimits``.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.entrylog.reader import EntryLogReader, next_log_id
+from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
+from bookied.errors import CorruptError, NoWritableDirError, WriteFailedError
+from bookied.files import Files
+from bookied.index.files import IndexFiles
+from bookied.index.format import PAGE_BYTES, PAGE_SLOTS
+from bookied.index.ledger_pages import LedgerPages, LedgerState
+from bookied.journal.format import ledger_key_record
+from bookied.journal.mark import Mark, file_name, read_mark, write_mark
+from bookied.write_cache import WriteCache
+from wire.errors import NoSuchEntryError
+
+__all__ = ["JournalPosition", "LedgerState", "LedgerStorage", "NeedsDisk", "StorageLimits"]
+
+log = Logger()
+T = TypeVar("T")
+
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a blocking function elsewhere and gives its value or error, as ``deferToThread`` does."""
+
+CHECKPOINT_PAGES: Final = 1024
+"""Pages copied in one turn of the reactor: 8 MiB, a few milliseconds."""
+
+_LENGTH: Final = struct.Struct(">i")
+_LAC: Final = struct.Struct(">q")
+_LAC_AT: Final = 16
+
+
+class JournalPosition(Protocol):
+    """What a checkpoint needs of a journal."""
+
+    @property
+    def synced(self) -> Mark:
+        """The end of the last group on disk."""
+
+    def remove_old(self, mark: Mark) -> None:
+        """Delete what a durable mark has made superfluous; any thread."""
+
+
+@attrs.frozen
+class NeedsDisk:
+    """The entry is in a file: fetch it with ``read_disk``, off the reactor."""
+
+    location: int
+    """0 if only the index file knows the place."""
+
+
+@attrs.frozen(kw_only=True)
+class StorageLimits:
+    """How much memory the storage takes: about the sum of the first three, twice the pages.
+
+    Beyond ``cache_bytes`` the oldest written entries leave memory. Unwritten ones never do: whoever
+    accepts adds holds back above ``unwritten_bytes_max``. Dirty pages above ``dirty_pages_max``
+    count as unwritten bytes and ask for a checkpoint; clean ones above ``clean_pages_max`` leave.
+    """
+
+    cache_bytes: int = 32 * 1024 * 1024
+    unwritten_bytes_max: int = 64 * 1024 * 1024
+    dirty_pages_max: int = 4096
+    clean_pages_max: int = 1024
+    ledgers_max: int = 20_000
+    """Ledgers in memory; clean ones beyond are forgotten, at some 0.5 KiB each."""
+
+    checkpoint_bytes: int = 512 * 1024 * 1024
+    """Ask for a checkpoint after so many bytes of entries: bounds what a restart replays."""
+
+    open_logs_max: int = 256
+    open_indexes_max: int = 1024
+
+
+class LedgerStorage:
+    """Entries and ledgers of one bookie, over its ledger and index directories."""
+
+    def __init__(
+        self,
+        files: Files,
+        ledger_directories: Sequence[Path],
+        index_directories: Sequence[Path] | None = None,
+        *,
+        on_fatal: Callable[[WriteFailedError], object],
+        on_full: Callable[[Path], object] = lambda path: None,  # noqa: ARG005
+        rng: random.Random | None = None,
+        limits: StorageLimits | None = None,
+        log_size_bytes_max: int = 1024 * 1024 * 1024,
+        direct: bool = True,
+    ) -> None:
+        """Prepare; nothing is read before ``open``.
+
+        Args:
+            files: the disk.
+            ledger_directories: their ``current`` directories, in configured order; they exist.
+            index_directories: likewise; the ledger directories if None.
+            on_fatal: entries can no longer be written, the bookie has to stop. From any thread.
+            on_full: this ledger directory has no room. From any thread.
+            rng: picks the directory of a new file among the writable ones.
+            limits: of memory.
+            log_size_bytes_max: ``logSizeLimit``.
+            direct: write entry logs past the page cache where possible.
+        """
+        self._files = files
+        self.ledger_directories = tuple(ledger_directories)
+        self.index_directories = tuple(index_directories or ledger_directories)
+        self.writable_directories: Sequence[Path] = self.ledger_directories
+        """Where new entry logs may go; whoever watches the disks assigns another list."""
+        self._on_fatal, self._on_full = on_fatal, on_full
+        self._rng = rng or random.Random()
+        self.limits = limits or StorageLimits()
+        self._log_size_bytes_max, self._direct = log_size_bytes_max, direct
+        self._index = IndexFiles(
+            files,
+            self.index_directories,
+            choose_directory=lambda: self._rng.choice(self.index_directories),
+            open_files_max=self.limits.open_indexes_max,
+        )
+        self._pages = LedgerPages(
+            self._index,
+            clean_pages_max=self.limits.clean_pages_max,
+            ledgers_max=self.limits.ledgers_max,
+        )
+        self.hot: dict[int, LedgerState] = self._pages.hot
+        """The ledgers in memory."""
+        self._cache = WriteCache(bytes_max=self.limits.cache_bytes)
+        self._reader = EntryLogReader(
+            files, self.ledger_directories, open_logs_max=self.limits.open_logs_max
+        )
+        self._log: EntryLogWriter
+        self._base = 0
+        self._bytes_since_checkpoint = 0
+        self._deleted: list[Path] = []
+        self._is_checkpointing = False
+        self.has_changes = False
+        """Whether anything was added or changed since the last checkpoint began."""
+
+    # Start and stop -------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Find the ledgers and the next free log id. Blocks; no threads yet.
+
+        Raises:
+            OSError: a directory cannot be read.
+        """
+        self._index.open()
+        self._log = EntryLogWriter(
+            self._files,
+            self.ledger_directories,
+            next_log_id=next_log_id(self._files, self.ledger_directories),
+            choose_directory=self._choose_directory,
+            on_fatal=self._on_fatal,
+            on_full=self._on_full,
+            size_bytes_max=self._log_size_bytes_max,
+            direct=self._direct,
+        )
+
+    def _choose_directory(self) -> Path:
+        if not self.writable_directories:
+            raise NoWritableDirError("all ledger directories are full")
+        return self._rng.choice(self.writable_directories)
+
+    def start(self) -> None:
+        """Write entry logs in a thread from now on."""
+        self._log.start()
+
+    async def stop(self, journals: Sequence[JournalPosition], run_blocking: RunBlocking) -> None:
+        """Put everything into files, index headers included, end the thread, close all files.
+
+        The journals are stopped already: what was acknowledged is covered by their marks.
+
+        Raises:
+            StorageError: not everything is in files; the next start replays.
+            OSError: likewise.
+        """
+        try:
+            await self.checkpoint(journals, run_blocking)
+        finally:
+            await run_blocking(self._log.stop)
+            self._reader.close()
+            self._index.close()
+
+    # Ledgers --------------------------------------------------------------------------------------
+
+    def lookup(self, ledger_id: int) -> LedgerState | None:
+        """Return a ledger; None if it is unknown. May read the head of its index file.
+
+        Raises:
+            CorruptError: its index file is damaged.
+            OSError: its index file cannot be read.
+        """
+        state = self.hot.get(ledger_id)
+        if state is None:
+            state = self._pages.find(ledger_id)
+            if state is not None and state.lac < 0:
+                self._restore_lac(state)
+        return state
+
+    def _restore_lac(self, state: LedgerState) -> None:
+        """Set the highest LAC from what is stored: the last entry's and the explicit one."""
+        if state.explicit_lac is not None:
+            state.lac = _LAC.unpack_from(state.explicit_lac, 8)[0]
+        if state.last_entry >= 0:
+            try:
+                packet = self.read_disk(0, state.ledger_id, state.last_entry)
+            except (CorruptError, NoSuchEntryError, OSError) as error:
+                log.warn("no LAC for ledger {id}: {error}", id=state.ledger_id, error=error)
+            else:
+                state.lac = max(state.lac, _packet_lac(packet))
+
+    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+        """Return a new ledger, one that ``lookup`` does not know."""
+        self.has_changes = True
+        return self._pages.create(ledger_id, master_key)
+
+    def adopt_key(self, state: LedgerState, master_key: bytes) -> bool:
+        """Replace a master key that a rebuilt index left empty or all zero; say whether it was."""
+        if state.master_key.strip(b"\0"):
+            return False
+        state.master_key = master_key
+        state.key_logged = False
+        self._header_changed(state)
+        return True
+
+    def set_fenced(self, state: LedgerState) -> None:
+        """Refuse ordinary adds from now on; durable with the journal, later with a checkpoint."""
+        state.fenced = True
+        self._header_changed(state)
+
+    def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
+        """Keep an explicit LAC; durable with the journal, later with a checkpoint."""
+        state.explicit_lac = packet
+        self._header_changed(state)
+
+    def _header_changed(self, state: LedgerState) -> None:
+        self.has_changes = True
+        self._pages.header_changed(state)
+
+    def key_record(self, state: LedgerState) -> bytes:
+        """Return the LEDGER_KEY record for the journal.
+
+        It goes before any other record of a ledger unless ``state.key_logged``; set that then.
+        Without it a replay takes the ledger for deleted and drops its fence (storage.md D1).
+        """
+        return ledger_key_record(state.ledger_id, state.master_key)
+
+    def ledger_ids(self) -> list[int]:
+        """Return all ledgers, in no order."""
+        return list({*self._index.ledger_ids(), *self.hot})
+
+    def delete(self, ledger_id: int) -> None:
+        """Forget a ledger; its index file goes with the next checkpoint, its entries stay in logs."""
+        self._pages.remove(ledger_id)
+        path = self._index.hide(ledger_id)
+        if path is not None:
+            self._deleted.append(path)
+        self.has_changes = True
+
+    # Adding ---------------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> int:
+        """Return the location of the next record's length field; ``size`` bytes have room there.
+
+        An entry's location is 4 more: that of its packet. Begins the next entry log if needed.
+
+        Raises:
+            NoWritableDirError: no directory takes another log.
+        """
+        self._base = base = self._log.reserve(size)
+        return base
+
+    def append(self, blob: bytes, counted: LedgerBytes | None = None) -> None:
+        """Append joined ``[i32 length][entry packet]`` records at the place ``reserve`` gave.
+
+        The caller sets index slots, ``last_entry`` and ``lac`` in the same turn of the reactor.
+
+        Args:
+            blob: the records.
+            counted: (ledger id, bytes of its records) pairs, if known; else they are counted later.
+        """
+        self._cache.append(self._base, blob, self._log.readable_until)
+        self._base += len(blob)
+        self._log.append(blob, counted)
+        self._bytes_since_checkpoint += len(blob)
+        self.has_changes = True
+
+    def add(self, state: LedgerState, entry_id: int, packet: bytes) -> None:
+        """Add one entry; a second one with the same id replaces the first.
+
+        Raises:
+            NoWritableDirError: no directory takes another entry log.
+            OSError: the index page could not be read.
+        """
+        page = state.page_for_write(entry_id >> 10)
+        size = _LENGTH.size + len(packet)
+        location = self.reserve(size) + _LENGTH.size
+        self.append(_LENGTH.pack(len(packet)) + packet, ((state.ledger_id, size),))
+        page[entry_id & (PAGE_SLOTS - 1)] = location
+        state.last_entry = max(state.last_entry, entry_id)
+        state.lac = max(state.lac, _packet_lac(packet))
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What is in memory only: hold back adds above ``limits.unwritten_bytes_max``."""
+        pages = self._pages.dirty_page_count - self.limits.dirty_pages_max
+        return self._log.unwritten_bytes + (pages * PAGE_BYTES if pages > 0 else 0)
+
+    # Reading --------------------------------------------------------------------------------------
+
+    def read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:
+        """Return an entry packet or where to get it; None if there is no such entry."""
+        if not 0 <= entry_id <= state.last_entry:
+            return None
+        location = state.location(entry_id)
+        if location is None:
+            return NeedsDisk(0)
+        if location == 0:
+            return None
+        return self._cache.get(location, state.ledger_id, entry_id) or NeedsDisk(location)
+
+    def read_disk(self, location: int, ledger_id: int, entry_id: int) -> bytes:
+        """Return an entry packet from the files. Blocks; any thread.
+
+        Args:
+            location: as in ``NeedsDisk``.
+            ledger_id: whose entry.
+            entry_id: which entry.
+
+        Raises:
+            NoSuchEntryError: the index has no such entry.
+            CorruptError: the index or the log is damaged there.
+            OSError: it cannot be read.
+        """
+        location = location or self._index.location(ledger_id, entry_id)
+        if not location:
+            raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
+        return self._reader.read(location, ledger_id, entry_id)
+
+    def entries(self, ledger_id: int) -> list[int]:
+        """Return the ids of the entries held, ascending. Reads index pages; any thread."""
+        return list(self.iter_entries(ledger_id))
+
+    def iter_entries(self, ledger_id: int) -> Iterator[int]:
+        """Give the ids of the entries held, ascending. Reads index pages; any thread."""
+        state = self.hot.get(ledger_id)
+        in_memory = dict(state.pages) if state is not None else {}
+        pages = dict(self._index.pages(ledger_id)) if state is None or state.file_pages else {}
+        pages.update(in_memory)
+        for page_no in sorted(pages):
+            first = page_no * PAGE_SLOTS
+            page = pages[page_no]
+            yield from (first + slot for slot, location in enumerate(page) if location)
+
+    # Checkpoints ----------------------------------------------------------------------------------
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether one is due now, before its time."""
+        return (
+            self._bytes_since_checkpoint >= self.limits.checkpoint_bytes
+            or self._pages.dirty_page_count >= self.limits.dirty_pages_max // 2
+        )
+
+    async def checkpoint(
+        self, journals: Sequence[JournalPosition], run_blocking: RunBlocking
+    ) -> None:
+        """Put into files what the journals hold by now, move their marks, remove old ones.
+
+        Raises:
+            StorageError: the marks stay where they were; try again unless the storage is dead.
+            OSError: likewise.
+        """
+        marks = [journal.synced for journal in journals]
+        await self.flush(run_blocking)
+        await run_blocking(partial(self._write_marks, marks))
+        for journal, mark in zip(journals, marks, strict=True):
+            await run_blocking(partial(journal.remove_old, mark))
+
+    async def flush(self, run_blocking: RunBlocking) -> None:
+        """Make durable in files all that is in memory at the call.
+
+        In the order that a crash survives anywhere in between: entries, their logs synced, only
+        then index pages and headers that point at them. One at a time.
+
+        Raises:
+            StorageError: not all was written.
+            OSError: likewise.
+        """
+        assert not self._is_checkpointing, "one checkpoint at a time"
+        self._is_checkpointing = True
+        self.has_changes, self._bytes_since_checkpoint = False, 0
+        try:
+            await self._remove_deleted(run_blocking)
+            ledgers = self._pages.dirty_ledgers()
+            for changes in self._pages.take(ledgers, pages_max=CHECKPOINT_PAGES):
+                self._log.hand_over()
+                await self._write_changes(changes, run_blocking)
+            self._pages.drop_idle_ledgers()
+            self._cache.trim(self._log.readable_until)
+        except BaseException:
+            self.has_changes = True
+            raise
+        finally:
+            self._is_checkpointing = False
+
+    async def _write_changes(self, changes: list[Any], run_blocking: RunBlocking) -> None:
+        try:
+            await run_blocking(self._log.sync)
+            await run_blocking(partial(self._index.write, changes))
+        except BaseException:
+            self._pages.put_back(changes)
+            raise
+        self._pages.written(changes)
+
+    async def _remove_deleted(self, run_blocking: RunBlocking) -> None:
+        deleted, self._deleted = self._deleted, []
+        if deleted:
+            await run_blocking(partial(self._remove_files, deleted))
+
+    def _remove_files(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            if self._files.exists(path):
+                self._files.remove(path)
+
+    def marks(self, journals: int) -> list[Mark]:
+        """Return where replay starts, for each of so many journal directories."""
+        return [
+            read_mark(self._files, self.ledger_directories, file_name(number, journals))
+            for number in range(journals)
+        ]
+
+    def _write_marks(self, marks: Sequence[Mark]) -> None:
+        for number, mark in enumerate(marks):
+            name = file_name(number, len(marks))
+            write_mark(
+                self._files, self.writable_directories or self.ledger_directories, name, mark
+            )
+
+
+def _packet_lac(packet: bytes) -> int:
+    return int(_LAC.unpack_from(packet, _LAC_AT)[0])

@@ -1,0 +1,73 @@
+"""The entry logs' recent tail in memory: what is not in a file yet, and what was written last.
+
+Blobs are kept as they came, by the location where each begins; locations only grow, so a lookup is
+a binary search. Nothing is kept per entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from typing import Final
+
+_RECORD: Final = struct.Struct(">iqq")
+_LENGTH_BYTES: Final = 4
+_COMPACT_AFTER: Final = 4096
+
+
+class WriteCache:
+    """At most ``bytes_max`` of joined records, oldest out first.
+
+    What is not in a file yet stays whatever the limit: who accepts adds watches the unwritten
+    bytes. Belongs to the reactor's thread.
+    """
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bases: list[int] = []
+        self._blobs: list[bytes] = []
+        self._first = 0  # What is before it in the lists has been dropped.
+        self.size_bytes = 0
+
+    def append(self, base: int, blob: bytes, readable_until: int) -> None:
+        """Keep joined ``[i32 length][entry packet]`` records.
+
+        Args:
+            base: where the first length field will be: (log id << 32) | offset; higher than that
+                of any blob before.
+            blob: the records.
+            readable_until: the location below which files can be read, so that blobs may go.
+        """
+        self._bases.append(base)
+        self._blobs.append(blob)
+        self.size_bytes += len(blob)
+        if self.size_bytes > self._bytes_max:
+            self.trim(readable_until)
+
+    def trim(self, readable_until: int) -> None:
+        """Drop the oldest blobs that are in files, until the limit is met."""
+        first, last = self._first, len(self._blobs) - 1
+        while self.size_bytes > self._bytes_max and first <= last:
+            if self._bases[first] + len(self._blobs[first]) > readable_until:
+                break
+            self.size_bytes -= len(self._blobs[first])
+            self._blobs[first] = b""
+            first += 1
+        self._first = first
+        if first > _COMPACT_AFTER:
+            del self._bases[:first], self._blobs[:first]
+            self._first = 0
+
+    def get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
+        """Return the entry packet at ``location``; None if it is not here."""
+        at = bisect_right(self._bases, location, self._first) - 1
+        if at < self._first:
+            return None
+        blob = self._blobs[at]
+        start = location - self._bases[at]
+        if start + _RECORD.size - _LENGTH_BYTES > len(blob):
+            return None
+        length, ledger, entry = _RECORD.unpack_from(blob, start - _LENGTH_BYTES)
+        if ledger != ledger_id or entry != entry_id:
+            return None
+        return blob[start : start + length]
