@@ -1,0 +1,154 @@
+"""The root of the command tree, and the way from a command line to an exit status.
+
+``bkctl --help`` imports this module, click and nothing heavy: groups are imported when a command of
+theirs runs. The help line of each group stands here, and a test compares it with the group's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from bkctl.command import Group
+from bkctl.errors import MEANING, ExitStatus
+from bkctl.options import global_options, options_of
+
+if TYPE_CHECKING:
+    from bkctl.session import Host, Session
+
+PROGRAM: Final = "bkctl"
+
+COMMANDS: Final = {
+    "ledger": ("bkctl.ledger:ledger", "Ledgers: create, add, read, close, recover, delete."),
+    "bookie": ("bkctl.bookie:bookie", "Bookies: who is there."),
+    "cluster": ("bkctl.cluster:cluster", "The cluster as a whole: make one, look at it."),
+    "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
+    "local": ("bkctl.local_command:local", "Run a cluster of N bookies on this machine."),
+    "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),
+    "fence": ("bkctl.ledger:fence", "Short for `ledger fence`."),
+    "recover": ("bkctl.ledger:recover", "Short for `ledger recover`."),
+}
+
+
+class RootGroup(Group):
+    """The root: turns whatever ends a command into one line and an exit status."""
+
+    def main(  # type: ignore[override] # never returns: it is always a program's end
+        self,
+        args: Sequence[str] | None = None,
+        obj: Host | None = None,
+        **_: Any,
+    ) -> NoReturn:
+        status = self.run(sys.argv[1:] if args is None else args, obj)
+        sys.exit(_flushed(status))
+
+    def run(self, args: Sequence[str], host: Host | None = None) -> int:
+        """Run one command line; return its exit status. Prints errors, raises none."""
+        meta: dict[str, Any] = {}
+        try:
+            with self.make_context(PROGRAM, list(args), obj=host) as ctx:
+                meta = ctx.meta
+                options_of(ctx).args = tuple(args)
+                self.invoke(ctx)
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except BaseException as error:  # noqa: BLE001 -- the one place where all of them end
+            return _report(error, meta.get("bkctl.session"), args)
+        return ExitStatus.DONE
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit status"):
+            formatter.write_dl([(str(int(status)), text) for status, text in MEANING.items()])
+        super().format_epilog(ctx, formatter)
+
+
+def _report(error: BaseException, session: Session | None, args: Sequence[str]) -> int:
+    """Print what ended the command; return the exit status."""
+    if isinstance(error, BrokenPipeError):
+        _drop_stdout()
+        return ExitStatus.DONE
+    from bkctl.report import report
+
+    return report(error, session, args)
+
+
+def _flushed(status: int) -> int:
+    """Write out what is buffered; a reader that has gone away is no error, a full disk is."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+    except OSError as error:
+        _drop_stdout()
+        click.echo(f"{PROGRAM}: stdout: {error.strerror}", err=True)
+        return status or ExitStatus.FAILED
+    return status
+
+
+def _drop_stdout() -> None:
+    """Let the interpreter's last flush of stdout go nowhere."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return  # A stdout that is no file (in a test) cannot fail later either.
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("bkctl")
+    except PackageNotFoundError:
+        number = "(not installed)"
+    python = ".".join(map(str, sys.version_info[:3]))
+    click.echo(
+        f"bkctl {number}, the Python toolkit for Apache BookKeeper (not the Java bkctl)\n"
+        f"Python {python}; protocol, files and metadata of BookKeeper 4.18.0"
+    )
+    ctx.exit()
+
+
+cli = RootGroup(
+    name=PROGRAM,
+    help="""Ledgers, bookies and clusters of Apache BookKeeper, from one command.
+
+    This is the Python bkctl; Java ships another program of that name.
+
+    \b
+    bkctl demo                     the whole way once, on this machine
+    bkctl local 3                  a cluster to play with
+    bkctl ledger write FILE        a file into a new ledger; prints its id
+    bkctl ledger read 42           and out again
+    bkctl export 42 --to DIR       as Parquet
+    """,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    params=[
+        *global_options(root=True),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Show which bkctl this is.",
+        ),
+    ],
+)
+
+main: Callable[[], NoReturn] = cli.main
+
+
+if __name__ == "__main__":
+    main()

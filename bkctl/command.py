@@ -1,0 +1,168 @@
+"""What the commands are made of: groups that load late, help that begins with examples.
+
+The click tree is the one list of commands. A command says here, in code, what it does to a cluster
+(``Effect``), how it is used, what it exits with and which Java command it replaces; help, man pages
+and tests read that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from bkctl.errors import MEANING, ExitStatus
+from bkctl.options import global_options, is_global
+
+EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE)
+_SHOWN_FOR_ALL: Final = ("output", "timeout_s")
+_SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
+
+
+class Effect(enum.Enum):
+    """What a command can do to a cluster; it decides how the command asks before it acts."""
+
+    READ = "reads only"
+    REVERSIBLE = "changes what can be undone, or adds"
+    FENCES = "ends the life of a writer"
+    LOSES_DATA = "loses data or metadata"
+
+
+class Command(click.Command):
+    """A command with all that its help needs."""
+
+    def __init__(
+        self,
+        *args: Any,
+        effect: Effect,
+        examples: Sequence[tuple[str, str]],
+        exits: Sequence[ExitStatus] = (),
+        replaces: str = "",
+        **kwargs: Any,
+    ) -> None:
+        """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out."""
+        super().__init__(*args, **kwargs)
+        self.effect = effect
+        self.examples = tuple(examples)
+        self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
+        self.replaces = replaces
+        self.params.extend(global_options(root=False))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the callback with a session for this one command as the context's object."""
+        from bkctl.session import Host, session_for
+
+        host = ctx.obj if isinstance(ctx.obj, Host) else Host()
+        with session_for(host, ctx) as session:
+            ctx.obj = session
+            return super().invoke(ctx)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Examples"):
+            for line, does in self.examples:
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+                formatter.indent()
+                formatter.write_text(does)
+                formatter.dedent()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [p for p in self.get_params(ctx) if not is_global(p)]
+        shown = _SHOWN_FOR_ALL + (() if self.effect is Effect.READ else _SHOWN_FOR_CHANGES)
+        common = [p for p in self.get_params(ctx) if is_global(p) and p.name in shown]
+        for title, parameters in (("Options", own), ("Common options", common)):
+            records = [r for r in (p.get_help_record(ctx) for p in parameters) if r is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        formatter.write_text("`bkctl --help` lists the options that every command takes.")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit status"):
+            formatter.write_dl([(str(int(status)), MEANING[status]) for status in self.exits])
+        formatter.write_paragraph()
+        if self.effect is not Effect.READ:
+            formatter.write_text(f"This command {self.effect.value}.")
+        if self.replaces:
+            formatter.write_text(f"Replaces: {self.replaces}")
+        super().format_epilog(ctx, formatter)
+
+
+class Group(click.Group):
+    """A group whose commands may live in modules that are imported only when used.
+
+    ``lazy`` maps a name to ``module:attribute`` and the line that help shows for it.
+    """
+
+    command_class = Command
+
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy, *(name for name in super().list_commands(ctx) if name not in self.lazy)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy and cmd_name not in self.commands:
+            module, _, attribute = self.lazy[cmd_name][0].partition(":")
+            self.add_command(getattr(importlib.import_module(module), attribute), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, text in rows if text is not None])
+
+    def _short_help(self, ctx: click.Context, name: str) -> str | None:
+        if name in self.lazy:
+            return self.lazy[name][1]
+        command = self.get_command(ctx, name)
+        if command is None or command.hidden:
+            return None
+        return command.get_short_help_str(70)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = self.similar(ctx, args[0])
+            if near:
+                meant = f"No such command {args[0]!r}; did you mean {' or '.join(near)}?"
+                raise click.UsageError(meant, ctx) from error
+            raise
+
+    def similar(self, ctx: click.Context, word: str) -> list[str]:
+        """Return command lines that were perhaps meant by ``word``, nearest first."""
+        path = ctx.command_path
+        near = difflib.get_close_matches(word, self.list_commands(ctx), n=2, cutoff=0.6)
+        return [f"`{path} {name}`" for name in near] or [
+            f"`{path} {name} {word}`"
+            for name in self.list_commands(ctx)
+            if isinstance(inner := self.get_command(ctx, name), click.Group)
+            and word in inner.list_commands(ctx)
+        ]
+
+
+class SubGroup(Group):
+    """A group below the root: it takes the global options too, and shows only its commands."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(global_options(root=False))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(
+            f"`{ctx.command_path} COMMAND --help` shows examples and options; "
+            "`bkctl --help` the options that every command takes."
+        )

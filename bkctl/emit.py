@@ -1,0 +1,430 @@
+"""Values to a table, JSON, lines, YAML, CSV or ids. A command hands over what it got, no more.
+
+A ``View`` (``views``) says which fields a kind of value has. Machine forms have all fields of every
+value, under their own names, with bytes and milliseconds as integers, times in UTC (RFC 3339),
+ledger ids as strings, and nothing cut. Tables have what fits.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import enum
+import io
+import json
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import attrs
+
+from bkctl import units
+from bkctl.errors import UsageError
+from bkctl.params import format_ledger_id
+from bkctl.table import Cell, Table, vertical
+
+if TYPE_CHECKING:
+    from bkctl.options import Options
+    from bkctl.session import Host
+
+SCHEMA: Final = 1
+"""The version of every machine form; fields are only ever added to it."""
+
+_WIDTHS_FROM_ROWS: Final = 200
+_WIDTHS_AFTER_S: Final = 0.3
+"""A table's widths come from its first rows: this many, or what came in this time."""
+
+
+class Kind(enum.Enum):
+    """What a field holds; decides its form in a table and in JSON."""
+
+    TEXT = "text"
+    COUNT = "count"
+    BYTES = "number of bytes"
+    TIME_MS = "time"
+    SECONDS = "seconds"
+    FLAG = "yes or no"
+    LEDGER_ID = "ledger id"
+    STATE = "state"
+    DATA = "data"
+    """Bytes; base64 in machine forms."""
+    NESTED = "list or object"
+
+
+@attrs.frozen
+class Field:
+    """One field of a kind of value.
+
+    ``rank`` is the order in which columns give way where a table is too wide: 0 never, higher ones
+    first; ``WIDE`` is for ``-o wide`` alone. ``cell`` makes a table's text where the kind's own
+    would not do.
+    """
+
+    name: str
+    doc: str
+    get: Callable[[Any], Any]
+    kind: Kind = Kind.TEXT
+    rank: int = 0
+    header: str = ""
+    cell: Callable[[Any], str] | None = None
+    optional: bool = False
+    """Left out of JSON and YAML where there is none, instead of null."""
+
+    @property
+    def title(self) -> str:
+        return self.header or self.name.upper().replace("_", " ")
+
+
+WIDE: Final = 9
+NEVER: Final = 10
+"""Rank of fields that no table of many shows; one object's table does."""
+
+
+@attrs.frozen
+class View:
+    """How one kind of value is shown."""
+
+    name: str
+    """What the things are called: ``ledgers``."""
+    fields: tuple[Field, ...]
+    id_field: str
+    sentence: Callable[[Any], str] | None = None
+    """For the outcome of an action: its whole form where a table would be."""
+    bare: bool = False
+    """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
+
+    def __getitem__(self, name: str) -> Field:
+        return next(field for field in self.fields if field.name == name)
+
+
+class Emitter:
+    """Prints values in the form that the options ask for."""
+
+    def __init__(self, options: Options, host: Host) -> None:
+        self._options, self._host = options, host
+        self._form = options.output or "table"
+        self._pager = Pager(host, wanted=not options.no_pager)
+
+    def one(self, value: Any) -> None:
+        """Print one value."""
+        view = view_of(type(value))
+        if self._form in {"table", "wide"}:
+            self._write_lines(self._object_lines(view, value))
+        elif self._form == "json":
+            self._write(
+                json.dumps({"schema": SCHEMA, **self.machine(view, value)}, indent=2) + "\n"
+            )
+        elif self._form == "yaml":
+            self._write("\n".join(yaml({"schema": SCHEMA, **self.machine(view, value)})) + "\n")
+        else:
+            self.many([value], type(value))
+
+    def many(self, values: Iterable[Any], kind: type) -> None:
+        """Print values as they come."""
+        view = view_of(kind)
+        if self._form in {"table", "wide"}:
+            self._table(view, values)
+            return
+        for text in self._texts(view, values):
+            self._write(text)
+
+    def finish(self) -> None:
+        """Wait for the pager to be left, if there is one."""
+        self._pager.close()
+
+    def machine(self, view: View, value: Any) -> dict[str, Any]:
+        """Return the fields of ``value`` as JSON has them."""
+        found = ((field, self._plain(field, field.get(value))) for field in view.fields)
+        return {f.name: plain for f, plain in found if plain is not None or not f.optional}
+
+    # Machine forms ------------------------------------------------------------------------------
+
+    def _texts(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        if self._form == "json":
+            return self._json(view, values)
+        if self._form == "jsonl":
+            return self._json_lines(view, values)
+        if self._form == "yaml":
+            return self._yaml(view, values)
+        if self._form == "csv":
+            return self._csv(view, values)
+        field = view[view.id_field]
+        return (f"{self._plain(field, field.get(value))}\n" for value in values)
+
+    def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        yield f'{{"schema": {SCHEMA}, "{view.name}": ['
+        separator = "\n  "
+        for value in values:
+            yield separator + json.dumps(self.machine(view, value))
+            separator = ",\n  "
+        yield "]}\n" if separator == "\n  " else "\n]}\n"
+
+    def _json_lines(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        for value in values:
+            yield json.dumps({"schema": SCHEMA, **self.machine(view, value)}) + "\n"
+
+    def _yaml(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        yield f"schema: {SCHEMA}\n"
+        empty = True
+        for value in values:
+            if empty:
+                yield f"{view.name}:\n"
+            empty = False
+            lines = list(yaml(self.machine(view, value)))
+            yield "".join(f"{'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(lines))
+        if empty:
+            yield f"{view.name}: []\n"
+
+    def _csv(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        fields = self._chosen(view, view.fields)
+        if not self._options.no_headers:
+            yield csv_line([field.name for field in fields])
+        for value in values:
+            yield csv_line([flat(self._plain(field, field.get(value))) for field in fields])
+
+    def _plain(self, field: Field, value: Any) -> Any:
+        """Return a field's value as machine forms have it."""
+        if value is None:
+            return None
+        if field.kind is Kind.LEDGER_ID:
+            return format_ledger_id(value, self._options.ledger_id_format)
+        if field.kind is Kind.TIME_MS:
+            return units.rfc3339(value)
+        if field.kind is Kind.SECONDS:
+            return round(value, 6)
+        if field.kind is Kind.DATA:
+            return base64.b64encode(value).decode()
+        return value
+
+    # Tables -------------------------------------------------------------------------------------
+
+    def _object_lines(self, view: View, value: Any) -> Iterator[str]:
+        if self._form == "table" and not self._options.columns:
+            if view.bare:
+                return iter((self._cell(view[view.id_field], value).text,))
+            if view.sentence is not None:
+                return iter((view.sentence(value),))
+        fields = self._chosen(view, view.fields)
+        return vertical([(field.title, self._cell(field, value)) for field in fields], self._color)
+
+    def _table(self, view: View, values: Iterable[Any]) -> None:
+        rank_max = WIDE if self._form == "wide" else WIDE - 1
+        fields = self._chosen(view, [field for field in view.fields if field.rank <= rank_max])
+        table = Table(
+            [(field.title, field.rank, field.kind in _RIGHT) for field in fields],
+            width=self._width if self._form == "table" and not self._options.columns else None,
+            headers=not self._options.no_headers,
+            color=self._color,
+        )
+        rows = ([self._cell(field, value) for field in fields] for value in values)
+        for first in in_batches(rows, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
+            self._write_lines(table.lines(first))
+        if not table.started:
+            self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
+        elif table.hidden and not self._options.quiet and not self._pager.started:
+            hidden = ", ".join(name.lower() for name in table.hidden)
+            self._host.stderr.write(f"(no room for: {hidden}; -o wide shows all)\n")
+
+    def _cell(self, field: Field, value: Any) -> Cell:
+        found = field.get(value)
+        if found is None:
+            return Cell("-")
+        own = field.cell is not None and not self._options.exact
+        text = field.cell(value) if field.cell and own else self._human(field, found)
+        return Cell(safe(text), field.kind is Kind.STATE)
+
+    def _human(self, field: Field, value: Any) -> str:
+        options = self._options
+        if field.kind is Kind.BYTES and not options.exact:
+            return units.human_bytes(value)
+        if field.kind is Kind.TIME_MS:
+            return units.human_time(value, utc=options.utc)
+        if field.kind is Kind.SECONDS and not options.exact:
+            return units.human_duration(value)
+        if field.kind is Kind.FLAG:
+            return "yes" if value else "no"
+        return flat(self._plain(field, value))
+
+    def _chosen(self, view: View, fields: Sequence[Field]) -> Sequence[Field]:
+        """Return the fields of ``--columns`` in its order, else ``fields``."""
+        if not self._options.columns:
+            return fields
+        names = {field.name: field for field in view.fields}
+        chosen = [word.strip() for word in self._options.columns.split(",")]
+        unknown = [name for name in chosen if name not in names]
+        if unknown:
+            raise UsageError(
+                f"--columns: there is no {unknown[0]!r}", next_step=f"there are {', '.join(names)}"
+            )
+        return [names[name] for name in chosen]
+
+    @property
+    def _width(self) -> int | None:
+        """The width that a table must fit: the terminal's, or none in a pipe."""
+        return shutil.get_terminal_size().columns if self._host.stdout.isatty() else None
+
+    @property
+    def _color(self) -> bool:
+        return wants_color(self._options, self._host, self._host.stdout)
+
+    # Out ----------------------------------------------------------------------------------------
+
+    def _write_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._pager.write(line + "\n")
+        self._pager.flush()
+
+    def _write(self, text: str) -> None:
+        self._host.stdout.write(text)
+
+
+class Pager:
+    """Stdout, through a pager from the moment on that a terminal's screen is full."""
+
+    def __init__(self, host: Host, *, wanted: bool) -> None:
+        self._host = host
+        self._room = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._command = _pager_command(host) if wanted and _is_screen(host) else ""
+        self._held: list[str] = []
+        if self._command:
+            self._room = shutil.get_terminal_size().lines - 1
+
+    @property
+    def started(self) -> bool:
+        return self._process is not None
+
+    def write(self, text: str) -> None:
+        if self._process is not None:
+            self._feed(text)
+        elif not self._command:
+            self._host.stdout.write(text)
+        else:
+            self._held.append(text)
+            if len(self._held) > self._room:
+                self._start()
+
+    def flush(self) -> None:
+        if not self._command:
+            self._host.stdout.flush()
+
+    def close(self) -> None:
+        if self._process is None:
+            self._host.stdout.writelines(self._held)
+            self._held = []
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # It was left before it had read everything.
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _start(self) -> None:
+        environ = {"LESS": "FRX", **self._host.environ}
+        self._process = subprocess.Popen(
+            shlex.split(self._command), stdin=subprocess.PIPE, text=True, env=environ
+        )
+        held, self._held = self._held, []
+        self._feed("".join(held))
+
+    def _feed(self, text: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+
+
+def _is_screen(host: Host) -> bool:
+    return host.stdout.isatty() and host.stdin.isatty() and host.environ.get("TERM", "") != "dumb"
+
+
+def _pager_command(host: Host) -> str:
+    for name in ("BKCTL_PAGER", "PAGER"):
+        if name in host.environ:
+            return host.environ[name]
+    return "less" if shutil.which("less") else ""
+
+
+_RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
+
+
+def view_of(kind: type) -> View:
+    """Return the view of a kind of value."""
+    from bkctl.views import VIEWS
+
+    return VIEWS[kind]
+
+
+def wants_color(options: Options, host: Host, stream: TextIO) -> bool:
+    """Tell whether escape codes belong on ``stream``."""
+    if options.color != "auto":
+        return options.color == "always"
+    if host.environ.get("NO_COLOR") or host.environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def in_batches(rows: Iterable[Any], size_max: int, first_within_s: float) -> Iterator[list[Any]]:
+    """Yield the first rows together (``size_max``, or what comes in time), then one by one."""
+    deadline_s = time.monotonic() + first_within_s
+    first: list[Any] | None = []
+    for row in rows:
+        if first is None:
+            yield [row]
+            continue
+        first.append(row)
+        if len(first) >= size_max or time.monotonic() > deadline_s:
+            yield first
+            first = None
+    if first:
+        yield first
+
+
+def safe(text: str) -> str:
+    """Return ``text`` without what a terminal would obey: it may come from anybody."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+def csv_line(cells: Sequence[str]) -> str:
+    """Return one line of CSV with its newline."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def flat(value: Any) -> str:
+    """Return a value of a machine form as one text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(element, str) for element in value):
+        return " ".join(value)
+    return "" if value is None else json.dumps(value)
+
+
+def yaml(value: Any) -> Iterator[str]:
+    """Yield the lines of a value of a machine form as YAML; texts are quoted as in JSON."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            if isinstance(inner, (dict, list, tuple)) and inner:
+                yield f"{_yaml_key(key)}:"
+                yield from (f"  {line}" for line in yaml(inner))
+            else:
+                yield f"{_yaml_key(key)}: {_yaml_scalar(inner)}"
+    elif isinstance(value, (list, tuple)) and value:
+        for element in value:
+            lines = list(yaml(element))
+            yield from (f"{'- ' if n == 0 else '  '}{line}" for n, line in enumerate(lines))
+    else:
+        yield _yaml_scalar(value)
+
+
+def _yaml_key(key: str) -> str:
+    return key if key.isidentifier() else json.dumps(key)
+
+
+def _yaml_scalar(value: Any) -> str:
+    return json.dumps(value)

@@ -1,0 +1,117 @@
+"""What a command can end with: the exit statuses, and the errors that are the command line's own.
+
+``bkctl`` returns the ``exit_status`` of the error that ended a command. This module is imported at
+every start, so it leans on nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import ClassVar, Final
+
+from wire.errors import BookKeeperError
+
+
+class ExitStatus(enum.IntEnum):
+    """Every status ``bkctl`` exits with; scripts may rely on them."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    UNREACHABLE = 5
+    TIME_LIMIT = 6
+    CONFLICT = 7
+    PARTLY = 8
+    PROBLEMS = 10
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANING: Final = {
+    ExitStatus.DONE: "done",
+    ExitStatus.FAILED: "the operation failed",
+    ExitStatus.USAGE: "wrong usage, or a setting that cannot be",
+    ExitStatus.NOT_FOUND: "no such ledger, entry, bookie or file",
+    ExitStatus.REFUSED: "refused: not confirmed, nobody to ask, wrong password, safety check",
+    ExitStatus.UNREACHABLE: "metadata service or bookies unreachable",
+    ExitStatus.TIME_LIMIT: "time limit reached; the work goes on or is incomplete",
+    ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",
+    ExitStatus.PARTLY: "partly done; the output says what is missing",
+    ExitStatus.PROBLEMS: "a check found problems",
+    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitStatus.TERMINATED: "stopped by SIGTERM",
+}
+
+
+class CommandError(BookKeeperError):
+    """The command could not do what was asked.
+
+    ``next_step`` overrides the hint of the class: a sentence or a command to try.
+    """
+
+    def __init__(self, message: str, *, next_step: str = "") -> None:
+        super().__init__(message)
+        if next_step:
+            self.hint = next_step  # type: ignore[misc] # one error's own next step
+
+
+class UsageError(CommandError):
+    """The command line, or a setting, cannot be used as it is."""
+
+    exit_status: ClassVar[int] = ExitStatus.USAGE
+
+
+class NothingFoundError(CommandError):
+    """What was named is not there."""
+
+    exit_status: ClassVar[int] = ExitStatus.NOT_FOUND
+
+
+class RefusedError(CommandError):
+    """Not done, because nobody confirmed it or a safety check said no."""
+
+    exit_status: ClassVar[int] = ExitStatus.REFUSED
+
+
+class TimeLimitError(CommandError):
+    """The time limit was reached; the work is incomplete."""
+
+    exit_status: ClassVar[int] = ExitStatus.TIME_LIMIT
+
+
+class ConflictError(CommandError):
+    """The object is not in the state this needs."""
+
+    exit_status: ClassVar[int] = ExitStatus.CONFLICT
+
+
+class PartlyDoneError(CommandError):
+    """Some of it was done; the output says what was not."""
+
+    exit_status: ClassVar[int] = ExitStatus.PARTLY
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, SIGTERM or the time limit ended the command; ``exit_status`` tells which."""
+
+    def __init__(self, reason: str, exit_status: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_status = exit_status
+
+
+def error_name(kind: type[BaseException]) -> str:
+    """Return the stable name of a kind of error: ``BK-NO-SUCH-LEDGER``."""
+    words = re.sub(r"(Error|Exception)$", "", kind.__name__).removeprefix("Client")
+    return "BK-" + re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", words).upper()
+
+
+def error_message(error: BaseException) -> str:
+    """Return what went wrong, in one line: the error's words, else those of its class."""
+    text = str(error) or ((type(error).__doc__ or "").strip().splitlines() or [""])[0]
+    text = " ".join(text.split()) or type(error).__name__
+    text = text.removesuffix(".")
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]

@@ -1,0 +1,113 @@
+"""What Ctrl-C, SIGTERM and the time limit do to a command.
+
+The first one ends a wait at once, or, inside ``stopping()``, asks the command to stop at a safe
+point. The second one ends the process: nothing that could hang is tried any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from bkctl.errors import ExitStatus, Interrupted
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_STATUS: Final = {
+    signal.SIGINT: ("interrupted", ExitStatus.INTERRUPTED),
+    signal.SIGTERM: ("stopped by SIGTERM", ExitStatus.TERMINATED),
+    signal.SIGALRM: ("time limit reached", ExitStatus.TIME_LIMIT),
+}
+
+
+class Stop:
+    """Asks a long piece of work to end; the work looks at ``reason`` between its steps."""
+
+    def __init__(self) -> None:
+        self.reason: Interrupted | None = None
+        self._waiting = False
+
+    def __bool__(self) -> bool:
+        return self.reason is not None
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let the signal end a wait in here at once: leave the block, with ``reason`` set."""
+        try:
+            self._waiting = True
+            if self.reason is None:
+                yield
+        except Interrupted:
+            if self.reason is None:
+                raise
+        finally:
+            self._waiting = False
+
+    def ask(self, reason: Interrupted) -> None:
+        """Called by the signal handler."""
+        self.reason = reason
+        if self._waiting:
+            raise reason
+
+
+class Interrupts:
+    """The signal handlers of one command. Outside the main thread they stay as they were."""
+
+    def __init__(self, timeout_s: float = 0.0) -> None:
+        self._timeout_s = timeout_s
+        self._stop: Stop | None = None
+        self._count = 0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in _STATUS:
+                self._before[number] = signal.signal(number, self._handle)
+            signal.setitimer(signal.ITIMER_REAL, self._timeout_s)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[Stop]:
+        """Give the work in this block a chance to stop where it is safe."""
+        assert self._stop is None, "one stop at a time"
+        self._stop = Stop()
+        try:
+            yield self._stop
+        finally:
+            self._stop = None
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        words, status = _STATUS[signal.Signals(number)]
+        self._count += 1
+        if self._count > 1 and number != signal.SIGALRM:
+            leave(status)
+        reason = Interrupted(words, status)
+        if self._stop is None:
+            raise reason
+        if not self._stop:
+            self._stop.ask(reason)
+
+
+def leave(status: int) -> None:
+    """End the process now, without clean-up; try to write out what was printed so far."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        # A progress bar hides the cursor.
+        sys.stderr.write("\x1b[?25h" if sys.stderr.isatty() else "")
+        sys.stderr.write("bkctl: left at once\n")
+        sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,46 @@
+"""The client's log events on stderr, one line each, while a command runs."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from twisted.logger import (
+    FilteringLogObserver,
+    ILogObserver,
+    LogEvent,
+    LogLevel,
+    LogLevelFilterPredicate,
+    formatEvent,
+    globalLogBeginner,
+)
+from zope.interface import implementer
+
+_OURS = ("bkclient", "bookied", "wire")
+_begun: list[LogLevelFilterPredicate] = []
+
+
+@implementer(ILogObserver)
+class _Lines:
+    def __init__(self, stderr: TextIO) -> None:
+        self._stderr = stderr
+
+    def __call__(self, event: LogEvent) -> None:
+        level = event.get("log_level")
+        name = "info" if level is None else level.name
+        text = " ".join(formatEvent(event).split())
+        if not self._stderr.closed:
+            print(f"bkctl: {name}: {text}", file=self._stderr, flush=True)
+
+
+def start_logging(level: str, stderr: TextIO) -> None:
+    """Show our events from ``level`` on, and errors of the libraries.
+
+    Twisted takes observers once in a process, so a later call only sets the level.
+    """
+    if not _begun:
+        predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.error)
+        _begun.append(predicate)
+        observer = FilteringLogObserver(_Lines(stderr), [predicate])
+        globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
+    for namespace in _OURS:
+        _begun[0].setLogLevelForNamespace(namespace, LogLevel.levelWithName(level))

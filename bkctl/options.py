@@ -1,0 +1,196 @@
+"""The options that every command takes, before the verb or after it.
+
+``bkctl --json ledger list`` and ``bkctl ledger list --json`` mean the same. On the root each option
+also has an environment variable; nearer to the verb wins: verb, group, root, environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+OUTPUTS: Final = ("table", "wide", "json", "jsonl", "yaml", "csv", "id")
+ID_FORMATS: Final = ("long", "hex", "uuid")
+ENTRY_FORMATS: Final = ("string", "hex", "base64", "json", "raw")
+LOG_LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+
+_META: Final = "bkctl.options"
+
+
+class Options:
+    """The values of the global options for one command."""
+
+    def __init__(self) -> None:
+        self.args: tuple[str, ...] = ()
+        """The command line, without the program's name."""
+        self.conf: str | None = None
+        self.service_uri: str | None = None
+        self.output: str | None = None
+        self.ledger_id_format = "long"
+        self.entry_format: str | None = None
+        self.timeout_s: float = 0.0
+        self.yes = False
+        self.no_input = False
+        self.dry_run = False
+        self.overrides: tuple[str, ...] = ()
+        self.color = "auto"
+        self.columns: str | None = None
+        self.no_headers = False
+        self.exact = False
+        self.utc = False
+        self.show_secrets = False
+        self.no_pager = False
+        self.progress = "auto"
+        self.quiet = False
+        self.verbose = 0
+        self.log_level: str | None = None
+
+
+def options_of(ctx: click.Context) -> Options:
+    """Return the options gathered so far on this command line."""
+    root = ctx.find_root()
+    found = root.meta.get(_META)
+    if found is None:
+        found = root.meta[_META] = Options()
+    assert isinstance(found, Options)
+    return found
+
+
+def global_options(*, root: bool) -> list[click.Parameter]:
+    """Return the options, for the root (with environment variables) or for a command."""
+    return [_GlobalOption(*args, root=root, **kwargs) for args, kwargs in _DECLARED]
+
+
+def is_global(parameter: click.Parameter) -> bool:
+    """Tell whether a parameter is one that every command takes."""
+    return isinstance(parameter, _GlobalOption)
+
+
+class _GlobalOption(click.Option):
+    """Stores what was given in the command line's ``Options``; the callback never sees it."""
+
+    def __init__(
+        self, *args: Any, root: bool, to: str = "", const: Any = None, envvar: Any = None, **kw: Any
+    ) -> None:
+        super().__init__(
+            list(args),
+            expose_value=False,
+            is_eager=True,
+            callback=self._store,
+            envvar=envvar if root else None,
+            show_envvar=root,
+            **kw,
+        )
+        self._to, self._const = to or self.name or "", const
+
+    def _store(self, ctx: click.Context, _: click.Parameter, value: Any) -> Any:
+        assert self.name
+        if ctx.get_parameter_source(self.name) in {
+            ParameterSource.COMMANDLINE,
+            ParameterSource.ENVIRONMENT,
+        }:
+            options = options_of(ctx)
+            if self._const is not None:
+                value = self._const if value else getattr(options, self._to)
+            elif self.multiple or self.count:
+                value = getattr(options, self._to) + value
+            setattr(options, self._to, value)
+        return value
+
+
+def _option(*args: str, **kwargs: Any) -> tuple[Sequence[str], dict[str, Any]]:
+    return args, kwargs
+
+
+_DECLARED: Final = (
+    _option(
+        "-c",
+        "--conf",
+        metavar="FILE",
+        envvar=["BOOKIE_CONF", "CLI_CONF", "BKCTL_CONF"],
+        help="Settings file, as the bookie reads it (bk_server.conf).",
+    ),
+    _option(
+        "-u",
+        "--service-uri",
+        metavar="URI",
+        envvar="BKCTL_SERVICE_URI",
+        help="The cluster's metadata: zk+hierarchical://host:port/ledgers or sqlite:///path.",
+    ),
+    _option(
+        "-X",
+        "overrides",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Override one key of the settings file for this run.",
+    ),
+    _option(
+        "-o",
+        "--output",
+        type=click.Choice(OUTPUTS),
+        envvar="BKCTL_OUTPUT",
+        help="How results are printed; errors too, where it is JSON.",
+    ),
+    _option(
+        "--json", "as_json", is_flag=True, to="output", const="json", help="Short for -o json."
+    ),
+    _option(
+        "--ledger-id-format",
+        type=click.Choice(ID_FORMATS),
+        envvar="BKCTL_LEDGER_ID_FORMAT",
+        help="How ledger ids are read and shown.",
+    ),
+    _option(
+        "--entry-format",
+        type=click.Choice(ENTRY_FORMATS),
+        envvar="BKCTL_ENTRY_FORMAT",
+        help="How payloads are shown.",
+    ),
+    _option(
+        "--columns",
+        metavar="A,B",
+        envvar="BKCTL_COLUMNS",
+        help="Columns of tables and CSV, in order.",
+    ),
+    _option("--no-headers", is_flag=True, help="Tables and CSV without their first line."),
+    _option("--exact", is_flag=True, envvar="BKCTL_EXACT", help="Plain numbers in tables as well."),
+    _option("--utc", is_flag=True, envvar="BKCTL_UTC", help="Times in UTC in tables as well."),
+    _option("--show-secrets", is_flag=True, help="Print ledger passwords."),
+    _option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        envvar="BKCTL_TIMEOUT",
+        help="Bound on the whole command; 0 is none.",
+    ),
+    _option("-y", "--yes", is_flag=True, help="Answer yes to what would be asked."),
+    _option("--no-input", is_flag=True, envvar="BKCTL_NO_INPUT", help="Never ask; refuse instead."),
+    _option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
+    _option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        envvar="BKCTL_COLOR",
+        help="Colour; NO_COLOR counts too.",
+    ),
+    _option(
+        "--no-pager", is_flag=True, envvar="BKCTL_NO_PAGER", help="Long tables without a pager."
+    ),
+    _option(
+        "--progress",
+        type=click.Choice(["auto", "lines", "jsonl", "none"]),
+        envvar="BKCTL_PROGRESS",
+        help="Progress on stderr: a bar on a terminal, else a line now and then.",
+    ),
+    _option("-q", "--quiet", is_flag=True, envvar="BKCTL_QUIET", help="Only results and errors."),
+    _option("-v", "--verbose", count=True, help="Say more; twice for everything."),
+    _option(
+        "--log-level",
+        type=click.Choice(LOG_LEVELS),
+        envvar="BKCTL_LOG_LEVEL",
+        help="What is logged on stderr.",
+    ),
+)

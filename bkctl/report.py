@@ -1,0 +1,114 @@
+"""What ended a command, as one line (or one JSON object) on stderr and as an exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from bkctl.errors import ExitStatus, Interrupted, error_message, error_name
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+
+SCHEMA = 1
+
+
+@attrs.frozen
+class Report:
+    """One failure: what it is called, what it says, what to do next, and the exit status."""
+
+    name: str
+    message: str
+    status: int
+    about: str = ""
+    hint: str = ""
+
+    def line(self) -> str:
+        """Return the line people read."""
+        named = self.about if self.about and self.about not in self.message else ""
+        text = f"{named}: {self.message}" if named else self.message
+        return f"bkctl: {text}; {self.hint}" if self.hint else f"bkctl: {text}"
+
+    def machine(self) -> dict[str, Any]:
+        """Return what programs read."""
+        return {
+            "schema": SCHEMA,
+            "error": self.message,
+            "name": self.name,
+            "code": self.status,
+            "object": self.about or None,
+            "hint": self.hint or None,
+        }
+
+
+def report(error: BaseException, session: Session | None, args: Sequence[str]) -> int:
+    """Print what ended the command line ``args``; return the exit status."""
+    if isinstance(error, click.UsageError) and _is_plain_help(error):
+        click.echo(error.format_message(), file=sys.stderr)
+        return ExitStatus.USAGE
+    found = _describe(error, session)
+    verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
+    if verbose:
+        traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+    as_json = session.options.output in _JSON if session else _asks_for_json(args)
+    click.echo(json.dumps(found.machine()) if as_json else found.line(), err=True)
+    return found.status
+
+
+_JSON = frozenset({"json", "jsonl"})
+
+
+def _describe(error: BaseException, session: Session | None) -> Report:
+    about = session.about if session else ""
+    if isinstance(error, KeyboardInterrupt):
+        status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)
+        words = error.reason if isinstance(error, Interrupted) else "interrupted"
+        hint = session.resume if session else ""
+        return Report("BK-INTERRUPTED", words, status, about, hint)
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "bkctl"
+        message = error.format_message().removesuffix(".")
+        return Report("BK-USAGE", message, ExitStatus.USAGE, "", f"`{path} --help` shows how")
+    if isinstance(error, click.ClickException):
+        return Report("BK-USAGE", error.format_message(), error.exit_code, about)
+    if isinstance(error, BookKeeperError):
+        name, message = error_name(type(error)), error_message(error)
+        return Report(name, message, error.exit_status, about, error.hint)
+    if isinstance(error, OSError):
+        return _os_error(error, about)
+    words = f"{type(error).__name__}: {error_message(error)}"
+    hint = "this is a bug; -v shows where"
+    return Report("BK-BUG", words, ExitStatus.FAILED, about, hint)
+
+
+def _os_error(error: OSError, about: str) -> Report:
+    missing = isinstance(error, FileNotFoundError)
+    place = f"{error.filename}: " if error.filename else ""
+    return Report(
+        error_name(type(error)),
+        f"{place}{error.strerror or error}",
+        ExitStatus.NOT_FOUND if missing else ExitStatus.FAILED,
+        about,
+    )
+
+
+def _is_plain_help(error: click.UsageError) -> bool:
+    """A group called without a command: what click raises then is the help text."""
+    return type(error).__name__ == "NoArgsIsHelpError"
+
+
+def _asks_for_json(args: Sequence[str]) -> bool:
+    """Tell whether a command line that could not be parsed asks for JSON."""
+    pairs = zip(args, [*args[1:], ""], strict=True)
+    return any(
+        word in {"--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"}
+        or (word in {"-o", "--output"} and value in _JSON)
+        for word, value in pairs
+    )

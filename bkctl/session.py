@@ -1,0 +1,295 @@
+"""What a command gets: its options, the cluster (connected at first use), the terminal.
+
+A ``Host`` outlives a command: one for the process, or for the life of an interactive shell. A
+``Session`` is one command's view of it. Commands run on the main thread and block; the reactor has
+a thread of its own behind ``BlockingClient``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
+
+import click
+
+from bkctl.command import Effect
+from bkctl.errors import RefusedError, UsageError
+from bkctl.interrupt import Interrupts, Stop
+from bkctl.options import Options, options_of
+
+if TYPE_CHECKING:
+    from bkclient.blocking import BlockingClient
+
+    from bkclient.config import ClientConfig
+    from bkctl.emit import Emitter
+    from bkctl.progress import Progress
+
+T = TypeVar("T")
+
+DEFAULT_CONF: Final = ("/etc/bookkeeper/bk_server.conf", "/opt/bookkeeper/conf/bk_server.conf")
+"""Where a bookie's settings are looked for when nothing else says where the cluster is."""
+
+SESSION_META: Final = "bkctl.session"
+
+
+class Host:
+    """The environment, the standard streams and the connections, for as many commands as come."""
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] | None = None,
+        connect: Callable[[str, ClientConfig], BlockingClient] | None = None,
+    ) -> None:
+        self.environ = os.environ if environ is None else environ
+        self._connect = connect or _connect
+        self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
+
+    @property
+    def stdin(self) -> TextIO:
+        return sys.stdin
+
+    @property
+    def stdout(self) -> TextIO:
+        return sys.stdout
+
+    @property
+    def stderr(self) -> TextIO:
+        return sys.stderr
+
+    def client(self, uri: str, config: ClientConfig) -> BlockingClient:
+        """Return the connection with one cluster, made at the first call."""
+        if (uri, config) not in self._clients:
+            self._clients[uri, config] = self._connect(uri, config)
+        return self._clients[uri, config]
+
+    def close(self) -> None:
+        """Close every connection."""
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+
+def _connect(uri: str, config: ClientConfig) -> BlockingClient:
+    from bkclient.blocking import BlockingClient
+
+    return BlockingClient(uri, config=config)
+
+
+@contextlib.contextmanager
+def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
+    """Give one command its session; close the connections after it unless a shell keeps them."""
+    options = options_of(ctx)
+    effect = getattr(ctx.command, "effect", Effect.READ)
+    owned = ctx.find_root().obj is None
+    with Interrupts(options.timeout_s) as interrupts:
+        session = Session(host, options, effect, interrupts)
+        ctx.find_root().meta[SESSION_META] = session
+        try:
+            yield session
+            session.finish()
+        finally:
+            if owned:
+                host.close()
+
+
+class Session:
+    """One command at work.
+
+    ``about`` names what the command is at work on, and errors name it; ``resume`` says what to do
+    after an interruption.
+    """
+
+    def __init__(
+        self, host: Host, options: Options, effect: Effect, interrupts: Interrupts
+    ) -> None:
+        self.host, self.options, self.effect = host, options, effect
+        self.about = ""
+        self.resume = ""
+        self._interrupts = interrupts
+        self._emitter: Emitter | None = None
+        self._settings: tuple[str, ClientConfig] | None = None
+
+    # The cluster --------------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        """The metadata service: flag, environment, settings file, in this order.
+
+        Raises:
+            UsageError: nothing says which.
+        """
+        return self._where()[0]
+
+    @property
+    def config(self) -> ClientConfig:
+        return self._where()[1]
+
+    @property
+    def client(self) -> BlockingClient:
+        """The connection with the cluster."""
+        uri, config = self._where()
+        if self._settings is None:
+            self._settings = uri, config
+            _start_logging(self.options, self.host.stderr)
+        return self.host.client(uri, config)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
+        return self.client.call(function, *args, **kwargs)
+
+    def _where(self) -> tuple[str, ClientConfig]:
+        if self._settings is not None:
+            return self._settings
+        from bkctl.settings import cluster_settings
+
+        found = cluster_settings(self.options, self.host.environ)
+        for warning in found.warnings:
+            self.warn(warning)
+        self.verbose(f"cluster: {found.uri} (from {found.origin})")
+        return found.uri, found.config
+
+    # Results ------------------------------------------------------------------------------------
+
+    @property
+    def emitter(self) -> Emitter:
+        if self._emitter is None:
+            from bkctl.emit import Emitter
+
+            self._emitter = Emitter(self.options, self.host)
+        return self._emitter
+
+    def emit(self, value: object) -> None:
+        """Print one value in the form that was asked for."""
+        self.emitter.one(value)
+
+    def emit_all(self, values: Iterable[Any], kind: type) -> None:
+        """Print values of one kind as they come; none at all is a result too."""
+        self.emitter.many(values, kind)
+
+    def finish(self) -> None:
+        """Write out what the emitter holds back; called once the command is through."""
+        if self._emitter is not None:
+            self._emitter.finish()
+
+    # People -------------------------------------------------------------------------------------
+
+    @property
+    def dry_run(self) -> bool:
+        return self.options.dry_run
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody can be asked."""
+        return not self.options.no_input and self.host.stdin.isatty() and self.host.stderr.isatty()
+
+    def note(self, text: str) -> None:
+        """Tell people something that is no result; nothing with ``--quiet``."""
+        if not self.options.quiet:
+            self._tell(text)
+
+    def verbose(self, text: str) -> None:
+        if self.options.verbose:
+            self._tell(text)
+
+    def warn(self, text: str) -> None:
+        self._tell(f"bkctl: warning: {text}")
+
+    def _tell(self, text: str) -> None:
+        print(text, file=self.host.stderr, flush=True)
+
+    def progress(self, what: str, *, total: int | None = None, unit: str = "bytes") -> Progress:
+        """Return a progress display for one long piece of work; use it as a context manager."""
+        from bkctl.progress import make_progress
+
+        return make_progress(self.options, self.host, what, total=total, unit=unit)
+
+    def stopping(self) -> contextlib.AbstractContextManager[Stop]:
+        """Let Ctrl-C ask the block to stop at a safe point instead of ending it anywhere."""
+        return self._interrupts.stopping()
+
+    # Asking -------------------------------------------------------------------------------------
+
+    def confirm(self, plan: Iterable[str], question: str, *, proof: str | None = None) -> None:
+        """Show ``plan`` and ask, in the way the command's ``Effect`` calls for.
+
+        What loses data asks for ``proof`` (an id) to be typed; everything else for yes or no.
+
+        Raises:
+            RefusedError: the answer was no, or there is nobody to ask.
+        """
+        assert self.effect is not Effect.READ, "a command that only reads has nothing to ask"
+        assert (proof is not None) == (self.effect is Effect.LOSES_DATA) or proof is None
+        if self.options.yes:
+            return
+        for line in plan:
+            self._tell(line)
+        if not self.interactive:
+            raise RefusedError(
+                f"{question} Nobody to ask here", next_step=f"add --yes: {self.again('--yes')}"
+            )
+        if proof is None:
+            agreed = self._ask(f"{question} [y/N] ").lower() in {"y", "yes"}
+        else:
+            agreed = self._ask(f"{question}\nType {proof} to go on: ") == proof
+        if not agreed:
+            raise RefusedError("not confirmed; nothing was changed")
+
+    def again(self, *more: str) -> str:
+        """Return this command line with more options, to be pasted."""
+        return shlex.join(["bkctl", *self.options.args, *more])
+
+    def _ask(self, prompt: str) -> str:
+        self.host.stderr.write(prompt)
+        self.host.stderr.flush()
+        answer = self.host.stdin.readline()
+        if not answer:  # End of input counts as no.
+            self.host.stderr.write("\n")
+        return answer.strip()
+
+    def password(self, path: str | None) -> bytes:
+        """Return a ledger password: the file's content without its last newline, else empty.
+
+        Raises:
+            UsageError: the file cannot be read.
+        """
+        if path is None:
+            return b""
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time
+                data = file.read()
+        except OSError as error:
+            raise UsageError(f"password file {path}: {error.strerror}") from error
+        return data.removesuffix(b"\n").removesuffix(b"\r")
+
+    # Bytes --------------------------------------------------------------------------------------
+
+    @property
+    def stdin_bytes(self) -> BinaryIO:
+        return self.host.stdin.buffer
+
+    @property
+    def stdout_bytes(self) -> BinaryIO:
+        return self.host.stdout.buffer
+
+    def words(self, values: Iterable[Any], kind: click.ParamType[Any]) -> Iterator[Any]:
+        """Yield ``values``; in place of ``-`` the words of stdin, each converted by ``kind``."""
+        for value in values:
+            if value != "-":
+                yield value
+                continue
+            for line in self.host.stdin:
+                for word in line.split():
+                    yield kind.convert(word, None, None)
+
+
+def _start_logging(options: Options, stderr: TextIO) -> None:
+    from bkctl.logs import start_logging
+
+    level = options.log_level or ("critical" if options.quiet else "warn")
+    if options.log_level is None and options.verbose:
+        level = "info" if options.verbose == 1 else "debug"
+    start_logging(level, stderr)

@@ -1,0 +1,119 @@
+"""Tables as text: columns that give way where there is no room, cells that are never cut."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+_GAP: Final = "  "
+_BOLD: Final = "\x1b[1m"
+_RESET: Final = "\x1b[0m"
+_STATE_COLORS: Final = {
+    "\x1b[32m": ("open", "writable", "up", "ready", "ok"),
+    "\x1b[33m": ("in-recovery", "read-only", "starting", "stopping"),
+    "\x1b[31m": ("down", "failed", "missing"),
+}
+
+
+@attrs.frozen
+class Cell:
+    """A cell's text; a ``state`` may be coloured by its word."""
+
+    text: str
+    state: bool = False
+
+
+class Table:
+    """A table that is printed as its rows come. The first rows set the widths of the columns."""
+
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, int, bool]],
+        *,
+        width: int | None,
+        headers: bool = True,
+        color: bool = False,
+    ) -> None:
+        """``columns``: title, rank (0 never gives way, the highest goes first), right-aligned."""
+        self._columns, self._width = columns, width
+        self._headers, self._color = headers, color
+        self._widths: list[int] = []
+        self._shown: list[int] = []
+        self.started = False
+
+    @property
+    def hidden(self) -> list[str]:
+        """The titles of columns that had no room."""
+        return [c[0] for n, c in enumerate(self._columns) if self.started and n not in self._shown]
+
+    def lines(self, rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+        """Yield the lines of some more rows, after the header the first time."""
+        if not self.started:
+            self._start(rows)
+            if self._headers:
+                titles = [Cell(title) for title, _, _ in self._columns]
+                line = self._line(titles)
+                yield f"{_BOLD}{line}{_RESET}" if self._color else line
+        yield from (self._line(row) for row in rows)
+
+    def _start(self, rows: Sequence[Sequence[Cell]]) -> None:
+        self.started = True
+        titles = [display_width(title) if self._headers else 0 for title, _, _ in self._columns]
+        self._widths = [
+            max([title, *(display_width(row[n].text) for row in rows)])
+            for n, title in enumerate(titles)
+        ]
+        self._shown = list(range(len(self._columns)))
+        while self._width is not None and self._total() > self._width:
+            rank, last = max((self._columns[n][1], n) for n in self._shown)
+            if rank == 0:
+                break
+            self._shown.remove(last)
+
+    def _total(self) -> int:
+        return sum(self._widths[n] for n in self._shown) + len(_GAP) * (len(self._shown) - 1)
+
+    def _line(self, cells: Sequence[Cell]) -> str:
+        parts = []
+        for n in self._shown:
+            fill = " " * (self._widths[n] - display_width(cells[n].text))
+            text = colored(cells[n]) if self._color else cells[n].text
+            parts.append(fill + text if self._columns[n][2] else text + fill)
+        return _GAP.join(parts).rstrip()
+
+
+def vertical(pairs: Iterable[tuple[str, Cell]], color: bool = False) -> Iterator[str]:  # noqa: FBT001, FBT002
+    """Yield one object as lines of title and text; further lines of a text are indented."""
+    known = list(pairs)
+    width = max((display_width(title) for title, _ in known), default=0)
+    for title, cell in known:
+        first, *more = (colored(cell) if color else cell.text).split("\n")
+        yield f"{title.lower():{width}}{_GAP}{first}".rstrip()
+        yield from (f"{'':{width}}{_GAP}{line}" for line in more)
+
+
+def colored(cell: Cell) -> str:
+    """Return the cell's text in the colour of the state it names, if it names one."""
+    if not cell.state:
+        return cell.text
+    word = cell.text.lower().partition(" ")[0]
+    for code, words in _STATE_COLORS.items():
+        if word in words:
+            return f"{code}{cell.text}{_RESET}"
+    return cell.text
+
+
+def display_width(text: str) -> int:
+    """Return how many columns a terminal needs for ``text``."""
+    if text.isascii():
+        return len(text)
+    return sum(_char_width(char) for char in text)
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

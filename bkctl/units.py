@@ -1,0 +1,86 @@
+"""Numbers and times as people read them, and back. Machine formats never use these."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from typing import Final
+
+_KIBI: Final = 1024
+_WITH_FRACTION_S: Final = 10
+_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+_BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SIZE: Final = {
+    "": 1,
+    "b": 1,
+    **{unit: 1024**n for n, unit in enumerate(("k", "m", "g", "t"), 1)},
+    **{f"{unit}ib": 1024**n for n, unit in enumerate(("k", "m", "g", "t"), 1)},
+    **{f"{unit}b": 1000**n for n, unit in enumerate(("k", "m", "g", "t"), 1)},
+}
+_SECONDS: Final = {
+    "": 1.0,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
+
+
+def human_bytes(count: float) -> str:
+    """Return ``12.3 GiB``; below 1 KiB plain bytes."""
+    for unit in _BINARY:
+        if abs(count) < _KIBI or unit == _BINARY[-1]:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= _KIBI
+    raise AssertionError("unreachable")
+
+
+def human_duration(seconds: float) -> str:
+    """Return ``4d2h``, ``3m20s`` or ``0.42s``: two units at most."""
+    if seconds < _WITH_FRACTION_S:
+        return f"{seconds:.2f}s"
+    rest = round(seconds)
+    for (unit, size), (lower, part) in itertools.pairwise(_UNITS):
+        if rest >= size:
+            count, rest = divmod(rest, size)
+            return f"{count}{unit}{rest // part}{lower}" if rest // part else f"{count}{unit}"
+    return f"{rest}s"
+
+
+def human_time(time_ms: int, *, utc: bool) -> str:
+    """Return ``2026-01-31 14:05:09`` in the reader's zone, or in UTC with a ``Z``."""
+    moment = time.gmtime(time_ms / 1000) if utc else time.localtime(time_ms / 1000)
+    return time.strftime("%Y-%m-%d %H:%M:%S", moment) + ("Z" if utc else "")
+
+
+def rfc3339(time_ms: int) -> str:
+    """Return ``2026-01-31T14:05:09.123Z``."""
+    seconds, ms = divmod(time_ms, 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{ms:03d}Z"
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of ``512``, ``64k``, ``1MiB`` (binary) or ``20MB`` (decimal).
+
+    Raises:
+        ValueError: it is no size.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
+    if match is None or match[2].lower() not in _SIZE:
+        raise ValueError(f"{text!r} is no size; try 512, 64k, 1MiB or 20MB")
+    return int(float(match[1]) * _SIZE[match[2].lower()])
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of ``90``, ``1.5s``, ``30m``, ``7d`` or ``1h30m``.
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw]|$)", text.strip())
+    if not parts or "".join(a + b for a, b in parts) != text.strip():
+        raise ValueError(f"{text!r} is no duration; try 90, 30m, 7d or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -1,0 +1,500 @@
+"""What the fields of each kind of printed value are: the one list behind tables, JSON and docs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl.emit import NEVER, WIDE, Field, Kind, View
+from bkctl.units import human_bytes, human_duration
+
+if TYPE_CHECKING:
+    from wire.ids import BookieId, EntryId, LedgerId
+    from wire.ledger_metadata import LedgerMetadata
+
+STATE_WORDS: Final = {"OPEN": "open", "IN_RECOVERY": "in-recovery", "CLOSED": "closed"}
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class LedgerSummary:
+    """One ledger of a list; ``metadata`` is None where only ids were asked for."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata | None
+
+
+@attrs.frozen
+class LedgerCount:
+    """How many ledgers there are."""
+
+    count: int
+
+
+@attrs.frozen
+class LedgerDetails:
+    """One ledger, whole. ``password`` is None unless secrets are to be shown."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    version: int
+    password: bytes | None = None
+
+
+@attrs.frozen
+class LedgerCreated:
+    """A new ledger that anybody may add to."""
+
+    ledger_id: LedgerId
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    ensemble: tuple[BookieId, ...]
+
+
+@attrs.frozen
+class EntriesAdded:
+    """What one ``ledger add`` added. ``first`` and ``last`` are None when that was nothing."""
+
+    ledger_id: LedgerId
+    first: EntryId | None
+    last: EntryId | None
+    entries: int
+    size: int
+    seconds: float
+
+
+@attrs.frozen
+class LedgerWritten:
+    """A ledger written and closed in one run."""
+
+    ledger_id: LedgerId
+    entries: int
+    size: int
+    seconds: float
+    complete: bool = True
+
+
+@attrs.frozen
+class LedgerClosed:
+    """A ledger that is closed now; ``how`` says which way."""
+
+    ledger_id: LedgerId
+    how: str
+    last_entry: EntryId
+    length: int
+
+
+@attrs.frozen
+class LedgerFenced:
+    """What fencing reached: whether enough bookies know that no writer can add any more."""
+
+    ledger_id: LedgerId
+    state: str
+    answered: tuple[BookieId, ...]
+    missing: Mapping[BookieId, str]
+    covered: bool
+
+
+@attrs.frozen
+class LedgerDeleted:
+    """A ledger whose metadata is gone."""
+
+    ledger_id: LedgerId
+    state: str | None
+    last_entry: int | None
+    length: int | None
+    deleted: bool
+
+
+@attrs.frozen
+class EntryRecord:
+    """One entry as machine forms and tables have it."""
+
+    ledger_id: LedgerId
+    entry_id: EntryId
+    payload: bytes
+    last_add_confirmed: int
+    text: Any = None
+
+
+@attrs.frozen
+class BookieSummary:
+    """One bookie: what metadata says, and what it says itself where it could be asked."""
+
+    bookie_id: BookieId
+    state: str
+    address: str | None = None
+    free: int | None = None
+    total: int | None = None
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class ClusterSummary:
+    """The cluster as a whole."""
+
+    uri: str
+    instance_id: str | None
+    layout: str
+    writable: int
+    read_only: int
+    down: int
+    ledgers: int | None = None
+
+
+@attrs.frozen
+class ClusterCreated:
+    """A new cluster."""
+
+    uri: str
+    instance_id: str
+    layout: str
+
+
+@attrs.frozen
+class LocalBookie:
+    """One bookie of a local cluster."""
+
+    bookie_id: str
+    state: str
+    pid: int | None
+    directory: str
+    log: str
+
+
+# Fields ----------------------------------------------------------------------------------------
+
+
+def _meta(name: str) -> Any:
+    """Return a getter of a metadata attribute; None where there is no metadata."""
+    return lambda value: None if value.metadata is None else getattr(value.metadata, name)
+
+
+def _state(value: Any) -> str | None:
+    return None if value.metadata is None else STATE_WORDS[value.metadata.state.name]
+
+
+def _quorums(value: Any) -> str | None:
+    m = value.metadata
+    return None if m is None else f"{m.ensemble_size}/{m.write_quorum}/{m.ack_quorum}"
+
+
+def _digest(value: Any) -> str | None:
+    if value.metadata is None or value.metadata.digest_type is None:
+        return None
+    return str(value.metadata.digest_type.name.lower())
+
+
+def _length(value: Any) -> int | None:
+    """A ledger's length is known to the metadata once it is closed."""
+    m = value.metadata
+    return None if m is None or not m.is_closed else m.length
+
+
+def _custom(value: Any) -> dict[str, str]:
+    if value.metadata is None:
+        return {}
+    return {
+        key: data.decode(errors="backslashreplace") for key, data in value.metadata.custom.items()
+    }
+
+
+def _fragments(value: Any) -> list[dict[str, Any]] | None:
+    if value.metadata is None:
+        return None
+    return [
+        {"first_entry": fragment.first_entry_id, "ensemble": list(fragment.ensemble)}
+        for fragment in value.metadata.fragments
+    ]
+
+
+def _fragment_lines(value: Any) -> str:
+    return "\n".join(
+        f"from {fragment.first_entry_id}: {' '.join(fragment.ensemble)}"
+        for fragment in value.metadata.fragments
+    )
+
+
+def _pairs(value: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={text}" for key, text in value.items()) or "-"
+
+
+_ID: Final = Field(
+    "ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID, header="LEDGER"
+)
+_SIZE: Final = Field("size", "Bytes of payload.", lambda v: v.size, Kind.BYTES)
+_SECONDS: Final = Field("seconds", "Time it took.", lambda v: v.seconds, Kind.SECONDS)
+_ENTRIES: Final = Field("entries", "How many entries.", lambda v: v.entries, Kind.COUNT)
+
+_LEDGER: Final = (
+    _ID,
+    Field("state", "open, in-recovery or closed.", _state, Kind.STATE),
+    Field(
+        "last_entry",
+        "Last entry; none while not closed, -1 for an empty ledger.",
+        _meta("last_entry_id"),
+        Kind.COUNT,
+        rank=1,
+    ),
+    Field("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
+    Field(
+        "quorums", "Ensemble size, write quorum, ack quorum.", _quorums, rank=4, header="E/QW/QA"
+    ),
+    Field("digest", "How entries are protected.", _digest, rank=5),
+    Field("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
+    Field(
+        "fragments",
+        "First entry and ensemble of each fragment.",
+        _fragments,
+        Kind.NESTED,
+        rank=NEVER,
+    ),
+    Field(
+        "ensemble",
+        "Bookies of the last fragment.",
+        lambda v: v.metadata and list(v.metadata.ensemble),
+        Kind.NESTED,
+        rank=WIDE,
+    ),
+    Field(
+        "custom",
+        "Custom metadata.",
+        _custom,
+        Kind.NESTED,
+        rank=WIDE,
+        cell=lambda v: " ".join(f"{key}={text}" for key, text in _custom(v).items()) or "-",
+    ),
+)
+
+
+def _details_fields() -> tuple[Field, ...]:
+    cells = {"fragments": _fragment_lines, "custom": lambda v: _pairs(_custom(v))}
+    fields = [
+        attrs.evolve(field, cell=cells.get(field.name, field.cell))
+        for field in _LEDGER
+        if field.name != "ensemble"
+    ]
+    return (
+        *fields,
+        Field(
+            "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT
+        ),
+        Field("version", "Version of the stored metadata.", lambda v: v.version, Kind.COUNT),
+        Field("password", "Ledger password; with --show-secrets.", lambda v: v.password, Kind.DATA),
+    )
+
+
+def _added_sentence(added: EntriesAdded) -> str:
+    if added.first is None:
+        return f"nothing to add to ledger {added.ledger_id}"
+    if added.entries == 1:
+        return f"added entry {added.first} to ledger {added.ledger_id} ({human_bytes(added.size)})"
+    return (
+        f"added {added.entries} entries, {added.first} to {added.last}, to ledger "
+        f"{added.ledger_id} ({human_bytes(added.size)} in {human_duration(added.seconds)})"
+    )
+
+
+def _closed_sentence(closed: LedgerClosed) -> str:
+    holds = f"{closed.last_entry + 1} entries, {human_bytes(closed.length)}"
+    return f"ledger {closed.ledger_id} {closed.how}: {holds}"
+
+
+def _fenced_sentence(fenced: LedgerFenced) -> str:
+    missing = "".join(f"; {bookie}: {why}" for bookie, why in fenced.missing.items())
+    covers = (
+        "no writer can add to it any more" if fenced.covered else "NOT every write set is covered"
+    )
+    return (
+        f"ledger {fenced.ledger_id} fenced by {len(fenced.answered)} bookies: {covers}{missing}; "
+        f"`bkctl ledger recover {fenced.ledger_id}` closes it"
+    )
+
+
+def _deleted_sentence(deleted: LedgerDeleted) -> str:
+    return f"ledger {deleted.ledger_id} " + ("deleted" if deleted.deleted else "was gone already")
+
+
+VIEWS: Final[Mapping[type, View]] = {
+    LedgerSummary: View("ledgers", _LEDGER, "ledger_id"),
+    LedgerCount: View(
+        "counts",
+        (Field("count", "How many.", lambda v: v.count, Kind.COUNT),),
+        "count",
+        sentence=lambda v: str(v.count),
+    ),
+    LedgerDetails: View("ledgers", _details_fields(), "ledger_id"),
+    LedgerCreated: View(
+        "ledgers",
+        (
+            _ID,
+            Field("ensemble_size", "Bookies a fragment.", lambda v: v.ensemble_size, Kind.COUNT),
+            Field("write_quorum", "Copies of an entry.", lambda v: v.write_quorum, Kind.COUNT),
+            Field("ack_quorum", "Copies before an ack.", lambda v: v.ack_quorum, Kind.COUNT),
+            Field("ensemble", "Its bookies.", lambda v: list(v.ensemble), Kind.NESTED),
+        ),
+        "ledger_id",
+        bare=True,
+    ),
+    EntriesAdded: View(
+        "additions",
+        (
+            _ID,
+            Field("first", "First entry added.", lambda v: v.first, Kind.COUNT),
+            Field("last", "Last entry added.", lambda v: v.last, Kind.COUNT),
+            _ENTRIES,
+            _SIZE,
+            _SECONDS,
+        ),
+        "last",
+        sentence=_added_sentence,
+    ),
+    LedgerWritten: View(
+        "ledgers",
+        (
+            _ID,
+            _ENTRIES,
+            _SIZE,
+            _SECONDS,
+            Field("complete", "Whether all input is in it.", lambda v: v.complete, Kind.FLAG),
+        ),
+        "ledger_id",
+        bare=True,
+    ),
+    LedgerClosed: View(
+        "ledgers",
+        (
+            _ID,
+            Field("how", "closed, recovered, or closed before.", lambda v: v.how),
+            Field("last_entry", "Last entry, -1 for none.", lambda v: v.last_entry, Kind.COUNT),
+            Field("length", "Bytes of payload.", lambda v: v.length, Kind.BYTES),
+        ),
+        "ledger_id",
+        sentence=_closed_sentence,
+    ),
+    LedgerFenced: View(
+        "ledgers",
+        (
+            _ID,
+            Field("state", "Its state now.", lambda v: v.state, Kind.STATE),
+            Field("answered", "Bookies that fenced it.", lambda v: list(v.answered), Kind.NESTED),
+            Field(
+                "missing", "Bookies that did not, and why.", lambda v: dict(v.missing), Kind.NESTED
+            ),
+            Field("covered", "Whether no write set is left.", lambda v: v.covered, Kind.FLAG),
+        ),
+        "ledger_id",
+        sentence=_fenced_sentence,
+    ),
+    LedgerDeleted: View(
+        "ledgers",
+        (
+            _ID,
+            Field("state", "Its last state.", lambda v: v.state, Kind.STATE),
+            Field("last_entry", "Its last entry.", lambda v: v.last_entry, Kind.COUNT),
+            Field("length", "Bytes of payload.", lambda v: v.length, Kind.BYTES),
+            Field("deleted", "False where it was gone already.", lambda v: v.deleted, Kind.FLAG),
+        ),
+        "ledger_id",
+        sentence=_deleted_sentence,
+    ),
+    EntryRecord: View(
+        "entries",
+        (
+            Field("ledger", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID),
+            Field("entry", "The entry.", lambda v: v.entry_id, Kind.COUNT),
+            Field("length", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES),
+            Field(
+                "last_add_confirmed",
+                "What the writer had confirmed when it added this entry.",
+                lambda v: v.last_add_confirmed,
+                Kind.COUNT,
+                rank=3,
+                header="LAC",
+            ),
+            Field(
+                "payload_b64",
+                "The payload in base64; none with --entry-format.",
+                lambda v: None if v.text is not None else v.payload,
+                Kind.DATA,
+                rank=NEVER,
+                optional=True,
+            ),
+            Field(
+                "payload",
+                "The payload as --entry-format has it.",
+                lambda v: v.text,
+                Kind.NESTED,
+                rank=1,
+                optional=True,
+            ),
+        ),
+        "entry",
+    ),
+    BookieSummary: View(
+        "bookies",
+        (
+            Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE"),
+            Field("state", "writable, read-only or down.", lambda v: v.state, Kind.STATE),
+            Field("address", "Where it listens.", lambda v: v.address, rank=2),
+            Field("free", "Free bytes on its disks.", lambda v: v.free, Kind.BYTES, rank=1),
+            Field("total", "Bytes of its disks.", lambda v: v.total, Kind.BYTES, rank=1),
+            Field(
+                "properties",
+                "What else it published.",
+                lambda v: dict(v.properties),
+                Kind.NESTED,
+                rank=WIDE,
+                cell=lambda v: " ".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
+            ),
+        ),
+        "bookie_id",
+    ),
+    ClusterSummary: View(
+        "clusters",
+        (
+            Field("uri", "The metadata service.", lambda v: v.uri),
+            Field("instance_id", "The cluster's id.", lambda v: v.instance_id),
+            Field("layout", "Layout of the metadata.", lambda v: v.layout),
+            Field("writable", "Bookies that take adds.", lambda v: v.writable, Kind.COUNT),
+            Field("read_only", "Bookies that only serve reads.", lambda v: v.read_only, Kind.COUNT),
+            Field(
+                "down", "Bookies with a cookie that are not there.", lambda v: v.down, Kind.COUNT
+            ),
+            Field("ledgers", "How many ledgers.", lambda v: v.ledgers, Kind.COUNT),
+        ),
+        "instance_id",
+    ),
+    ClusterCreated: View(
+        "clusters",
+        (
+            Field("uri", "The metadata service.", lambda v: v.uri),
+            Field("instance_id", "The cluster's id.", lambda v: v.instance_id),
+            Field("layout", "Layout of the metadata.", lambda v: v.layout),
+        ),
+        "instance_id",
+    ),
+    LocalBookie: View(
+        "bookies",
+        (
+            Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE"),
+            Field("state", "Its state.", lambda v: v.state, Kind.STATE),
+            Field("pid", "Its process.", lambda v: v.pid, Kind.COUNT),
+            Field("directory", "Its journal and ledgers.", lambda v: v.directory, rank=1),
+            Field("log", "Its log.", lambda v: v.log, rank=2),
+        ),
+        "bookie_id",
+    ),
+}
+
+
+def preview(payload: bytes, chars_max: int = 60) -> str:
+    """Return the beginning of a payload for a table."""
+    text = payload[: chars_max + 1].decode(errors="backslashreplace")
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return shown if len(payload) <= chars_max else f"{shown[: chars_max - 3]}..."
