@@ -1,0 +1,116 @@
+"""Entry packets and digests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tests.wire import values
+from tests.wire.vectors import by_name, wire_vectors
+from wire.codes import DigestType
+from wire.digest import Entry, EntryHeader, digester, header, mac_key, master_key
+from wire.errors import DigestMismatchError, LocalProtocolError
+
+
+@pytest.mark.parametrize("vector", wire_vectors("master_key"), ids=by_name)
+def test_keys_are_javas(vector) -> None:
+    make = {"ledger": master_key, "mac": mac_key}[vector["inputs"]["pad"]]
+    assert make(bytes.fromhex(vector["inputs"]["password"])).hex() == vector["hex"]
+
+
+@pytest.mark.parametrize("vector", wire_vectors("entry_packet"), ids=by_name)
+def test_entry_packets_are_javas(vector) -> None:
+    i, packet = vector["inputs"], bytes.fromhex(vector["hex"])
+    assert values.packet(i) == packet
+    mine = digester(values.digest_type(i["digest_type"]), bytes.fromhex(i["password"]))
+    ids = (i["ledger_id"], i["entry_id"], i["last_add_confirmed"], i["length"])
+    expected = Entry(*ids, bytes.fromhex(i["payload"]))
+    assert mine.verify(i["ledger_id"], i["entry_id"], packet) == expected
+    assert mine.verify(i["ledger_id"], None, packet) == expected
+    assert header(packet) == EntryHeader(*ids)
+
+
+@pytest.mark.parametrize("vector", wire_vectors("lac_packet"), ids=by_name)
+def test_lac_packets_are_javas(vector) -> None:
+    i, packet = vector["inputs"], bytes.fromhex(vector["hex"])
+    mine = digester(values.digest_type(i["digest_type"]), bytes.fromhex(i["password"]))
+    assert mine.package_lac(i["ledger_id"], i["lac"]) == packet
+    assert mine.verify_lac(i["ledger_id"], packet) == i["lac"]
+
+
+def test_crc32c_is_castagnolis() -> None:
+    import crc32c
+
+    assert crc32c.crc32c(b"123456789") == 0xE3069283
+
+
+guarded = st.sampled_from([t for t in DigestType if t is not DigestType.DUMMY])
+
+
+@given(
+    guarded,
+    st.binary(max_size=9),
+    strategies.u63,
+    strategies.u63,
+    st.binary(max_size=60),
+    st.data(),
+)
+def test_any_changed_byte_is_noticed(digest_type, password, ledger, entry, payload, data) -> None:
+    mine = digester(digest_type, password)
+    packet = bytearray(mine.package(ledger, entry, -1, len(payload), payload))
+    at = data.draw(st.integers(0, len(packet) - 1))
+    packet[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(DigestMismatchError):
+        mine.verify(ledger, entry, bytes(packet))
+
+
+@given(strategies.digest_types, st.binary(max_size=40), st.data())
+def test_a_cut_packet_is_refused(digest_type, payload, data) -> None:
+    mine = digester(digest_type, b"pw")
+    packet = mine.package(1, 2, 0, len(payload), payload)
+    cut = data.draw(st.integers(0, 31 + mine.size))
+    with pytest.raises(DigestMismatchError):
+        mine.verify(1, 2, packet[:cut])
+    if cut < 32:
+        with pytest.raises(DigestMismatchError):
+            header(packet[:cut])
+
+
+@pytest.mark.parametrize("digest_type", list(DigestType))
+def test_an_entry_of_another_place_is_refused(digest_type) -> None:
+    mine = digester(digest_type, b"pw")
+    packet = mine.package(1, 2, 0, 3, b"abc")
+    for ledger, entry in ((1, 3), (2, 2), (9, None)):
+        with pytest.raises(DigestMismatchError, match="got entry 2 of ledger 1"):
+            mine.verify(ledger, entry, packet)
+    with pytest.raises(DigestMismatchError):
+        mine.verify_lac(2, mine.package_lac(1, 5))
+
+
+@pytest.mark.parametrize("digest_type", [t for t in DigestType if t is not DigestType.DUMMY])
+def test_a_broken_lac_packet_is_refused(digest_type) -> None:
+    mine = digester(digest_type, b"pw")
+    packet = mine.package_lac(1, 5)
+    for broken in (packet[:-1], packet[:15], packet[:8] + b"\1" + packet[9:]):
+        with pytest.raises(DigestMismatchError):
+            mine.verify_lac(1, broken)
+
+
+def test_only_the_mac_depends_on_the_password() -> None:
+    packets = {
+        digest_type: {digester(digest_type, p).package(1, 2, 0, 3, b"abc") for p in (b"a", b"b")}
+        for digest_type in DigestType
+    }
+    assert {t: len(p) for t, p in packets.items()} == {
+        DigestType.CRC32: 1,
+        DigestType.CRC32C: 1,
+        DigestType.DUMMY: 1,
+        DigestType.MAC: 2,
+    }
+
+
+def test_an_unknown_digest_type_is_our_error() -> None:
+    with pytest.raises(LocalProtocolError):
+        digester(9, b"")  # type: ignore[arg-type]

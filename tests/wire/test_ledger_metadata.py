@@ -1,0 +1,171 @@
+"""Ledger metadata in its three forms."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tests.wire.vectors import by_name, load
+from wire.codes import DigestType, LedgerState
+from wire.errors import MetadataFormatError
+from wire.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    decode_metadata,
+    encode_metadata,
+    validate_for_write,
+)
+
+MAGIC = b"BookieMetadataFormatVersion\t"
+
+
+def as_java_tells(m: LedgerMetadata) -> dict:
+    return {
+        "format_version": m.format_version,
+        "ensemble_size": m.ensemble_size,
+        "write_quorum": m.write_quorum,
+        "ack_quorum": m.ack_quorum,
+        "state": m.state.name,
+        "ctime": -1 if m.ctime_ms is None else m.ctime_ms,
+        "ctoken": m.creator_token,
+        "length": m.length,
+        "last_entry_id": -1 if m.last_entry_id is None else m.last_entry_id,
+        "digest_type": m.digest_type and m.digest_type.name,
+        "password_hex": None if m.password is None else m.password.hex(),
+        "segments": [
+            {"first_entry_id": f.first_entry_id, "ensemble": list(f.ensemble)} for f in m.fragments
+        ],
+        "custom_metadata": {key: value.hex() for key, value in m.custom.items()},
+    }
+
+
+def serialised() -> list[dict]:
+    return [v for v in load("metadata.json")["ledger_metadata_serialised"] if "hex" in v]
+
+
+@pytest.mark.parametrize("vector", serialised(), ids=by_name)
+def test_we_write_the_bytes_java_writes(vector) -> None:
+    data = bytes.fromhex(vector["hex"])
+    assert encode_metadata(decode_metadata(data)) == data
+
+
+@pytest.mark.parametrize("vector", serialised(), ids=by_name)
+def test_we_read_what_java_wrote(vector) -> None:
+    told = as_java_tells(decode_metadata(bytes.fromhex(vector["hex"])))
+    expected = dict(vector["decoded"])
+    if "custom_metadata" in expected:
+        pairs = expected["custom_metadata"]
+        expected["custom_metadata"] = {pair["key"]: pair["value_hex"] for pair in pairs}
+    if expected.get("digest_type") == "HMAC":
+        expected["digest_type"] = "MAC"  # The name it has in Java's interface.
+    assert {key: told[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("vector", load("metadata.json")["ledger_metadata_parsed"], ids=by_name)
+def test_we_accept_and_refuse_as_java_does(vector) -> None:
+    data = bytes.fromhex(vector["hex"])
+    if not vector["accepted"]:
+        with pytest.raises(MetadataFormatError):
+            decode_metadata(data, ctime_ms=1111)
+        return
+    found = decode_metadata(data, ctime_ms=1111)
+    assert as_java_tells(found) == vector["java_decoded"]
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+@given(data=st.data())
+def test_metadata_survives_the_store(format_version, data) -> None:
+    metadata = data.draw(strategies.ledger_metadata(format_version=format_version))
+    validate_for_write(metadata)
+    assert decode_metadata(encode_metadata(metadata)) == metadata
+
+
+@given(strategies.ledger_metadata(), st.data())
+def test_cut_metadata_is_a_typed_error_unless_whole(metadata, data) -> None:
+    stored = encode_metadata(metadata)
+    with pytest.raises(MetadataFormatError):
+        decode_metadata(stored[: data.draw(st.integers(0, len(stored) - 1))])
+
+
+@given(
+    st.binary(max_size=80), st.sampled_from([b"", MAGIC, *(MAGIC + b"%d\n" % n for n in (1, 2, 3))])
+)
+def test_garbage_is_a_typed_error_or_metadata(tail, head) -> None:
+    try:
+        decode_metadata(head + tail)
+    except MetadataFormatError:
+        return
+
+
+def sample(**changes) -> LedgerMetadata:
+    base = LedgerMetadata(
+        ensemble_size=2,
+        write_quorum=2,
+        ack_quorum=1,
+        fragments=(Fragment(0, ("a:1", "b:1")), Fragment(10, ("a:1", "c:1"))),
+        digest_type=DigestType.CRC32C,
+        password=b"secret",
+    )
+    return attrs.evolve(base, **changes)
+
+
+CLOSED = {"state": LedgerState.CLOSED, "length": 5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"ack_quorum": 0}, "ack quorum below 1"),
+        ({"ack_quorum": 3}, "ack quorum above"),
+        ({"write_quorum": 3}, "write quorum above"),
+        ({"fragments": ()}, "no fragment"),
+        ({"fragments": (Fragment(1, ("a:1", "b:1")),)}, "first fragment"),
+        ({"fragments": (Fragment(0, ("a:1", "a:1")),)}, "twice"),
+        ({"fragments": (Fragment(0, ("a:1",)),)}, "another size"),
+        ({"fragments": (Fragment(0, ("a:1", "b c")),)}, "no bookie id"),
+        ({"password": None}, "digest type without password"),
+        ({"password": None, "digest_type": None}, "no password"),
+        ({"state": LedgerState.CLOSED}, "last entry"),
+        ({"last_entry_id": 4}, "last entry"),
+        ({**CLOSED, "last_entry_id": 8}, "beyond the end"),
+        ({**CLOSED, "last_entry_id": -2}, "last entry below"),
+        ({**CLOSED, "last_entry_id": 10, "length": -1}, "negative length"),
+        ({"format_version": 4}, "format 4"),
+    ],
+)
+def test_what_java_could_not_handle_is_not_written(changes, rule) -> None:
+    with pytest.raises(MetadataFormatError, match=rule):
+        validate_for_write(sample(**changes))
+
+
+def test_good_metadata_may_be_written() -> None:
+    validate_for_write(sample())
+    validate_for_write(sample(**CLOSED, last_entry_id=9))
+
+
+def test_an_entry_belongs_to_the_last_fragment_that_starts_at_or_before_it() -> None:
+    m = sample()
+    assert [m.fragment_of(e).first_entry_id for e in (0, 9, 10, 2**62)] == [0, 0, 10, 10]
+    assert m.ensemble == ("a:1", "c:1")
+    assert m.all_bookies() == {"a:1", "b:1", "c:1"}
+
+
+def test_a_new_fragment_is_added_or_replaces_the_last() -> None:
+    added = sample().with_fragment(Fragment(12, ("a:1", "d:1")))
+    assert [f.first_entry_id for f in added.fragments] == [0, 10, 12]
+    replaced = sample().with_fragment(Fragment(10, ("a:1", "d:1")))
+    assert [f.ensemble[1] for f in replaced.fragments] == ["b:1", "d:1"]
+
+
+def test_the_password_is_not_shown() -> None:
+    assert "secret" not in repr(sample())
+
+
+def test_states_move_forward() -> None:
+    recovering = sample().in_recovery()
+    assert (recovering.state, recovering.is_closed) == (LedgerState.IN_RECOVERY, False)
+    closed = recovering.closed(12, 500)
+    assert (closed.is_closed, closed.last_entry_id, closed.length) == (True, 12, 500)

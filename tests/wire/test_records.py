@@ -1,0 +1,283 @@
+"""The small stored records."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tests.wire.vectors import by_name, load, wire_vectors
+from wire import records
+from wire.errors import FormatError
+from wire.records import (
+    AuditorVote,
+    BookieServiceInfo,
+    Cookie,
+    DbLedger,
+    Layout,
+    LockData,
+    UnderreplicatedMark,
+)
+
+METADATA = load("metadata.json")
+
+
+def znode(pattern: str) -> list[dict]:
+    return [z for z in METADATA["znodes"] if re.search(pattern, z["path"])]
+
+
+# Cookies
+
+
+@pytest.mark.parametrize("vector", METADATA["cookies"], ids=by_name)
+def test_cookies_are_javas(vector) -> None:
+    data, told = bytes.fromhex(vector["hex"]), vector["decoded"]
+    cookie = records.decode_cookie(data)
+    assert cookie.bookie_id == told["bookie_host"]
+    assert cookie.journal_dirs == told["journal_dir"]
+    assert list(cookie.ledger_dirs) == told["ledger_dirs"]
+    assert (cookie.index_dirs and list(cookie.index_dirs)) == told["index_dirs"]
+    assert cookie.instance_id == told["instance_id"]
+    assert records.encode_cookie(cookie) == data
+
+
+@pytest.mark.parametrize("vector", METADATA["cookie_parsing"], ids=by_name)
+def test_cookies_are_accepted_and_refused_as_java_does(vector) -> None:
+    try:
+        records.decode_cookie(vector["text"].encode())
+        accepted = True
+    except FormatError:
+        accepted = False
+    assert accepted is vector["accepted"]
+
+
+@given(strategies.cookies)
+def test_cookies_survive_the_store(cookie) -> None:
+    assert records.decode_cookie(records.encode_cookie(cookie)) == cookie
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"", b"3\n", b"4\n", b"5\n", b"99\n"]))
+def test_garbage_is_a_typed_error_or_a_cookie(tail, head) -> None:
+    try:
+        records.decode_cookie(head + tail)
+    except FormatError:
+        return
+
+
+BASE = Cookie("h:1", "/j", ("/a", "/b"), None, "id")
+VERIFICATION = {
+    "same": (BASE, BASE),
+    "order": (Cookie("h:1", "/j", ("/b", "/a"), None, "id"), BASE),
+    "new superset": (Cookie("h:1", "/j", ("/a", "/b", "/c"), None, "id"), BASE),
+    "fewer": (Cookie("h:1", "/j", ("/a",), None, "id"), BASE),
+    "idx added equal to ledger": (Cookie("h:1", "/j", ("/a", "/b"), ("/a", "/b"), "id"), BASE),
+    "idx added different": (Cookie("h:1", "/j", ("/a", "/b"), ("/i",), "id"), BASE),
+    "idx in cookie, none in conf": (BASE, Cookie("h:1", "/j", ("/a", "/b"), ("/a", "/b"), "id")),
+    "journal added": (Cookie("h:1", "/j,/k", ("/a", "/b"), None, "id"), BASE),
+    "inst null vs set": (Cookie("h:1", "/j", ("/a", "/b"), None, None), BASE),
+    "inst set vs null": (BASE, Cookie("h:1", "/j", ("/a", "/b"), None, None)),
+}
+
+
+@pytest.mark.parametrize("vector", METADATA["cookie_verification"], ids=lambda v: v["case"])
+def test_cookies_fit_as_java_says(vector) -> None:
+    ours, theirs = VERIFICATION[vector["case"]]
+    assert (not records.cookie_differences(ours, theirs)) is vector["exact"]
+    assert (not records.cookie_differences(ours, theirs, superset=True)) is vector["superset"]
+
+
+def test_a_difference_names_field_and_both_values() -> None:
+    (difference,) = records.cookie_differences(BASE, Cookie("h:1", "/k", ("/a", "/b"), None, "id"))
+    assert (difference.field, difference.ours, difference.theirs) == (
+        "journal directories",
+        "/j",
+        "/k",
+    )
+
+
+# Registrations and layouts
+
+
+@pytest.mark.parametrize(
+    "vector", [v for v in METADATA["registrations"] if v.get("decoded") and v["hex"]], ids=by_name
+)
+def test_registrations_are_javas(vector) -> None:
+    info = records.decode_service_info(bytes.fromhex(vector["hex"]), "x:1")
+    told = vector["decoded"]
+    assert [e.id for e in info.endpoints] == [e["id"] for e in told["endpoints"]]
+    assert [(e.host, e.port, e.protocol) for e in info.endpoints] == [
+        (e["host"], e["port"], e["protocol"]) for e in told["endpoints"]
+    ]
+    assert dict(info.properties) == told["properties"]
+    assert records.encode_service_info(info) == bytes.fromhex(vector["hex"])
+
+
+def test_an_empty_registration_means_the_address_in_the_id() -> None:
+    endpoint = records.decode_service_info(b"", "10.9.9.9:3181").endpoint()
+    assert (endpoint.host, endpoint.port) == ("10.9.9.9", 3181)
+    for bookie_id in ("hostonly", "h:", ":1", "h:x"):
+        with pytest.raises(FormatError):
+            records.decode_service_info(b"", bookie_id)
+
+
+@pytest.mark.parametrize("data", ["32020a00", "ffffff"])
+def test_a_broken_registration_is_a_typed_error(data) -> None:
+    with pytest.raises(FormatError):
+        records.decode_service_info(bytes.fromhex(data), "x:1")
+
+
+@given(strategies.service_infos)
+def test_registrations_survive_the_store(info) -> None:
+    assert records.decode_service_info(records.encode_service_info(info), "x:1") == info
+
+
+def test_a_registration_may_have_no_endpoint_for_entries() -> None:
+    assert BookieServiceInfo().endpoint() is None
+
+
+@pytest.mark.parametrize("vector", METADATA["layout"], ids=lambda v: v.get("name") or v["text"])
+def test_layouts_are_javas(vector) -> None:
+    if "hex" in vector:
+        data = bytes.fromhex(vector["hex"])
+        layout = Layout(records.LAYOUT_FACTORIES[vector["name"]])
+        assert (records.encode_layout(layout), records.decode_layout(data)) == (data, layout)
+    elif vector["accepted"]:
+        records.decode_layout(vector["text"].encode())
+    else:
+        with pytest.raises(FormatError):
+            records.decode_layout(vector["text"].encode())
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_bookie_ids_are_javas(valid) -> None:
+    for bookie_id in METADATA["bookie_ids"]["valid" if valid else "invalid"]:
+        assert records.is_valid_bookie_id(bookie_id) is valid, bookie_id
+
+
+# Repair
+
+
+@pytest.mark.parametrize("vector", znode(r"/urL\d+$"), ids=lambda v: v["path"])
+def test_marks_and_locks_are_javas(vector) -> None:
+    data = bytes.fromhex(vector["hex"])
+    if "/locks/" in vector["path"]:
+        assert records.encode_lock(records.decode_lock(data)) == data
+    else:
+        assert records.encode_mark(records.decode_mark(data)) == data
+
+
+@pytest.mark.parametrize("vector", znode(r"/V_\d+$"), ids=lambda v: v["path"])
+def test_votes_are_javas(vector) -> None:
+    data = bytes.fromhex(vector["hex"])
+    assert records.encode_vote(records.decode_vote(data)) == data
+
+
+def test_the_layout_of_repair_is_javas() -> None:
+    (vector,) = znode("/underreplication/LAYOUT$")
+    data = bytes.fromhex(vector["hex"])
+    assert records.decode_repair_layout(data) == records.REPAIR_LAYOUT
+    assert records.encode_repair_layout(records.REPAIR_LAYOUT) == data
+
+
+def test_check_times_are_javas() -> None:
+    vector = METADATA["ctime_nodes"]
+    data = bytes.fromhex(vector["hex"])
+    assert records.encode_check_time(vector["value"]) == data
+    assert records.decode_check_time(data) == vector["value"]
+    assert records.decode_check_time(b"") is None
+
+
+@given(strategies.marks)
+def test_marks_survive_the_store(mark) -> None:
+    assert records.decode_mark(records.encode_mark(mark)) == mark
+
+
+@given(st.text(max_size=20))
+def test_names_survive_the_store(name) -> None:
+    assert records.decode_lock(records.encode_lock(LockData(name))) == LockData(name)
+    assert records.decode_vote(records.encode_vote(AuditorVote(name))) == AuditorVote(name)
+
+
+@given(
+    st.builds(
+        DbLedger,
+        st.booleans(),
+        st.booleans(),
+        st.binary(max_size=20),
+        st.none() | st.binary(),
+        st.booleans(),
+    )
+)
+def test_database_rows_survive_the_store(row) -> None:
+    assert records.decode_db_ledger(records.encode_db_ledger(row)) == row
+
+
+@given(st.binary(max_size=40))
+def test_garbage_is_a_typed_error(data) -> None:
+    for decode in (
+        records.decode_mark,
+        records.decode_lock,
+        records.decode_vote,
+        records.decode_repair_layout,
+        records.decode_check_time,
+        records.decode_db_ledger,
+        records.decode_layout,
+        records.decode_entry_list,
+    ):
+        try:
+            decode(data)
+        except FormatError:
+            continue
+
+
+def test_an_empty_mark_is_legal() -> None:
+    assert records.decode_mark(b"") == UnderreplicatedMark()
+
+
+# Entry lists
+
+
+@pytest.mark.parametrize("vector", wire_vectors("availability"), ids=by_name)
+def test_entry_lists_are_javas(vector) -> None:
+    entries = vector["inputs"]["entries"]
+    data = bytes.fromhex(vector["hex"])
+    assert records.encode_entry_list(entries) == data
+    found = records.decode_entry_list(data)
+    assert list(found) == sorted(set(entries))
+    assert len(found) == len(set(entries))
+    assert all(entry in found for entry in entries)
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_entry_lists_survive_the_wire(entries) -> None:
+    found = records.decode_entry_list(records.encode_entry_list(sorted(entries)))
+    assert list(found) == sorted(entries)
+    assert {e for e in range(-1, 202) if e in found} == entries
+
+
+def test_periods_are_honoured() -> None:
+    header = records._LIST_HEADER.pack(0, 1)
+    found = records.decode_entry_list(header + records._GROUP.pack(2, 12, 3, 5))
+    assert list(found) == [2, 3, 4, 7, 8, 9, 12, 13, 14]
+    assert len(found) == 9
+    assert [e for e in range(20) if e in found] == list(found)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        records._LIST_HEADER.pack(1, 0),
+        records._LIST_HEADER.pack(0, 1),
+        records._LIST_HEADER.pack(0, -1),
+        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(5, 4, 1, 1),
+        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(5, 9, 1, 0),
+        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(5, 5, 0, 0),
+    ],
+)
+def test_a_broken_entry_list_is_a_typed_error(data) -> None:
+    with pytest.raises(FormatError):
+        records.decode_entry_list(data)
