@@ -82,6 +82,10 @@ _OPERATIONS: Final = {
     OpCode.AUTH: Operation.AUTH,
     OpCode.BATCH_READ_ENTRY: Operation.BATCH_READ_ENTRY,
 }
+_REFUSED_HERE: Final = frozenset({Operation.ADD_ENTRY, Operation.READ_ENTRY})
+"""What a header too new turns into a ``BadRequest``. A batch read stays one, since the refusal
+echoes its request id; the bookie sees the version in ``ReplyTo``."""
+
 _OP_CODES: Final = {operation: op_code for op_code, operation in _OPERATIONS.items()}
 
 
@@ -191,7 +195,7 @@ def decode_request(payload: bytes | memoryview) -> Received:
     else:
         plugin, token = _decode_auth(payload)
         request = AuthRequest(plugin, token)
-    if not 0 <= _signed_byte(version) <= V2_VERSION and operation is not Operation.AUTH:
+    if not 0 <= _signed_byte(version) <= V2_VERSION and operation in _REFUSED_HERE:
         request = _too_new(request, version)
     return Received(request, reply_to)
 
