@@ -1,0 +1,323 @@
+"""The hot path: all the plain adds of one read from a socket, in one loop.
+
+A plain add is the normal case only: a known ledger whose key is journalled, the right key, not
+fenced, no flags, on a bookie that takes all writes. Any other frame is left to the plain path
+(``wire.connection`` and ``bookie``), which is the authority on the rules; a test feeds the same
+frames to both and compares.
+
+Per read there is one blob, the joined ``[i32 length][entry packet]`` records. It is what the
+journal appends, what the entry log appends, and what serves reads until it is flushed. Per add
+there is one ``unpack``, a few comparisons and two slices.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, MutableSequence
+from functools import partial
+from typing import Final
+
+from bookied.bookie import ENTRY_ID_MAX, Bookie, Writes
+from bookied.journal.format import ENTRY_BYTES_MIN
+from bookied.journal.writer import Journal
+from bookied.storage import LedgerState
+from wire import v3
+from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES
+from wire.errors import BookKeeperError
+from wire.v2 import ADD_HEADER, ADD_PREFIX, ADD_RESPONSE_LENGTH
+
+Acknowledge = Callable[[bytes, int, int], None]
+"""Takes response frames, the size of the frames they answer, and the number of adds."""
+
+_LENGTH: Final = struct.Struct(">i")
+_PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
+
+_V2_HEADER: Final = struct.pack(">i", ADD_HEADER)
+_V2_BODY: Final = _LENGTH.size + len(_V2_HEADER) + MASTER_KEY_BYTES
+"""Where the entry packet begins in a V2 add: behind prefix, header and master key."""
+
+_TXN_AT: Final = 11
+"""Where the transaction id begins in a V3 add or its answer, behind prefix and header fields."""
+
+_KEY_PART_BYTES: Final = 2 + MASTER_KEY_BYTES + 1
+"""Master key and the tags before and behind it; then comes the packet's length."""
+
+_NO_LENGTH: Final = -(2**40)
+"""No frame has this length."""
+
+_FRAME_BYTES_MIN: Final = _V2_BODY + ENTRY_BYTES_MIN
+_V2_ANSWER: Final = struct.pack(">iii", ADD_RESPONSE_LENGTH, ADD_HEADER, 0)
+"""A V2 add response up to the ids, which are the first 16 bytes of the entry packet."""
+
+
+class FastAdds:
+    """Takes plain adds off the front of what a connection received."""
+
+    def __init__(self, bookie: Bookie, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._bookie, self._frame_bytes_max = bookie, frame_bytes_max
+        self._shape: _V3Shape | None = None
+
+    def take(self, data: bytes, at: int, acknowledge: Acknowledge) -> tuple[int, int]:
+        """Store and journal the whole plain adds that begin at ``at``.
+
+        ``acknowledge`` is called once, when the journal has all of them on disk.
+
+        Returns:
+            Where they end, and how many they are.
+        """
+        if len(data) - at < _FRAME_BYTES_MIN or self._bookie.writes is not Writes.ALL:
+            return at, 0
+        if data[at + 4 : at + 8] == _V2_HEADER:
+            take = self._take_v2
+        elif data[at + 4] == v3.FIRST_BYTE:
+            take = self._take_v3
+        else:
+            return at, 0
+        try:
+            # Frames are longer than the records made of them, so this is room enough.
+            location = self._bookie.storage.reserve(len(data) - at)
+        except (BookKeeperError, OSError):
+            return at, 0  # The plain path meets the same trouble and answers for it.
+        batch = _Batch(self._bookie)
+        end = take(data, at, location + _LENGTH.size, batch)
+        batch.store(end - at, acknowledge)
+        return end, batch.adds
+
+    def _take_v2(self, data: bytes, at: int, location: int, batch: _Batch) -> int:
+        """Return where the plain adds end; ``location`` is that of the first entry packet."""
+        unpack, end = ADD_PREFIX.unpack_from, len(data)
+        last_start = end - _FRAME_BYTES_MIN
+        records = batch.records
+        answers: list[bytes] = []
+        page: MutableSequence[int] = []
+        # What the add before had. No add has these.
+        ledger, key, length, page_no, last_entry, max_lac = -1, b"", _NO_LENGTH, -1, -1, -1
+        prefix = b""
+        while at <= last_start:
+            frame_length, header, frame_key, ledger_id, entry_id, lac = unpack(data, at)
+            stop = at + 4 + frame_length
+            if header != ADD_HEADER or stop > end:
+                break
+            if ledger_id != ledger or frame_key != key:
+                batch.end_run(location, last_entry, max_lac)
+                state = batch.begin_run(ledger_id, frame_key, location)
+                if state is None:
+                    break
+                ledger, key, page_no = ledger_id, frame_key, -1
+                last_entry, max_lac = state.last_entry, state.lac
+            if frame_length != length:
+                if not _FRAME_BYTES_MIN <= frame_length + 4 <= self._frame_bytes_max:
+                    break
+                length, prefix = frame_length, _LENGTH.pack(frame_length - 24)
+            if entry_id >> 10 != page_no:
+                found = batch.page(entry_id >> 10)
+                if found is None:
+                    break
+                page, page_no = found, entry_id >> 10
+            body = at + _V2_BODY
+            records += prefix, data[body:stop]
+            answers.append(data[body : body + 16])
+            page[entry_id & 1023] = location
+            location += frame_length - 20  # The packet has 24 less than the frame, then a length.
+            last_entry = max(last_entry, entry_id)
+            max_lac = max(max_lac, lac)
+            at = stop
+        batch.end_run(location, last_entry, max_lac)
+        batch.adds = len(answers)
+        batch.answers = _V2_ANSWER + _V2_ANSWER.join(answers)
+        return at
+
+    def _take_v3(self, data: bytes, at: int, location: int, batch: _Batch) -> int:
+        """Return where the plain adds end, as ``_take_v2`` does.
+
+        What Java's client sends differs from one add to the next only in transaction id, entry id
+        and packet: once protobuf's rules have been applied to one, the rest of its kind are
+        compared with it. Whatever does not compare is looked at afresh.
+        """
+        end = len(data)
+        shape = self._shape or _V3Shape.of(data, at, end)
+        if shape is None:
+            return at
+        unpack, frame_bytes = shape.unpack_from, shape.frame_bytes
+        records = batch.records
+        answers: list[bytes] = []
+        page: MutableSequence[int] = []
+        ledger, page_no, last_entry, max_lac = -1, -1, -1, -1
+        is_run = False
+        while True:
+            stop = at + frame_bytes
+            if stop <= end:
+                start, txn, middle, entry, key_part, ledger_id, entry_id, lac = unpack(data, at)
+            if (
+                stop > end
+                or start != shape.start
+                or middle != shape.middle
+                or key_part != shape.key_part
+                or txn.translate(_CONTINUES) != shape.txn_mark
+                or entry.translate(_CONTINUES) != shape.entry_mark
+            ):
+                other = _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
+                if other is None:
+                    break
+                self._shape = shape = other
+                unpack, frame_bytes, is_run = shape.unpack_from, shape.frame_bytes, False
+                continue
+            if ledger_id != ledger or not is_run:
+                batch.end_run(location, last_entry, max_lac)
+                state = batch.begin_run(ledger_id, shape.master_key, location)
+                if state is None:
+                    break
+                ledger, page_no, is_run = ledger_id, -1, True
+                last_entry, max_lac = state.last_entry, state.lac
+            if entry_id >> 10 != page_no:
+                found = batch.page(entry_id >> 10)
+                if found is None:
+                    break
+                page, page_no = found, entry_id >> 10
+            records += shape.record_start, data[at + shape.packet_at : stop]
+            answers += shape.answer_start, txn, shape.answer_middle, entry
+            page[entry_id & 1023] = location
+            location += shape.record_bytes
+            last_entry = max(last_entry, entry_id)
+            max_lac = max(max_lac, lac)
+            at = stop
+        batch.end_run(location, last_entry, max_lac)
+        batch.adds = len(answers) // 4
+        batch.answers = b"".join(answers)
+        return at
+
+
+class _Batch:
+    """The adds of one read, for one journal: a run after the other, each of one ledger."""
+
+    __slots__ = (
+        "_advanced",
+        "_begin",
+        "_bookie",
+        "_journal",
+        "_sizes",
+        "_state",
+        "adds",
+        "answers",
+        "records",
+    )
+
+    def __init__(self, bookie: Bookie) -> None:
+        self._bookie = bookie
+        self._journal: Journal | None = None
+        self._state: LedgerState | None = None
+        self._advanced: list[tuple[LedgerState, int]] = []
+        self._sizes: list[tuple[int, int]] = []
+        self._begin = 0
+        self.records: list[bytes] = []
+        self.answers = b""
+        self.adds = 0
+
+    def begin_run(self, ledger_id: int, master_key: bytes, location: int) -> LedgerState | None:
+        """Return the ledger if plain adds with this key are what it takes, else None."""
+        bookie = self._bookie
+        state = bookie.storage.hot.get(ledger_id)
+        if state is None or state.master_key != master_key or state.fenced or not state.key_logged:
+            return None
+        journal = bookie.journals[ledger_id % len(bookie.journals)]
+        if self._journal is not None and self._journal is not journal:
+            return None  # The caller comes back with the rest.
+        self._state, self._journal, self._begin = state, journal, location
+        return state
+
+    def end_run(self, location: int, last_entry: int, max_lac: int) -> None:
+        """Keep what the run's adds say of their ledger; ``location`` is where the next would be."""
+        state = self._state
+        if state is None:
+            return
+        self._sizes.append((state.ledger_id, location - self._begin))
+        state.last_entry = last_entry
+        if max_lac > state.lac:
+            # Readers who wait for it are woken when the entries can be read.
+            self._advanced.append((state, max_lac))
+        self._state = None
+
+    def page(self, page_no: int) -> MutableSequence[int] | None:
+        """Return the page of the index to note locations in, None where the plain path refuses."""
+        if self._state is None or not 0 <= page_no <= _PAGE_MAX:
+            return None
+        try:
+            return self._state.page_for_write(page_no)
+        except (BookKeeperError, OSError):
+            return None
+
+    def store(self, size_bytes: int, acknowledge: Acknowledge) -> None:
+        """Hand all to storage, then to the journal, as everywhere; then tell of LACs."""
+        if not self.adds or self._journal is None:
+            return
+        blob = b"".join(self.records)
+        self._bookie.storage.append(blob, self._sizes)
+        self._journal.append(blob, partial(acknowledge, self.answers, size_bytes, self.adds))
+        for state, max_lac in self._advanced:
+            self._bookie.note_lac(state, max_lac)
+
+
+_CONTINUES: Final = bytes([0] * 128 + [1] * 128)
+"""Turns a varint into 1 for each byte that another follows and 0 for its last."""
+
+
+class _V3Shape:
+    """What plain adds of one ledger, size and key have in common, and where they differ."""
+
+    __slots__ = (
+        "answer_middle",
+        "answer_start",
+        "entry_mark",
+        "frame_bytes",
+        "key_part",
+        "master_key",
+        "middle",
+        "packet_at",
+        "record_bytes",
+        "record_start",
+        "start",
+        "txn_mark",
+        "unpack_from",
+    )
+
+    def __init__(self, head: bytes, packet_bytes: int, add: v3.MatchedAdd, size: bytes) -> None:
+        """Measure an add.
+
+        Args:
+            head: the frame up to its packet.
+            packet_bytes: how long that is.
+            add: what was matched.
+            size: the varint of ``packet_bytes``, with which the head ends.
+        """
+        txn_end = _TXN_AT + len(add.txn)
+        key_at = len(head) - len(size) - _KEY_PART_BYTES
+        entry_at = key_at - len(add.entry)
+        parts = [head[:_TXN_AT], add.txn, head[txn_end:entry_at], add.entry, head[key_at:]]
+        self.start, _, self.middle, _, self.key_part = parts
+        layout = ">" + "".join(f"{len(part)}s" for part in parts) + "qqq"
+        self.unpack_from = struct.Struct(layout).unpack_from
+        self.txn_mark = add.txn.translate(_CONTINUES)
+        self.entry_mark = add.entry.translate(_CONTINUES)
+        self.master_key = add.master_key
+        self.packet_at, self.frame_bytes = len(head), len(head) + packet_bytes
+        self.record_start = _LENGTH.pack(packet_bytes)
+        self.record_bytes = _LENGTH.size + packet_bytes
+        answer = v3.add_response(add.txn, add.ledger, add.entry)
+        self.answer_start = answer[:_TXN_AT]
+        self.answer_middle = answer[txn_end : len(answer) - len(add.entry)]
+
+    @classmethod
+    def of(cls, data: bytes, at: int, end: int) -> _V3Shape | None:
+        """Take the shape of the add at ``at``; None if it is no plain add, or not all there."""
+        if end - at < _FRAME_BYTES_MIN:
+            return None
+        stop = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+        if not at < stop <= end:
+            return None
+        add = v3.match_add(data, at + _LENGTH.size, stop)
+        if add is None or stop - add.packet_at < ENTRY_BYTES_MIN:
+            return None
+        size = v3.encode_varint(stop - add.packet_at)
+        if not data.endswith(size, at, add.packet_at):
+            return None  # Not how anyone writes it: left to protobuf.
+        return cls(data[at : add.packet_at], stop - add.packet_at, add, size)

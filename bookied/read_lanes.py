@@ -1,0 +1,118 @@
+"""One connection's answers that wait for the disk: fetched in batches, given in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from bookied.disk_read import Answer, DiskRead
+from wire.ids import LedgerId
+from wire.messages import Response
+
+LANES: Final = 4
+"""Fetches of one connection that may run side by side."""
+
+BATCH_MAX: Final = 64
+BATCH_BYTES: Final = 1024 * 1024
+"""A fetch ends after so many reads or bytes, whichever comes first."""
+
+RunBlocking = Callable[[Callable[[], int]], "Deferred[int]"]
+"""Runs a function in a thread, such as ``partial(deferToThreadPool, reactor, pool)``."""
+
+Deliver = Callable[[Response], None]
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    answer: Answer
+    deliver: Deliver
+    is_fetched: bool = False
+
+
+class ReadLanes:
+    """Keeps the answers about one ledger in order while those about others pass.
+
+    Nothing is fetched while ``may_fetch`` says no, which is while the client does not take the
+    answers it has: so what one client can hold in memory is bounded by ``LANES`` fetches.
+    """
+
+    def __init__(
+        self,
+        run_blocking: RunBlocking,
+        may_fetch: Callable[[], bool],
+        failed: Callable[[Failure], None],
+    ) -> None:
+        self._run_blocking, self._may_fetch, self._failed = run_blocking, may_fetch, failed
+        self._queues: dict[int, deque[_Waiting]] = {}
+        self._fetching: set[int] = set()
+
+    def is_waiting(self, ledger_id: LedgerId) -> bool:
+        """Whether an answer about this ledger would have to queue behind others."""
+        return bool(self._queues) and ledger_id % LANES in self._queues
+
+    def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
+        """Queue an answer; call ``start`` when all that came together have been put."""
+        self._queues.setdefault(ledger_id % LANES, deque()).append(_Waiting(answer, deliver))
+
+    def start(self) -> None:
+        """Fetch what waits, unless a fetch of its lane is under way or the client is slow."""
+        for lane in list(self._queues):
+            self._start(lane)
+
+    def close(self) -> None:
+        """Drop what waits; a fetch under way goes to its end for nobody."""
+        self._queues.clear()
+
+    def _start(self, lane: int) -> None:
+        if lane in self._fetching or not self._may_fetch():
+            return
+        reads: list[_Waiting] = []
+        for waiting in self._queues[lane]:
+            if isinstance(waiting.answer, DiskRead) and not waiting.is_fetched:
+                reads.append(waiting)
+                if len(reads) == BATCH_MAX:
+                    break
+        self._fetching.add(lane)
+        fetching = self._run_blocking(partial(_fetch, reads))
+        fetching.addCallback(self._fetched, lane)
+        fetching.addErrback(self._failed)
+
+    def _fetched(self, _count: int, lane: int) -> None:
+        self._fetching.discard(lane)
+        queue = self._queues.get(lane, deque())
+        while queue and self._settle(queue[0]):
+            queue.popleft()
+        if queue:
+            self._start(lane)
+        else:
+            self._queues.pop(lane, None)
+
+    def _settle(self, waiting: _Waiting) -> bool:
+        """Deliver an answer if it is one; whether the next may follow."""
+        if isinstance(waiting.answer, DiskRead):
+            if not waiting.is_fetched:
+                return False
+            waiting.answer = waiting.answer.answer()
+            waiting.is_fetched = False
+        if isinstance(waiting.answer, DiskRead):
+            return False  # It has to go to the disk again.
+        waiting.deliver(waiting.answer)
+        return True
+
+
+def _fetch(reads: list[_Waiting]) -> int:
+    """Blocking, in a thread of the pool: return how many were fetched."""
+    size_bytes = 0
+    for count, waiting in enumerate(reads, 1):
+        assert isinstance(waiting.answer, DiskRead)
+        size_bytes += waiting.answer.fetch()
+        waiting.is_fetched = True
+        if size_bytes >= BATCH_BYTES:
+            return count
+    return len(reads)

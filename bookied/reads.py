@@ -1,0 +1,217 @@
+"""How a bookie reads: one entry, the last entry, a batch. Rules only, no Twisted, no waiting."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+import attrs
+
+from bookied.disk_read import Answer, DiskRead
+from bookied.storage import LedgerState, LedgerStorage, NeedsDisk
+from wire.codes import FRAME_BYTES_MAX, ReturnCode
+from wire.errors import BadRequestError, BookKeeperError, NoSuchEntryError, NoSuchLedgerError
+from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.messages import BatchReadRequest, BatchReadResponse, Response
+
+BATCH_FIXED_BYTES: Final = 36
+"""Of a batch read's frame: prefix, head and request id."""
+
+LOOK_AHEAD_MAX: Final = 64
+"""Entries of a batch fetched from disk in one go."""
+
+
+class Failed(Protocol):
+    """Makes the answer to a request that came to nothing."""
+
+    def __call__(self, rc: ReturnCode, /) -> Response: ...
+
+
+class EntryReads:
+    """Looks entries up in memory and says what to fetch when they are on disk."""
+
+    def __init__(self, storage: LedgerStorage, *, batch_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._storage, self._batch_bytes_max = storage, batch_bytes_max
+
+    def ledger(self, ledger_id: LedgerId) -> LedgerState:
+        """Return a ledger that is here.
+
+        Raises:
+            NoSuchLedgerError: it is not.
+        """
+        state = self._storage.lookup(ledger_id)
+        if state is None:
+            raise NoSuchLedgerError(f"ledger {ledger_id}")
+        return state
+
+    def entry(
+        self,
+        ledger_id: LedgerId,
+        entry_id: EntryId,
+        found: Callable[[LedgerState, bytes], Response],
+        failed: Failed,
+    ) -> Answer:
+        """Read one entry, -1 meaning the last one, and answer with ``found`` of its packet.
+
+        Raises:
+            BookieError: no such ledger or entry, or an id that is none.
+        """
+        state = self.ledger(ledger_id)
+        entry_id = actual_entry_id(state, entry_id)
+        packet = self._storage.read_memory(state, entry_id)
+        if isinstance(packet, NeedsDisk):
+            fetch = partial(self._storage.read_disk, packet.location, ledger_id, entry_id)
+            return DiskRead(ledger_id, fetch, partial(found, state), failed)
+        if packet is None:
+            raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
+        return found(state, packet)
+
+    def batch(self, request: BatchReadRequest, failed: Failed) -> Answer:
+        """Read consecutive entries, as many as wire.md section 10 lets into the answer.
+
+        Raises:
+            BookieError: no such ledger or first entry, or an id that is none.
+        """
+        state = self.ledger(request.ledger_id)
+        first = actual_entry_id(state, request.entry_id)
+        batch = _Batch(request, min(request.max_bytes, self._batch_bytes_max))
+        return self._go_on(_BatchRead(state, first, batch, failed))
+
+    def _go_on(self, read: _BatchRead) -> Answer:
+        while not read.batch.is_full:
+            entry_id = read.next_entry_id
+            packet = self._storage.read_memory(read.state, entry_id)
+            if isinstance(packet, NeedsDisk):
+                return self._fetch(read, packet)
+            if packet is None:
+                if not read.batch.entries:
+                    raise NoSuchEntryError(f"entry {entry_id} of ledger {read.state.ledger_id}")
+                break
+            read.batch.take(packet)
+        return read.batch.response()
+
+    def _fetch(self, read: _BatchRead, first: NeedsDisk) -> DiskRead:
+        """Fetch the entry that ``first`` locates and those behind it that are on disk as well."""
+        ledger_id = LedgerId(read.state.ledger_id)
+        entry_id = read.next_entry_id
+        found: NeedsDisk | bytes | None = first
+        wanted: list[tuple[int, EntryId]] = []
+        while isinstance(found, NeedsDisk) and len(wanted) < read.look_ahead:
+            wanted.append((found.location, entry_id))
+            entry_id = EntryId(entry_id + 1)
+            found = self._storage.read_memory(read.state, entry_id)
+        fetch = partial(self._read_all, ledger_id, wanted, read.batch.room_bytes)
+        return DiskRead(ledger_id, fetch, partial(self._fetched, read, len(wanted)), read.failed)
+
+    def _read_all(
+        self, ledger_id: LedgerId, wanted: list[tuple[int, EntryId]], room_bytes: int | None
+    ) -> list[bytes]:
+        """Blocking. Read until one cannot be read or does not fit; that one ends the batch.
+
+        ``room_bytes`` is None for the first entry of a batch, which has to be read.
+        """
+        packets: list[bytes] = []
+        size_bytes = 0
+        for location, entry_id in wanted:
+            try:
+                packets.append(self._storage.read_disk(location, ledger_id, entry_id))
+            except (BookKeeperError, OSError):
+                if room_bytes is None:
+                    raise
+                break
+            size_bytes += len(packets[-1])
+            if room_bytes is not None and size_bytes > room_bytes:
+                break
+        return packets
+
+    def _fetched(self, read: _BatchRead, wanted: int, packets: list[bytes]) -> Answer:
+        for packet in packets:
+            read.batch.take(packet)
+        if len(packets) < wanted:
+            return read.batch.response()
+        return self._go_on(read)
+
+
+def actual_entry_id(state: LedgerState, entry_id: EntryId) -> EntryId:
+    """Resolve -1, which asks for the entry with the highest id.
+
+    Raises:
+        NoSuchEntryError: the ledger holds none.
+        BadRequestError: the id is below -1. (Java's default storage never answers that in V3.)
+    """
+    if entry_id >= 0:
+        return entry_id
+    if entry_id != NO_ENTRY:
+        raise BadRequestError(f"read of entry {entry_id}")
+    if state.last_entry < 0:
+        raise NoSuchEntryError(f"ledger {state.ledger_id} is empty")
+    return EntryId(state.last_entry)
+
+
+def packet_lac(packet: bytes) -> int:
+    """Return the last add confirmed that its writer stamped on an entry packet."""
+    return int(_LAC.unpack_from(packet, 16)[0])
+
+
+_LAC: Final = struct.Struct(">q")
+
+
+@attrs.define
+class _Batch:
+    """The entries of one batch read; Java agrees: BatchedReadEntryProcessor (4.18.0)."""
+
+    request: BatchReadRequest
+    limit_bytes: int
+    entries: list[bytes] = attrs.field(factory=list)
+    size_bytes: int = BATCH_FIXED_BYTES
+    is_full: bool = False
+    count_max: int = 1
+
+    def take(self, packet: bytes) -> None:
+        """Add the next entry if it fits; the first always does."""
+        if self.is_full:
+            return
+        size_bytes = self.size_bytes + 4 + len(packet)
+        if self.entries and size_bytes > self.limit_bytes:
+            self.is_full = True
+            return
+        self.entries.append(packet)
+        self.size_bytes = size_bytes
+        if len(self.entries) == 1:
+            self._limit_count(len(packet))
+        self.is_full = len(self.entries) >= self.count_max
+
+    @property
+    def room_bytes(self) -> int | None:
+        return max(0, self.limit_bytes - self.size_bytes) if self.entries else None
+
+    def _limit_count(self, packet_bytes: int) -> None:
+        more = max(0, self.limit_bytes - self.size_bytes) // (4 + packet_bytes)
+        wanted = self.request.max_count
+        self.count_max = 1 + more if wanted <= 0 else min(wanted, 1 + more)
+
+    def response(self) -> BatchReadResponse:
+        asked = self.request
+        return BatchReadResponse(
+            ReturnCode.EOK, asked.ledger_id, asked.entry_id, asked.request_id, tuple(self.entries)
+        )
+
+
+@attrs.define
+class _BatchRead:
+    """A batch under way; it may go to the disk and come back several times."""
+
+    state: LedgerState
+    first: EntryId
+    batch: _Batch
+    failed: Failed
+
+    @property
+    def next_entry_id(self) -> EntryId:
+        return EntryId(self.first + len(self.batch.entries))
+
+    @property
+    def look_ahead(self) -> int:
+        return min(LOOK_AHEAD_MAX, self.batch.count_max - len(self.batch.entries))

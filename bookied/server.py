@@ -1,0 +1,452 @@
+"""A bookie's connections: bytes to requests, answers to bytes, and never more than it can hold."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import (
+    IAddress,
+    IDelayedCall,
+    IPushProducer,
+    IReactorTime,
+    ITCPTransport,
+)
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from bookied.backpressure import Backpressure, Limits
+from bookied.bookie import Bookie
+from bookied.disk_read import Answer, DiskRead
+from bookied.fast_adds import FastAdds
+from bookied.long_poll import Cancel
+from bookied.read_lanes import ReadLanes, RunBlocking
+from wire import v2, v3
+from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
+from wire.connection import ServerConnection
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.ids import LedgerId
+from wire.messages import AddRequest, Received, ReplyTo, Response
+
+CLOSE_S: Final = 5.0
+"""How long a peer has to take its last answers before the connection is cut."""
+
+WRITE_BYTES: Final = 256 * 1024
+"""Answers are gathered up to this size before they are handed to the transport."""
+
+_LENGTH: Final = struct.Struct(">i")
+_IN_ORDER: Final = frozenset({Operation.READ_ENTRY, Operation.BATCH_READ_ENTRY})
+
+log = Logger()
+
+
+class BookieServer(Factory):
+    """Makes a ``BookieConnection`` of each client, and lets none outrun the disks.
+
+    ``on_synced`` belongs to the journals: what they call on the reactor, once a group.
+    """
+
+    noisy = False
+
+    def __init__(
+        self,
+        bookie: Bookie,
+        clock: IReactorTime,
+        run_blocking: RunBlocking,
+        *,
+        limits: Limits | None = None,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        tcp_keep_alive: bool = True,
+    ) -> None:
+        """Serve ``bookie``.
+
+        Args:
+            bookie: the rules.
+            clock: the reactor.
+            run_blocking: runs a disk read, such as ``partial(deferToThreadPool, reactor, pool)``.
+            limits: when to let clients wait; the default takes the storage's own limits.
+            frame_bytes_max: ``nettyMaxFrameSizeBytes``; a longer frame closes its connection.
+            tcp_keep_alive: ``serverSockKeepalive``.
+        """
+        self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
+        self.limits = limits or Limits(
+            unwritten_bytes_max=bookie.storage.limits.unwritten_bytes_max
+        )
+        self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
+        self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
+        self.backpressure = Backpressure(
+            self.limits,
+            clock,
+            lambda: bookie.storage.unwritten_bytes,
+            pause=self._pause_all,
+            resume=self._resume_all,
+        )
+        self.connections: set[BookieConnection] = set()
+        self.reads_pending = 0
+        self._is_in_group = False
+        self._unflushed: list[BookieConnection] = []
+        self._drained: Deferred[None] | None = None
+        self._cut: IDelayedCall | None = None
+
+    def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:  # noqa: ARG002
+        """Accept a client; while draining it is turned away at once."""
+        if self._drained is not None:
+            return None
+        return BookieConnection(self)
+
+    def on_synced(self, done: Iterable[Callable[[], object]]) -> None:
+        """Tell everyone whose records a journal group has made durable; one write a connection."""
+        self._is_in_group = True
+        try:
+            for each in done:
+                self._tell(each)
+        finally:
+            self._is_in_group = False
+        unflushed, self._unflushed = self._unflushed, []
+        for connection in unflushed:
+            connection.flush()
+
+    @property
+    def reads_are_full(self) -> bool:
+        """Whether a read that needs the disk is refused."""
+        return self.reads_pending >= self.limits.reads_pending_max
+
+    def _tell(self, done: Callable[[], object]) -> None:
+        try:
+            done()
+        except Exception:  # noqa: BLE001 -- one client's trouble is not the others'
+            log.failure("an answer could not be given")
+
+    def flush_soon(self, connection: BookieConnection) -> None:
+        """Send what ``connection`` has gathered, at the end of the journal group if in one."""
+        if self._is_in_group:
+            self._unflushed.append(connection)
+        else:
+            connection.flush()
+
+    def drain(self, timeout_s: float) -> Deferred[None]:
+        """Take no more requests, answer those there are, close; cut what takes too long.
+
+        Long polls are dropped. The caller has closed the port already.
+        """
+        if self._drained is None:
+            self._drained = Deferred()
+            self._cut = self.clock.callLater(timeout_s, self._cut_all)
+            for connection in list(self.connections):
+                connection.drain()
+        if not self.connections:
+            self._finish_draining()
+        return self._drained
+
+    def connection_lost(self, connection: BookieConnection) -> None:
+        """Forget a connection."""
+        self.connections.discard(connection)
+        if self._drained is not None and not self.connections:
+            self._finish_draining()
+
+    def _finish_draining(self) -> None:
+        if self._cut is not None and self._cut.active():
+            self._cut.cancel()
+        if self._drained is not None and not self._drained.called:
+            self._drained.callback(None)
+
+    def _cut_all(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _pause_all(self) -> None:
+        for connection in self.connections:
+            connection.update_reading()
+
+    def _resume_all(self) -> None:
+        for connection in list(self.connections):
+            connection.update_reading()
+
+
+class _Reply:
+    """Where the answer to one request goes. Called with it, once."""
+
+    __slots__ = ("_adds", "_connection", "_reply_to", "_size_bytes", "is_given")
+
+    def __init__(
+        self, connection: BookieConnection, reply_to: ReplyTo, size_bytes: int, adds: int
+    ) -> None:
+        self._connection, self._reply_to = connection, reply_to
+        self._size_bytes, self._adds = size_bytes, adds
+        self.is_given = False
+
+    def __call__(self, answer: Answer) -> None:
+        self._connection.answered(self, answer, self._reply_to)
+
+    def settle(self, backpressure: Backpressure) -> None:
+        assert not self.is_given, "two answers to one request"
+        self.is_given = True
+        backpressure.answered(self._size_bytes, self._adds)
+
+
+@implementer(IPushProducer)
+class BookieConnection(Protocol):
+    """One client. Frames are taken off in order; answers come when they are ready.
+
+    Reading stops while the client does not take its answers (more than the transport's 64 KiB wait
+    to be sent), while the bookie as a whole has too much in flight, and for good once the framing
+    is broken. Adds are answered in the order they came, as their journal syncs them.
+    """
+
+    def __init__(self, server: BookieServer) -> None:
+        self._server, self._bookie = server, server.bookie
+        self._backpressure, self._fast_adds = server.backpressure, server.fast_adds
+        self._wire = ServerConnection(frame_bytes_max=server.frame_bytes_max)
+        # What has come of a frame that is not all there, and how long that frame is; also whole
+        # frames, while the client does not take its answers.
+        self._rest: list[bytes] = []
+        self._rest_bytes = self._frame_bytes = 0
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._unanswered = 0
+        self._polls: dict[_Reply, Cancel] = {}
+        self._reads: set[_Reply] = set()
+        self._lanes = ReadLanes(server.run_blocking, self._may_fetch, self._fetch_failed)
+        self._cut: IDelayedCall | None = None
+        self._is_corked = self._is_closing = self._is_lost = self._is_draining = False
+        self._output_is_full = False
+        self._is_reading = True
+
+    # Called by the transport -------------------------------------------------------------------
+
+    def connectionMade(self) -> None:
+        """Start serving a client."""
+        transport = self._transport()
+        if ITCPTransport.providedBy(transport):
+            transport.setTcpNoDelay(True)
+            transport.setTcpKeepAlive(self._server.tcp_keep_alive)
+        transport.registerProducer(self, True)
+        self._server.connections.add(self)
+        self.update_reading()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Obey the frames that are whole now."""
+        if self._is_closing:
+            return
+        if self._rest:
+            self._rest.append(data)
+            self._rest_bytes += len(data)
+            if self._rest_bytes < self._frame_bytes:
+                return
+            data = b"".join(self._rest)
+        self._obey(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002
+        """Drop what nobody will hear; adds under way are stored all the same."""
+        self._is_lost = self._is_closing = True
+        if self._cut is not None and self._cut.active():
+            self._cut.cancel()
+        self._rest, self._out = [], []
+        self._drop_polls()
+        self._lanes.close()
+        self._server.reads_pending -= len(self._reads)
+        for reply in self._reads:
+            self._settle(reply)
+        self._reads.clear()
+        self._server.connection_lost(self)
+
+    def pauseProducing(self) -> None:
+        """Stop making answers: the client does not take them as fast as we do."""
+        self._output_is_full = True
+        self.update_reading()
+
+    def resumeProducing(self) -> None:
+        """Go on with what had to wait."""
+        self._output_is_full = False
+        if self._rest and not self._is_closing and self._rest_bytes >= self._frame_bytes:
+            self._obey(b"".join(self._rest))
+        self._lanes.start()
+        self.update_reading()
+
+    def stopProducing(self) -> None:
+        """Do nothing: ``connectionLost`` follows."""
+
+    # Called by the server and its parts --------------------------------------------------------
+
+    def update_reading(self) -> None:
+        """Read from the client, or not, as things stand."""
+        wanted = not (
+            self._output_is_full
+            or self._is_closing
+            or self._is_draining
+            or self._backpressure.is_paused
+        )
+        if wanted != self._is_reading:
+            self._is_reading = wanted
+            transport = self._transport()
+            transport.resumeProducing() if wanted else transport.pauseProducing()
+
+    def answered(self, reply: _Reply, answer: Answer, reply_to: ReplyTo) -> None:
+        """Send an answer, or queue it if it needs the disk or must not overtake one that does."""
+        if self._is_closing:
+            self._settle(reply)
+            return
+        if isinstance(answer, DiskRead) and self._server.reads_are_full:
+            answer = answer.failed(ReturnCode.ETOOMANYREQUESTS)
+        self._polls.pop(reply, None)
+        ledger_id = answer.ledger_id if hasattr(answer, "ledger_id") else LedgerId(0)
+        waits = reply_to.operation in _IN_ORDER and self._lanes.is_waiting(ledger_id)
+        if not (waits or isinstance(answer, DiskRead)):
+            self._send(reply, reply_to, answer)
+            return
+        self._reads.add(reply)
+        self._server.reads_pending += 1
+        self._lanes.put(ledger_id, answer, partial(self._read_done, reply, reply_to))
+        if not self._is_corked:
+            self._lanes.start()
+
+    def adds_synced(self, responses: bytes, size_bytes: int, adds: int) -> None:
+        """Send the prebuilt answers to a batch of adds that is durable now."""
+        self._backpressure.answered(size_bytes, adds)
+        self._put_out(responses)
+        self._count_answer()
+
+    def flush(self) -> None:
+        """Hand all gathered answers to the transport."""
+        if self._out and not self._is_lost:
+            out, self._out, self._out_bytes = self._out, [], 0
+            self._transport().writeSequence(out)
+
+    def drain(self) -> None:
+        """Take no more requests and close once the last is answered."""
+        self._is_draining = True
+        self._drop_polls()
+        self.update_reading()
+        if self._unanswered == 0:
+            self._close()
+
+    def abort(self) -> None:
+        """Cut the connection, whatever is still to be sent."""
+        self._is_closing = True
+        self._transport().abortConnection()
+
+    # In ----------------------------------------------------------------------------------------
+
+    def _obey(self, data: bytes) -> None:
+        self._is_corked = True
+        try:
+            self._take_frames(data)
+        except RemoteProtocolError as error:
+            log.info("closing {peer}: {error}", peer=self._transport().getPeer(), error=error)
+            self._close()
+        except Exception:  # noqa: BLE001 -- a bug met by one client must not stop the others
+            log.failure("closing {peer}", peer=self._transport().getPeer())
+            self._close()
+        finally:
+            self._is_corked = False
+        self.flush()
+        self._lanes.start()
+
+    def _take_frames(self, data: bytes) -> None:
+        at, end = 0, len(data)
+        self._frame_bytes = 0
+        while not (self._output_is_full or self._is_closing):
+            at = self._take_adds(data, at)
+            if end - at < _LENGTH.size:
+                break
+            frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+            if end - at < frame_bytes <= self._server.frame_bytes_max:
+                self._frame_bytes = frame_bytes
+                break
+            # A length that is too large or negative goes there as well, to be refused.
+            self._handle(data[at : at + max(frame_bytes, _LENGTH.size)])
+            at += frame_bytes
+        self._rest = [data[at:]] if at < end else []
+        self._rest_bytes = end - at
+
+    def _take_adds(self, data: bytes, at: int) -> int:
+        after, adds = self._fast_adds.take(data, at, self.adds_synced)
+        if adds:
+            self._unanswered += 1
+            self._backpressure.received(after - at, adds)
+        return after
+
+    def _handle(self, frame: bytes) -> None:
+        self._wire.receive_data(frame)
+        received = self._wire.next_event()
+        if not isinstance(received, Received):
+            raise RemoteProtocolError("a frame that is none")
+        adds = 1 if isinstance(received.request, AddRequest) else 0
+        reply = _Reply(self, received.reply_to, len(frame), adds)
+        self._unanswered += 1
+        self._backpressure.received(len(frame), adds)
+        cancel = self._bookie.handle(received.request, received.reply_to, reply)
+        if cancel is not None and not reply.is_given:
+            self._polls[reply] = cancel
+
+    # Out ---------------------------------------------------------------------------------------
+
+    def _send(self, reply: _Reply, reply_to: ReplyTo, response: Response) -> None:
+        encode = (
+            v3.encode_response if reply_to.version is ProtocolVersion.V3 else v2.encode_response
+        )
+        try:
+            self._put_out(encode(response, reply_to))
+        except LocalProtocolError:
+            log.failure("no answer to {reply_to}", reply_to=reply_to)
+            self._close()
+        self._settle(reply)
+
+    def _put_out(self, frames: bytes) -> None:
+        if self._is_closing:
+            return
+        self._out.append(frames)
+        self._out_bytes += len(frames)
+        if self._out_bytes >= WRITE_BYTES:
+            self.flush()
+        elif len(self._out) == 1 and not self._is_corked:
+            self._server.flush_soon(self)
+
+    def _read_done(self, reply: _Reply, reply_to: ReplyTo, response: Response) -> None:
+        self._reads.discard(reply)
+        self._server.reads_pending -= 1
+        self._send(reply, reply_to, response)
+
+    def _may_fetch(self) -> bool:
+        return not (self._output_is_full or self._is_lost)
+
+    def _fetch_failed(self, failure: Failure) -> None:
+        log.failure("closing {peer}", failure, peer=self._transport().getPeer())
+        self._close()
+
+    def _settle(self, reply: _Reply) -> None:
+        reply.settle(self._backpressure)
+        self._count_answer()
+
+    def _count_answer(self) -> None:
+        self._unanswered -= 1
+        if self._is_draining and self._unanswered == 0 and not self._is_closing:
+            self._close()
+
+    def _drop_polls(self) -> None:
+        for reply, cancel in self._polls.items():
+            cancel()
+            self._settle(reply)
+        self._polls.clear()
+
+    def _close(self) -> None:
+        """Send what has been answered, then close; cut if the client does not take it."""
+        if self._is_closing:
+            return
+        self.flush()
+        self._is_closing = True
+        self._rest = []
+        self.update_reading()
+        transport = self._transport()
+        transport.unregisterProducer()
+        transport.loseConnection()
+        self._cut = self._server.clock.callLater(CLOSE_S, transport.abortConnection)
+
+    def _transport(self) -> Any:
+        """Return what is ITransport, IConsumer, IPushProducer and mostly ITCPTransport in one."""
+        return self.transport
