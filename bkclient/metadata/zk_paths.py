@@ -91,7 +91,7 @@ class Digits:
 
     def id_of(self, path: str) -> LedgerId | None:
         """Return whose path this is, or ``None`` where it is no ledger's path."""
-        *names, leaf = path.split("/")[1:]
+        *names, leaf = path.split("/")
         digits = "".join(names) + leaf[1:]
         if not (digits.isascii() and digits.isdigit()) or len(digits) > self.digits_max:
             return None

@@ -42,13 +42,19 @@ class TreeAdmin(TreePart):
             (zk_paths.AVAILABLE, b""),
             (zk_paths.READ_ONLY, b""),
             (zk_paths.INSTANCE_ID, instance_id.encode()),
+            # Java makes this one afterwards, and leaves half a cluster when it fails in between.
+            (zk_paths.LAYOUT, encode_layout(Layout(LAYOUT_FACTORIES[name]))),
         )
         try:
             await self._tree.make_root_parents()
-            await self._tree.create_together(nodes)
+            await insist(lambda: self._tree.create_together(nodes))
         except NodeExistsError as error:
-            raise AlreadyInitializedError(f"{self._tree.uri}: the root exists already") from error
-        await self._write_layout(name)
+            # It may have been made by our own request, whose answer was lost.
+            if await self.instance_id() != instance_id:
+                raise AlreadyInitializedError(
+                    f"{self._tree.uri}: the root exists already"
+                ) from error
+        self._layout_found = zk_paths.LAYOUTS[name]
         return instance_id
 
     def _layout_to_make(self, layout: str | None) -> str:
@@ -65,8 +71,7 @@ class TreeAdmin(TreePart):
         return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
 
     async def _write_layout(self, name: str) -> None:
-        value = encode_layout(Layout(LAYOUT_FACTORIES[name], 1))
-        await insist(lambda: self._tree.create(zk_paths.LAYOUT, value))
+        await self._make(zk_paths.LAYOUT, encode_layout(Layout(LAYOUT_FACTORIES[name])))
         self._layout_found = zk_paths.LAYOUTS[name]
 
     async def format(self) -> str:

@@ -196,7 +196,7 @@ async def make_path(tree: Tree, path: str) -> None:
     if not path:
         raise NotInitializedError(f"{tree.uri}: there is no cluster here")
     try:
-        await create_with_parents(tree, path)
+        await insist(lambda: create_with_parents(tree, path))
     except NodeExistsError:
         return
 

@@ -1,0 +1,403 @@
+"""The store on a tree when the connection breaks: at every operation of every method in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+import pytest
+from twisted.internet.task import Clock
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import (
+    NEW,
+    MetadataUnavailableError,
+    NotFoundError,
+    NotInitializedError,
+    SessionEvent,
+)
+from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, Operation
+from bkclient.metadata.tree.nodes import ATTEMPTS_MAX
+from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, run, start
+from wire.ids import LedgerId
+
+L1 = LedgerId(1)
+
+
+@attrs.define
+class FaultAt:
+    """Fails the n-th operation from now on, and counts them."""
+
+    number: int
+    fault: Fault
+    seen: int = 0
+
+    def __call__(self, _operation: Operation) -> Fault:
+        self.seen += 1
+        return self.fault if self.seen - 1 == self.number else Fault.NONE
+
+    @property
+    def struck(self) -> bool:
+        return self.seen > self.number
+
+
+class Stage:
+    """A cluster, the store under test, and another that looks on."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.clock.advance(1_700_000_000)
+        self.cluster = MemoryCluster.initialized(self.clock)
+        self.store = self.open()
+        self.witness = self.open()
+
+    def open(self, **options: Any) -> MemoryMetadata:
+        store = self.cluster.metadata(**options)
+        run(store.connect(), self.clock)
+        return store
+
+    def run(self, coroutine: Any) -> Any:
+        return run(coroutine, self.clock)
+
+
+Prepared = Callable[[Stage], Awaitable[object]]
+
+
+async def nothing(_stage: Stage) -> None:
+    """Prepare nothing."""
+
+
+async def marked(stage: Stage) -> None:
+    await stage.witness.mark_underreplicated(L1, (B1,))
+
+
+async def created(stage: Stage) -> None:
+    await stage.witness.create_ledger(L1, metadata())
+
+
+async def create(stage: Stage) -> None:
+    assert await stage.store.create_ledger(L1, metadata()) == 0
+    assert (await stage.witness.read_ledger(L1)).version == 0
+
+
+async def remove(stage: Stage) -> None:
+    await stage.store.remove_ledger(L1)
+    assert [ids async for ids in stage.witness.ledger_ranges()] == []
+
+
+async def allocate(stage: Stage) -> None:
+    given = [await stage.store.allocate_ledger_id() for _ in range(3)]
+    given.append(await stage.witness.allocate_ledger_id())
+    assert given == sorted(set(given))
+
+
+async def register(stage: Stage) -> None:
+    await stage.store.register(B1, info(B1), read_only=False)
+    assert await stage.witness.writable_bookies() == {B1}
+
+
+async def turn_read_only(stage: Stage) -> None:
+    await stage.store.register(B1, info(B1), read_only=True)
+    assert await stage.witness.read_only_bookies() == {B1}
+
+
+async def registered(stage: Stage) -> None:
+    await stage.store.register(B1, info(B1), read_only=False)
+
+
+async def unregister(stage: Stage) -> None:
+    await stage.store.unregister(B1)
+    assert await stage.witness.writable_bookies() == frozenset()
+
+
+async def mark(stage: Stage) -> None:
+    await stage.store.mark_underreplicated(L1, (B2, B1))
+    found = await stage.witness.underreplicated(L1)
+    assert found is not None
+    assert set(found.replicas) == {B1, B2}
+
+
+async def repair(stage: Stage) -> None:
+    assert await stage.store.poll_underreplicated() == L1
+    assert await stage.witness.poll_underreplicated() is None
+    await stage.store.mark_replicated(L1)
+    assert await stage.witness.underreplicated(L1) is None
+    assert await stage.witness.lock_owner(L1) is None
+
+
+async def lock(stage: Stage) -> None:
+    assert await stage.store.acquire_lock(L1)
+    assert not await stage.witness.acquire_lock(L1)
+    await stage.store.release_lock(L1)
+    assert await stage.witness.acquire_lock(L1)
+
+
+async def elect(stage: Stage) -> None:
+    await stage.store.elect(B1)
+    assert await stage.witness.current_auditor() == B1
+    votes = [p for p in await stage.witness.dump() if zk_paths.VOTE_PREFIX in p]
+    assert len(votes) == 1
+    await stage.store.resign()
+    assert await stage.witness.current_auditor() is None
+
+
+async def set_delay(stage: Stage) -> None:
+    await stage.store.set_lost_bookie_recovery_delay(7)
+    assert await stage.witness.lost_bookie_recovery_delay() == 7
+
+
+async def set_time(stage: Stage) -> None:
+    await stage.store.set_check_time("replicas", 7)
+    assert await stage.witness.check_time("replicas") == 7
+
+
+async def populated(stage: Stage) -> None:
+    for ledger_id in (0, 1, 2**40):
+        await stage.witness.create_ledger(LedgerId(ledger_id), metadata())
+    await stage.witness.write_cookie(B1, b"cookie", NEW)
+    await marked(stage)
+
+
+async def format_all(stage: Stage) -> None:
+    new_id = await stage.store.format()
+    assert await stage.witness.instance_id() == new_id
+    assert (await stage.witness.layout()).name == "hierarchical"
+    assert [ids async for ids in stage.witness.ledger_ranges()] == []
+
+
+async def nuke(stage: Stage) -> None:
+    await stage.store.nuke()
+    assert await stage.witness.dump() == {}
+
+
+async def initialize(stage: Stage) -> None:
+    instance_id = await stage.store.initialize()
+    assert await stage.witness.instance_id() == instance_id
+    assert (await stage.witness.layout()).name == "hierarchical"
+
+
+async def read_all(stage: Stage) -> None:
+    assert [i async for ids in stage.store.ledger_ranges() for i in ids] == [0, 1, 2**40]
+    assert [i async for i, _ in stage.store.list_underreplicated()] == [L1]
+    assert (await stage.store.read_ledger(L1)).version == 0
+    assert await stage.store.known_bookies() == {B1}
+    assert (await stage.store.read_cookie(B1)).value == b"cookie"
+    with pytest.raises(NotFoundError):
+        await stage.store.service_info(B1)
+    assert len(await stage.store.dump()) > 10
+
+
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
+@pytest.mark.parametrize(
+    ("prepare", "act"),
+    [
+        (nothing, create),
+        (created, remove),
+        (nothing, allocate),
+        (nothing, register),
+        (registered, turn_read_only),
+        (registered, unregister),
+        (nothing, mark),
+        (marked, mark),
+        (marked, repair),
+        (nothing, lock),
+        (nothing, elect),
+        (nothing, set_delay),
+        (nothing, set_time),
+        (populated, format_all),
+        (populated, nuke),
+        (nuke, initialize),
+        (populated, read_all),
+    ],
+    ids=lambda f: f.__name__ if callable(f) else "",
+)
+def test_one_lost_answer_anywhere_changes_nothing(
+    prepare: Prepared, act: Prepared, fault: Fault
+) -> None:
+    number = 0
+    while True:
+        stage = Stage()
+        stage.run(prepare(stage))
+        stage.store._layout_found = None  # Each time as a store that has just been opened.
+        faults = stage.cluster.faults = FaultAt(number, fault)
+        stage.run(act(stage))
+        if not faults.struck:
+            break
+        number += 1
+    assert number > 1
+
+
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
+def test_a_write_whose_answer_is_lost_says_that_nobody_knows(fault: Fault) -> None:
+    stage = Stage()
+    stage.run(created(stage))
+    stage.run(stage.store.read_ledger(L1))
+    stage.cluster.faults = FaultAt(0, fault)
+    with pytest.raises(MetadataUnavailableError):
+        stage.run(stage.store.write_ledger(L1, closed(), 0))
+    assert stage.run(stage.store.read_ledger(L1)).version == (fault is Fault.ANSWER_LOST)
+
+
+def test_what_fails_for_ever_ends_in_an_error() -> None:
+    stage = Stage()
+    stage.run(stage.store.layout())
+    seen: list[Operation] = []
+
+    def fail(operation: Operation) -> Fault:
+        seen.append(operation)
+        return Fault.REQUEST_LOST
+
+    stage.cluster.faults = fail
+    for ask in (
+        lambda: stage.store.create_ledger(L1, metadata()),
+        lambda: stage.store.read_ledger(L1),
+        stage.store.allocate_ledger_id,
+        lambda: stage.store.register(B1, info(B1), read_only=False),
+        lambda: stage.store.acquire_lock(L1),
+    ):
+        seen.clear()
+        with pytest.raises(MetadataUnavailableError):
+            stage.run(ask())
+        assert ATTEMPTS_MAX <= len(seen) <= 2 * ATTEMPTS_MAX
+
+
+@pytest.mark.parametrize(
+    ("prepare", "act"),
+    [
+        (nothing, create),
+        (created, remove),
+        (nothing, allocate),
+        (nothing, register),
+        (nothing, mark),
+        (marked, repair),
+        (nothing, lock),
+        (nothing, elect),
+        (populated, read_all),
+    ],
+    ids=lambda f: f.__name__ if callable(f) else "",
+)
+def test_a_connection_that_breaks_and_comes_back_delays_only(
+    prepare: Prepared, act: Prepared
+) -> None:
+    number = 0
+    while True:
+        stage = Stage()
+        stage.run(prepare(stage))
+        stage.cluster.delay_s = lambda _operation: 0.02
+        breaks = BreakAt(number, stage)
+        stage.cluster.faults = breaks
+        stage.run(act(stage))
+        if not breaks.struck:
+            break
+        number += 1
+    assert number > 1
+
+
+@attrs.define
+class BreakAt(FaultAt):
+    """Breaks the store's connection while the n-th operation is on its way, for a second."""
+
+    stage: Stage = attrs.field(kw_only=True, default=None)
+
+    def __init__(self, number: int, stage: Stage) -> None:
+        self.__attrs_init__(number, Fault.NONE, stage=stage)
+
+    def __call__(self, operation: Operation) -> Fault:
+        if self.seen == self.number:
+            # After it was applied if the number is odd, before if it is even.
+            self.stage.clock.callLater(
+                0.015 if self.number % 2 else 0.005, self.stage.store.session.suspend
+            )
+            self.stage.clock.callLater(1.0, self.stage.store.session.resume)
+        return super().__call__(operation)
+
+
+def test_no_connection_for_longer_than_the_time_out_is_an_error_that_names_the_store() -> None:
+    stage = Stage()
+    stage.store.session.suspend()
+    before_s = stage.clock.seconds()
+    with pytest.raises(MetadataUnavailableError, match="memory:"):
+        stage.run(stage.store.allocate_ledger_id())
+    assert 10.0 <= stage.clock.seconds() - before_s < 10.2
+
+
+def test_a_partition_ends_the_session_at_the_server_first() -> None:
+    stage = Stage()
+    events: list[SessionEvent] = []
+    stage.store.on_session(events.append)
+    stage.run(register(stage))
+    stage.store.session.suspend()
+    assert events == [SessionEvent.SUSPENDED]
+    stage.clock.advance(9.9)
+    assert stage.run(stage.witness.writable_bookies()) == {B1}
+    stage.clock.advance(0.2)
+    assert stage.run(stage.witness.writable_bookies()) == frozenset()
+    assert events == [SessionEvent.SUSPENDED]  # The bookie itself cannot know yet.
+    stage.store.session.resume()
+    assert events[1:] == [SessionEvent.LOST, SessionEvent.CONNECTED]
+
+
+def test_a_short_partition_keeps_the_session() -> None:
+    stage = Stage()
+    events: list[SessionEvent] = []
+    stage.store.on_session(events.append)
+    stage.run(register(stage))
+    stage.store.session.suspend()
+    stage.clock.advance(9.9)
+    stage.store.session.resume()
+    assert events == [SessionEvent.SUSPENDED, SessionEvent.CONNECTED]
+    stage.clock.advance(30)
+    assert stage.run(stage.witness.writable_bookies()) == {B1}
+
+
+def test_work_under_an_expired_lock_is_not_finished() -> None:
+    stage = Stage()
+    stage.run(marked(stage))
+    assert stage.run(stage.store.poll_underreplicated()) == L1
+    # Expired, though its owner has not heard of it, and somebody else has taken over.
+    stage.store.session.suspend()
+    stage.clock.advance(11)
+    assert stage.run(stage.witness.poll_underreplicated()) == L1
+    ending = start(stage.store.mark_replicated(L1))
+    stage.store.session.resume()
+    stage.clock.advance(1)
+    assert ending.called
+    assert stage.run(stage.witness.underreplicated(L1)) is not None
+    assert stage.run(stage.witness.lock_owner(L1)) is not None
+
+
+def test_watches_survive_a_partition_during_which_things_changed() -> None:
+    stage = Stage()
+    stage.run(created(stage))
+    calls: list[float] = []
+    stage.run(stage.store.watch_ledger(L1, lambda: calls.append(stage.clock.seconds())))
+    stage.store.session.suspend()
+    stage.clock.advance(30)
+    stage.run(stage.witness.write_ledger(L1, closed(), 0))
+    assert calls == []
+    stage.store.session.resume()
+    stage.clock.advance(1)
+    assert calls
+    before = len(calls)
+    stage.run(stage.witness.write_ledger(L1, closed(), 1))
+    stage.clock.advance(0.1)
+    assert len(calls) == before + 1
+
+
+def test_a_cluster_that_vanished_is_an_error_and_not_no_ledgers() -> None:
+    stage = Stage()
+    stage.run(populated(stage))
+    walking = stage.store.ledger_ranges()
+    stage.run(anext_of(walking))
+    stage.run(nuke(stage))
+    with pytest.raises(NotInitializedError):
+        stage.run(rest_of(walking))
+
+
+async def anext_of(iterator: Any) -> Any:
+    return await iterator.__anext__()
+
+
+async def rest_of(iterator: Any) -> list[Any]:
+    return [item async for item in iterator]
