@@ -70,6 +70,7 @@ RESPONSE_HEAD: Final = struct.Struct(">iiqq")
 """Header, error code, ledger id, entry id: the start of every response but auth's."""
 
 _HEADER: Final = struct.Struct(">i")
+_ADD_HEAD: Final = struct.Struct(">ii")
 _BATCH_TAIL: Final = struct.Struct(">qiq")
 _I64: Final = struct.Struct(">q")
 _ENTRY_IDS: Final = struct.Struct(">qq")
@@ -111,6 +112,8 @@ def encode_request(request: Request, *, version: int = V2_VERSION) -> bytes:
         LocalProtocolError: V2 has no such request, or the version cannot express it.
     """
     if isinstance(request, AddRequest):
+        if request.flags is AddFlag.NONE and version == V2_VERSION:
+            return add_request(request.master_key, request.entry)
         if request.flags & AddFlag.DEFERRED_SYNC:
             raise LocalProtocolError("deferred sync needs V3")
         if len(request.master_key) != MASTER_KEY_BYTES:
@@ -134,6 +137,17 @@ def encode_request(request: Request, *, version: int = V2_VERSION) -> bytes:
         head = pack_header(OpCode.AUTH, 0, version)
         return _frame(_HEADER.pack(head), body.SerializeToString())
     raise LocalProtocolError(f"V2 has no {type(request).__name__}")
+
+
+def add_request(master_key: bytes, packet: bytes) -> bytes:
+    """Return the frame of a plain add in version 2: the fast way, used for most adds.
+
+    Raises:
+        LocalProtocolError: the key has not the length it must have.
+    """
+    if len(master_key) != MASTER_KEY_BYTES:
+        raise LocalProtocolError(f"a master key has {MASTER_KEY_BYTES} bytes in V2")
+    return b"".join((_ADD_HEAD.pack(_PACKET_AT + len(packet), ADD_HEADER), master_key, packet))
 
 
 def _add_flags(flags: AddFlag, version: int) -> V2Flag:
