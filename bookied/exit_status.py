@@ -119,6 +119,12 @@ class DamagedError(BookieStopError):
     exit_status = ExitStatus.DAMAGED
 
 
+class NoSpaceError(BookieStopError):
+    """There is no room on the disks, and the bookie may not go read-only."""
+
+    exit_status = ExitStatus.FATAL
+
+
 class RunTimeError(BookieStopError):
     """Something failed for good while the bookie ran."""
 

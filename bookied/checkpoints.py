@@ -1,0 +1,78 @@
+"""When to checkpoint: every so often, and earlier when memory or a restart's work would grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bookied.errors import StorageError, WriteFailedError
+from bookied.storage import JournalPosition, LedgerStorage
+
+LOOK_S: Final = 0.5
+"""How often to look whether one is due before its time."""
+
+log = Logger()
+
+
+class Checkpoints:
+    """Runs one checkpoint at a time, every ``interval_s`` while there are changes.
+
+    A checkpoint that fails is tried again after the next interval; the journals keep what it would
+    have covered. ``failed`` is told of what cannot be tried again.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        storage: LedgerStorage,
+        journals: Sequence[JournalPosition],
+        *,
+        run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._clock, self._storage, self._journals = clock, storage, journals
+        self._run_blocking, self._failed = run_blocking, failed
+        self._loop: LoopingCall = LoopingCall(self._look)
+        self._loop.clock = clock
+        self._ended: Deferred[Any] | None = None
+        self._interval_s = 0.0
+        self._last_s = clock.seconds()
+
+    def start(self, interval_s: float) -> None:
+        """Look from now on whether a checkpoint is due."""
+        self._interval_s, self._last_s = interval_s, self._clock.seconds()
+        self._ended = self._loop.start(min(LOOK_S, interval_s), now=False).addErrback(self._crashed)
+
+    async def stop(self) -> None:
+        """Begin no more; return when one that is under way has ended."""
+        if self._loop.running:
+            self._loop.stop()
+        if self._ended is not None:
+            await self._ended
+
+    def _look(self) -> Deferred[None] | None:
+        waited_s = self._clock.seconds() - self._last_s
+        is_time = waited_s >= self._interval_s and self._storage.has_changes
+        if not is_time and not self._storage.needs_checkpoint:
+            return None
+        return Deferred.fromCoroutine(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        self._last_s = self._clock.seconds()
+        try:
+            await self._storage.checkpoint(self._journals, self._run_blocking)
+        except WriteFailedError:
+            raise
+        except (StorageError, OSError) as error:
+            log.warn("a checkpoint failed, and is tried again: {error}", error=error)
+
+    def _crashed(self, failure: Failure) -> None:
+        error = failure.value
+        assert isinstance(error, Exception)
+        self._failed(error)

@@ -1,0 +1,127 @@
+"""What a bookie is given rather than makes: the world outside, so that a test can be that world."""
+
+from __future__ import annotations
+
+import random
+import resource
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import attrs
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
+
+from bkclient.errors import IncorrectParameterError
+from bkclient.metadata import open_metadata
+from bkclient.metadata.api import MetadataStore
+from bookied.config import BookieConfig
+from bookied.dirs import DirectoryLocks
+from bookied.exit_status import BookieStopError, ExitStatus
+from bookied.files import Files, RealFiles
+from bookied.identity import Host, RealHost
+from bookied.listener import Listener, TcpListener
+
+RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
+"""Runs a function in a thread; its value or error comes back on the reactor."""
+
+BLOCKING_THREADS: Final = 2
+"""Start, checkpoints and disk checks; reads have a pool of their own."""
+
+
+class Locks(Protocol):
+    """See ``DirectoryLocks``."""
+
+    def take(self, roots: Any) -> None: ...
+
+    def release(self) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class Parts:
+    """The world of one bookie.
+
+    With ``threads`` off, journals and entry logs have no threads of their own: whoever drives the
+    bookie calls their ``step``. ``close`` is called at the very end.
+    """
+
+    clock: IReactorTime
+    call_from_thread: Callable[..., object]
+    store: MetadataStore
+    files: Files
+    host: Host
+    listener: Listener
+    locks: Locks
+    run_blocking: RunBlocking
+    run_reads: RunBlocking
+    rng: random.Random = attrs.field(factory=random.Random)
+    threads: bool = True
+    close: Callable[[], Deferred[None]]
+
+
+class MetadataUriError(BookieStopError):
+    """The metadata service URI cannot be understood."""
+
+    exit_status = ExitStatus.INVALID_CONFIGURATION
+
+
+def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
+    """Return this machine as the world, but for ``changes``; threads begin with their first work.
+
+    Raises:
+        MetadataUriError: the URI cannot be understood.
+    """
+    blocking = ThreadPool(0, BLOCKING_THREADS, "blocking")
+    reads = ThreadPool(0, max(1, config.read_threads), "read")
+    pools = (blocking, reads)
+    for pool in pools:
+        pool.start()
+    run_reads: RunBlocking = partial(deferToThreadPool, reactor, reads)
+    if config.read_threads == 0:
+        run_reads = maybeDeferred
+
+    def close() -> Deferred[None]:
+        return maybeDeferred(_stop_pools, pools)
+
+    try:
+        store = changes.pop("store", None) or _open_store(config, reactor)
+    except BaseException:
+        _stop_pools(pools)
+        raise
+    given: dict[str, Any] = {
+        "clock": reactor,
+        "call_from_thread": reactor.callFromThread,
+        "store": store,
+        "files": RealFiles(),
+        "host": RealHost(),
+        "listener": TcpListener(reactor),
+        "locks": DirectoryLocks(),
+        "run_blocking": partial(deferToThreadPool, reactor, blocking),
+        "run_reads": run_reads,
+        "close": close,
+    }
+    return Parts(**(given | changes))
+
+
+def raise_open_files_limit() -> int:
+    """Raise the limit on open files as far as allowed; return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def _stop_pools(pools: tuple[ThreadPool, ...]) -> None:
+    for pool in pools:
+        pool.stop()
+
+
+def _open_store(config: BookieConfig, reactor: Any) -> MetadataStore:
+    uri = config.service_uri
+    assert uri is not None, "load() insists on one"
+    try:
+        return open_metadata(uri, reactor=reactor, session_timeout_s=config.zk_timeout_ms / 1000)
+    except IncorrectParameterError as error:
+        raise MetadataUriError(f"metadataServiceUri: {error}") from error

@@ -1,0 +1,558 @@
+"""The one place that builds a bookie of its parts, starts it in order and takes it apart again.
+
+Start (metadata.md 13.4, storage.md 10): metadata session, directory locks, port bound, identity,
+cookies, storage opened, journals replayed, DIRTY written, port served, registered. Stop: read-only,
+no new connections, answers given, journals ended, everything flushed, DIRTY removed, unregistered.
+After a fatal failure nothing is flushed: the next start replays.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.metadata.api import (
+    IncompatibleLayoutError,
+    MetadataUnavailableError,
+    NotInitializedError,
+)
+from bookied.backpressure import Limits
+from bookied.bookie import Bookie, Writes
+from bookied.checkpoints import Checkpoints
+from bookied.config import BookieConfig
+from bookied.cookie_check import check_cookies
+from bookied.dirs import (
+    DiskLimits,
+    DiskVerdict,
+    clear_dirty,
+    directories,
+    mark_dirty,
+    prepare,
+    sample_disks,
+    total_and_free,
+    was_dirty,
+)
+from bookied.disk_watch import DiskWatch
+from bookied.errors import StorageError, WriteFailedError
+from bookied.exit_status import (
+    BookieStopError,
+    DamagedError,
+    ExitStatus,
+    MetadataStartError,
+    NoSpaceError,
+    RunTimeError,
+    WrongLayoutError,
+)
+from bookied.identity import Identity, identify, listen_host
+from bookied.journal.group_commit import GroupCommit
+from bookied.journal.writer import Journal
+from bookied.listener import BoundPort
+from bookied.parts import Parts
+from bookied.registration import Registration
+from bookied.replay import recover
+from bookied.server import BookieServer
+from bookied.state import SERVING, BookieState, Event, State
+from bookied.storage import LedgerStorage, StorageLimits
+from wire.errors import BookKeeperError
+from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
+
+DRAIN_S: Final = 10.0
+"""How long clients have to take their last answers when the bookie stops."""
+
+FAREWELL_S: Final = 5.0
+"""How long the metadata service may take to hear that a bookie stops; the session's end says it."""
+
+GIVE_UP_S: Final = 600.0
+"""How long a bookie serves without a registration before it stops."""
+
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNLIMITED: Final = 2**62
+
+log = Logger()
+
+
+class StopRequestedError(BookieStopError):
+    """The bookie was told to stop while it started."""
+
+    exit_status = ExitStatus.OK
+
+
+class BookieService:
+    """One bookie's life. All methods belong to the reactor's thread.
+
+    ``failed`` is called at most once, when the bookie cannot go on; whoever runs it then calls
+    ``abandon`` and ends with the error's exit status. ``progress`` gets a word on what it does.
+    """
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        parts: Parts,
+        *,
+        failed: Callable[[BookKeeperError], None] = lambda _error: None,
+        progress: Callable[[str], None] = lambda _phase: None,
+    ) -> None:
+        self.config, self.parts = config, parts
+        self.directories = directories(config)
+        self._tell_failed, self._progress = failed, progress
+        self.state = BookieState()
+        self.identity: Identity | None = None
+        self.storage: LedgerStorage | None = None
+        self.journals: list[Journal] = []
+        self.bookie: Bookie | None = None
+        self.server: BookieServer | None = None
+        self.registration: Registration | None = None
+        self.disks: DiskWatch | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._port: BoundPort | None = None
+        self._is_flushable = False
+        self._has_failed = False
+        self._stop_wanted = False
+        self._starting: Deferred[None] | None = None
+
+    # Start ---------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return once the bookie is registered and serves.
+
+        Raises:
+            BookieStopError: it cannot; what was begun is undone. So for ``StorageError``.
+        """
+        self._starting = Deferred()
+        try:
+            await self._start()
+        except BaseException as error:
+            await self.abandon()
+            raise _start_error(error) from error
+        finally:
+            self._starting.callback(None)
+
+    async def _start(self) -> None:
+        config, parts = self.config, self.parts
+        found = self.directories
+        parts.locks.take(found.roots)
+        self._port = parts.listener.bind(listen_host(config, parts.host), config.port)
+        self.identity = identity = identify(config, self._port.port, parts.host)
+        log.info(
+            "bookie {bookie_id}: port {port}, metadata {uri}",
+            bookie_id=identity.bookie_id,
+            port=identity.port,
+            uri=parts.store.uri,
+            journals=",".join(config.journal_directories),
+            ledgers=",".join(config.ledger_directories),
+            indexes=",".join(config.index_directories),
+        )
+        instance_id = await self._connect()
+        await self._blocking(
+            partial(prepare, parts.files, found, several_per_disk=config.several_dirs_per_disk)
+        )
+        self._note("checking cookies")
+        await check_cookies(
+            config, identity, found, store=parts.store, instance_id=instance_id, files=parts.files
+        )
+        self._insist_wanted()
+        await self._open_storage()
+        await self._blocking(partial(mark_dirty, parts.files, found))
+        await self._serve(identity)
+
+    async def _connect(self) -> str | None:
+        self._note(f"connecting to {self.parts.store.uri}")
+        await self.parts.store.connect()
+        await self.parts.store.layout()
+        self._insist_wanted()
+        return await self.parts.store.instance_id()
+
+    async def _open_storage(self) -> None:
+        """Open the storage, bring it to the last acknowledgement, begin new journals."""
+        found, files = self.directories, self.parts.files
+        if was_dirty(files, found):
+            log.info("the last stop was not clean")
+        self._note("opening storage")
+        self.storage = storage = LedgerStorage(
+            files,
+            found.ledger_dirs,
+            found.index_dirs,
+            on_fatal=partial(self.parts.call_from_thread, self._storage_failed),
+            on_full=partial(self.parts.call_from_thread, self._directory_full),
+            rng=self.parts.rng,
+            limits=_storage_limits(self.config),
+            log_size_bytes_max=self.config.log_bytes_max,
+            direct=self.parts.threads,
+        )
+        await self._blocking(storage.open)
+        await self._look_at_disks()
+        self._note("replaying journals")
+        await self._replay(storage)
+        self._insist_wanted()
+        if self.parts.threads:
+            storage.start()
+        self.journals = [self._journal(directory) for directory in found.journal_dirs]
+        for journal in self.journals:
+            await self._blocking(journal.start if self.parts.threads else journal.open)
+        self._checkpoints = Checkpoints(
+            self.parts.clock,
+            storage,
+            self.journals,
+            run_blocking=self.parts.run_blocking,
+            failed=self._part_failed,
+        )
+        self._checkpoints.start(self.config.flush_interval_ms / 1000)
+        self._is_flushable = True
+
+    async def _look_at_disks(self) -> None:
+        parts, storage = self.parts, self.storage
+        self.disks = DiskWatch(
+            parts.clock,
+            partial(sample_disks, parts.files, self.directories),
+            DiskLimits.of(self.config),
+            run_blocking=parts.run_blocking,
+            changed=self._disks_changed,
+            failed=self._disk_failed,
+        )
+        verdict = await self.disks.look_once()
+        assert storage is not None
+        self._choose_directories(storage, verdict)
+        if verdict.read_only and not self.config.read_only_mode:
+            raise NoSpaceError(_full_message(verdict))
+
+    async def _replay(self, storage: LedgerStorage) -> None:
+        found = await self._blocking(
+            partial(
+                recover,
+                self.parts.files,
+                storage,
+                self.directories.journal_dirs,
+                skip_invalid=self.config.skip_invalid_records,
+            )
+        )
+        log.info(
+            "replayed {entries} entries ({size_bytes} bytes) of {journals} journals",
+            entries=found.entries,
+            size_bytes=found.size_bytes,
+            journals=found.journals,
+            dropped=found.dropped,
+        )
+
+    async def _serve(self, identity: Identity) -> None:
+        config, parts, storage = self.config, self.parts, self.storage
+        assert storage is not None
+        assert self.disks is not None
+        assert self._port is not None
+        read_only = config.force_read_only or self.disks.verdict.read_only
+        self.bookie = Bookie(
+            storage,
+            self.journals,
+            parts.clock,
+            disk_usage=partial(total_and_free, parts.files, self.directories),
+            batch_bytes_max=config.batch_read_bytes_max,
+        )
+        self.bookie.writes = self._writes_allowed(read_only=read_only)
+        self.server = BookieServer(
+            self.bookie,
+            parts.clock,
+            parts.run_reads,
+            limits=_server_limits(config, storage.limits),
+            frame_bytes_max=config.frame_bytes_max,
+            tcp_keep_alive=config.tcp_keepalive,
+        )
+        self._port.listen(self.server)
+        self._note("registering")
+        self.registration = Registration(
+            parts.store,
+            parts.clock,
+            identity.bookie_id,
+            _service_info(identity),
+            give_up_s=GIVE_UP_S,
+            failed=self._fail,
+        )
+        await self.registration.register(read_only=read_only)
+        self._insist_wanted()
+        self.state.move(Event.STARTED_READ_ONLY if read_only else Event.STARTED)
+        self.disks.start(config.disk_check_interval_ms / 1000)
+        self._note(f"serving, {self.state.now.value}")
+
+    def _journal(self, directory: Path) -> Journal:
+        config, parts = self.config, self.parts
+        simulated = {} if parts.threads else {"seconds": parts.clock.seconds}
+        return Journal(
+            parts.files,
+            directory,
+            call_from_thread=parts.call_from_thread,
+            on_synced=self._journal_synced,
+            on_fatal=self._fail,
+            now_ms=lambda: int(parts.clock.seconds() * 1000),
+            group_commit=GroupCommit(
+                wait_s_max=(config.journal_group_wait_ms or 0) / 1000,
+                wait_bytes_max=config.journal_group_bytes_max,
+                wait_records_max=config.journal_group_entries_max,
+                flush_when_empty=config.journal_flush_when_empty,
+            ),
+            version=config.journal_format_version,
+            alignment=config.journal_alignment_bytes,
+            size_bytes_max=config.journal_bytes_max,
+            preallocate=config.journal_prealloc_bytes if parts.threads else 0,
+            sync_data=config.journal_sync,
+            backups_max=config.journal_backups_max,
+            **simulated,
+        )
+
+    # Stop ----------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Finish what clients have begun, put everything into files, say goodbye.
+
+        While it starts, the start is ended instead. Safe to call again.
+
+        Raises:
+            BookKeeperError: not everything could be put into files; the next start replays.
+        """
+        self._stop_wanted = True
+        if self.state.now is State.STARTING and self._starting is not None:
+            await self._starting
+        if self.state.now not in SERVING:
+            return
+        self.state.move(Event.STOP)
+        self._note("stopping")
+        assert self.server is not None
+        assert self.registration is not None
+        assert self._port is not None
+        await self._port.close()
+        await self._bounded(self.registration.set_read_only(read_only=True))
+        await self.server.drain(DRAIN_S)
+        self._note("flushing")
+        try:
+            await self._stop_storage()
+        finally:
+            await self._bounded(self.registration.unregister())
+            await self._release()
+        self.state.move(Event.DRAINED)
+        log.info("stopped")
+
+    async def abandon(self) -> None:
+        """Give everything up: after a failure, or in the middle of a start.
+
+        After a failure nothing is flushed; a start that ends before it serves leaves no trace.
+        """
+        if self.state.now is State.STOPPED:
+            return
+        if self.state.now is not State.STOPPING:
+            self.state.move(Event.STOP)
+        if self._port is not None:
+            await self._port.close()
+        if self.server is not None:
+            await self.server.drain(0)
+        if self.registration is not None:
+            await self._bounded(self.registration.unregister())
+        if self._is_flushable and not self._has_failed:
+            await self._quietly(self._stop_storage())
+        else:
+            await self._stop_watches()
+            for journal in self.journals:
+                await self._quietly(self._blocking(journal.stop))
+        await self._release()
+        self.state.move(Event.DRAINED)
+
+    async def _stop_storage(self) -> None:
+        assert self.storage is not None
+        await self._stop_watches()
+        for journal in self.journals:
+            await self._blocking(journal.stop)
+        await self.storage.stop(self.journals, self.parts.run_blocking)
+        await self._blocking(partial(clear_dirty, self.parts.files, self.directories))
+
+    async def _stop_watches(self) -> None:
+        if self.disks is not None:
+            self.disks.stop()
+        if self._checkpoints is not None:
+            await self._checkpoints.stop()
+
+    async def _release(self) -> None:
+        """Let go of the world."""
+        await self._bounded(self.parts.store.close())
+        self.parts.locks.release()
+        await self.parts.close()
+
+    async def _bounded(self, farewell: Coroutine[Any, Any, None]) -> None:
+        """Wait a little for the metadata service; what it does not hear, the session's end says."""
+        try:
+            await Deferred.fromCoroutine(farewell).addTimeout(FAREWELL_S, self.parts.clock)
+        except (BookKeeperError, TwistedTimeoutError) as error:
+            log.warn("the metadata service was not told: {error!r}", error=error)
+
+    async def _quietly(self, work: Awaitable[Any]) -> None:
+        try:
+            await work
+        except (BookKeeperError, OSError) as error:
+            log.warn("while stopping: {error!r}", error=error)
+
+    # What happens meanwhile ----------------------------------------------------------------------
+
+    def _journal_synced(self, done: list[Any]) -> None:
+        if self.server is not None:
+            self.server.on_synced(done)
+
+    def _storage_failed(self, error: WriteFailedError) -> None:
+        self._fail(error)
+
+    def _part_failed(self, error: Exception) -> None:
+        log.failure("a part failed", Failure(error))
+        if isinstance(error, BookKeeperError):
+            self._fail(error)
+        else:
+            self._fail(RunTimeError(f"{type(error).__name__}: {error}"))
+
+    def _part_crashed(self, failure: Failure) -> None:
+        assert isinstance(failure.value, Exception)
+        self._part_failed(failure.value)
+
+    def _fail(self, error: BookKeeperError) -> None:
+        if self._has_failed or self._stop_wanted or self.state.now is State.STOPPED:
+            return
+        self._has_failed = True
+        log.critical("the bookie cannot go on: {error}", error=error)
+        if self.bookie is not None:
+            self.bookie.writes = Writes.NONE
+        self._tell_failed(error)
+
+    def _disk_failed(self, error: Exception) -> None:
+        self._fail(RunTimeError(f"a disk failed: {error}"))
+
+    def _directory_full(self, directory: Path) -> None:
+        """Obey a write that found no room, rather than wait for the next look at the disks."""
+        if self.state.now is State.WRITABLE:
+            log.warn("no room left in {directory}", directory=directory)
+            self._go_read_only(Writes.NONE)
+
+    def _disks_changed(self, verdict: DiskVerdict) -> None:
+        storage, bookie = self.storage, self.bookie
+        if self.state.now not in SERVING or storage is None or bookie is None:
+            return
+        self._choose_directories(storage, verdict)
+        writes = self._writes_allowed(read_only=verdict.read_only or self.config.force_read_only)
+        if writes is Writes.ALL:
+            if self.state.now is State.READ_ONLY:
+                self._go_writable()
+        elif self.state.now is State.READ_ONLY:
+            bookie.writes = writes
+        elif self.config.read_only_mode:
+            self._go_read_only(writes)
+        else:
+            self._fail(NoSpaceError(_full_message(verdict)))
+
+    def _go_read_only(self, writes: Writes) -> None:
+        assert self.bookie is not None
+        self.bookie.writes = writes
+        self.state.move(Event.DISKS_FULL)
+        self._register_mode(read_only=True)
+
+    def _go_writable(self) -> None:
+        assert self.bookie is not None
+        self.bookie.writes = Writes.ALL
+        self.state.move(Event.SPACE_BACK)
+        self._register_mode(read_only=False)
+
+    def _register_mode(self, *, read_only: bool) -> None:
+        assert self.registration is not None
+        log.warn("the bookie is {state} now", state=self.state.now.value)
+        self._note(f"serving, {self.state.now.value}")
+        changing = Deferred.fromCoroutine(self.registration.set_read_only(read_only=read_only))
+        changing.addErrback(self._part_crashed)
+
+    def _writes_allowed(self, *, read_only: bool) -> Writes:
+        if not read_only:
+            return Writes.ALL
+        assert self.disks is not None
+        roomy = self.disks.verdict.high_priority_allowed and not self.config.force_read_only
+        return Writes.HIGH_PRIORITY if roomy else Writes.NONE
+
+    def _choose_directories(self, storage: LedgerStorage, verdict: DiskVerdict) -> None:
+        """Say where new entry logs go; on full disks anywhere, for recovery adds and replay."""
+        free = [one for one in storage.ledger_directories if one not in verdict.full]
+        storage.writable_directories = free or storage.ledger_directories
+
+    def _note(self, phase: str) -> None:
+        log.debug("{phase}", phase=phase)
+        self._progress(phase)
+
+    def _insist_wanted(self) -> None:
+        if self._stop_wanted:
+            raise StopRequestedError("told to stop while starting")
+
+    async def _blocking(self, function: Callable[[], Any]) -> Any:
+        return await self.parts.run_blocking(function)
+
+    def dump(self) -> dict[str, object]:
+        """Return what an operator wants to know of a bookie that seems stuck."""
+        server, storage, disks = self.server, self.storage, self.disks
+        found: dict[str, object] = {"state": self.state.now.value}
+        if self.registration is not None:
+            found["registered"] = self.registration.is_registered
+        if server is not None:
+            found["connections"] = len(server.connections)
+            found["bytes in flight"] = server.backpressure.in_flight_bytes
+            found["paused"] = server.backpressure.is_paused
+        if storage is not None and self._is_flushable:
+            found["ledgers in memory"] = len(storage.hot)
+            found["unwritten bytes"] = storage.unwritten_bytes
+        found["journal queues, bytes"] = [journal.queued_bytes for journal in self.journals]
+        if disks is not None:
+            found["full directories"] = [str(directory) for directory in disks.verdict.full]
+        return found
+
+
+def _start_error(error: BaseException) -> BaseException:
+    """Return a start's failure as what the process ends with."""
+    if isinstance(error, (BookieStopError, StorageError)):
+        return error
+    if isinstance(error, NotInitializedError):
+        return MetadataStartError(f"{error}; {error.hint}")
+    if isinstance(error, IncompatibleLayoutError):
+        return WrongLayoutError(str(error))
+    if isinstance(error, MetadataUnavailableError):
+        return MetadataStartError(f"the metadata service cannot be reached: {error}")
+    if isinstance(error, BookKeeperError):
+        return MetadataStartError(str(error))
+    if isinstance(error, OSError):
+        if error.errno in _NO_SPACE:
+            return NoSpaceError(f"no space left: {error}")
+        return DamagedError(f"the directories cannot be read or written: {error}")
+    return error
+
+
+def _full_message(verdict: DiskVerdict) -> str:
+    full = ", ".join(str(directory) for directory in verdict.full)
+    return f"{full} is full, and readOnlyModeEnabled=false forbids to go read-only"
+
+
+def _service_info(identity: Identity) -> BookieServiceInfo:
+    """Return what Java publishes (BookKeeper 4.18.0, BookieServiceInfoUtils)."""
+    return BookieServiceInfo((Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC),))
+
+
+def _storage_limits(config: BookieConfig) -> StorageLimits:
+    pages = config.index_pages_max
+    default = StorageLimits()
+    return StorageLimits(
+        cache_bytes=config.write_cache_bytes_max // 2,
+        unwritten_bytes_max=config.write_cache_bytes_max,
+        dirty_pages_max=pages if pages > 0 else default.dirty_pages_max,
+        clean_pages_max=pages if pages > 0 else default.clean_pages_max,
+        open_indexes_max=min(config.open_files_max, default.open_indexes_max),
+    )
+
+
+def _server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:
+    return Limits(
+        in_flight_bytes_max=config.journal_queue_bytes_max,
+        unwritten_bytes_max=storage.unwritten_bytes_max,
+        adds_max=config.adds_in_progress_max or None,
+        reads_pending_max=config.reads_in_progress_max or _UNLIMITED,
+    )

@@ -1,0 +1,24 @@
+"""What a service manager is told: ready, status, stopping (``sd_notify(3)``), in ten lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+
+class Notifier:
+    """Sends to ``NOTIFY_SOCKET``, or nowhere when it is not set; never fails, never waits."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._address = environ.get("NOTIFY_SOCKET", "")
+
+    def tell(self, *assignments: str) -> None:
+        """Send e.g. ``"READY=1"``, ``"STATUS=replaying"``."""
+        if self._address[:1] not in {"/", "@"}:
+            return
+        address = self._address.replace("@", "\0", 1)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sock.sendto("\n".join(assignments).encode(), address)
