@@ -161,10 +161,12 @@ class JavaBookie:
         write_conf(self.conf_path, self._settings())
         # After a SIGKILL the old session's node stays until the session times out.
         self._stale_owner = self._registration_owner()
+        self._process = ChildProcess(self._command(), self.log, cwd=self.directory)
+
+    def _command(self) -> list[str]:
         main = ["org.apache.bookkeeper.server.Main", "--conf", str(self.conf_path)]
         options = [*self._jvm_options, f"-D{LOG_LEVEL_PROPERTY}=INFO"]
-        command = java_command(self.directory, options, main, java=self._java)
-        self._process = ChildProcess(command, self.log, cwd=self.directory)
+        return java_command(self.directory, options, main, java=self._java)
 
     def wait_ready(self, timeout_s: float = 60.0) -> Self:
         """Return once it has registered, writable or read-only.
@@ -242,7 +244,8 @@ class JavaBookie:
 
     def _failure(self, what: str) -> str:
         assert self._process is not None
-        return f"Java bookie {self.bookie_id} {what}; {self.log}:\n{self._process.log_tail(25)}"
+        tail = self._process.log_tail(25)
+        return f"{type(self).__name__} {self.bookie_id} {what}; {self.log}:\n{tail}"
 
 
 @attrs.frozen
