@@ -62,6 +62,13 @@ class MetadataUnavailableError(MetadataStoreError):
     hint: ClassVar[str] = "check the metadata service URI, and that the service runs"
 
 
+class MetadataAccessError(MetadataStoreError):
+    """The metadata service does not let this user do that."""
+
+    exit_status: ClassVar[int] = 4
+    hint: ClassVar[str] = "check the credentials for the metadata service"
+
+
 class NotInitializedError(MetadataStoreError):
     """The metadata root has not been made, or holds no layout."""
 

@@ -23,7 +23,14 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientClosedError, IncorrectParameterError, MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, MetadataUnavailableError, SessionEvent, Version, Watch
+from bkclient.metadata.api import (
+    ANY,
+    MetadataAccessError,
+    MetadataUnavailableError,
+    SessionEvent,
+    Version,
+    Watch,
+)
 from bkclient.metadata.session import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
@@ -330,9 +337,13 @@ class KazooTree:
             self._session_id = session_id
             self._state.move(SessionEvent.CONNECTED)
         elif state == KazooState.SUSPENDED:
-            self._state.move(SessionEvent.SUSPENDED)
+            self._suspended()
         elif self._session_id:
             self._lost()
+
+    def _suspended(self) -> None:
+        if self._state.connected:
+            self._state.move(SessionEvent.SUSPENDED)
 
     def _lost(self) -> None:
         self._session_id = 0
@@ -466,6 +477,9 @@ class KazooTree:
             translated = self._translated(error)
             if translated is error:
                 raise
+            if isinstance(translated, AnswerLostError):
+                # Kazoo says so in a moment; who tries again at once must wait already.
+                self._suspended()
             raise translated from error
         finally:
             self._flying.discard(answer)
@@ -484,8 +498,10 @@ class KazooTree:
             (kazoo.ConnectionLoss, AnswerLostError),
             (kazoo.SessionExpiredError, AnswerLostError),
             (kazoo.ConnectionClosedError, AnswerLostError),
-            (kazoo.OperationTimeoutError, AnswerLostError),
+            (kazoo.OperationTimeoutError, MetadataUnavailableError),
             (NoAnswerError, MetadataUnavailableError),
+            (kazoo.NoAuthError, MetadataAccessError),
+            (kazoo.AuthFailedError, MetadataAccessError),
             (kazoo.KazooException, MetadataStoreError),
         ):
             if isinstance(error, theirs):

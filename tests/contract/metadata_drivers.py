@@ -150,7 +150,16 @@ class ZooKeeperDriver(DriverBase):
 
     @property
     def uri(self) -> str:
-        return f"zk+{self.layout}://127.0.0.1:{self.proxy.port}{self.root}"
+        return self.at(self.root, self.layout)
+
+    @property
+    def direct_uri(self) -> str:
+        """The same without the proxy."""
+        return f"zk+{self.layout}://127.0.0.1:{self.server.port}{self.root}"
+
+    def at(self, root: str, layout: str) -> str:
+        """Return the URI of another root, or layout, on this server."""
+        return f"zk+{layout}://127.0.0.1:{self.proxy.port}{root}"
 
     async def open(self, **options: Any) -> ZooKeeperMetadata:
         uri = options.pop("uri", self.uri)

@@ -26,6 +26,7 @@ class ZooKeeperProxy:
         self.answers_to_lose = 0
         self.lost = 0
         self.accepts = True
+        self.frozen = False
         self._listening: Any = None
         self.sides: set[ClientSide] = set()
 
@@ -48,6 +49,15 @@ class ZooKeeperProxy:
         """Cut all connections."""
         for side in tuple(self.sides):
             side.transport.abortConnection()
+
+    def freeze(self) -> None:
+        """Take what is sent, and pass nothing on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Work again; connections from before are cut."""
+        self.frozen = False
+        self.cut()
 
     def connect(self, side: ClientSide) -> Deferred[ServerSide]:
         endpoint: Any = TCP4ClientEndpoint(self._reactor, "127.0.0.1", self.server_port)
@@ -85,6 +95,8 @@ class ClientSide(Protocol):
         server.transport.write(self.early)
 
     def dataReceived(self, data: bytes) -> None:
+        if self.proxy.frozen:
+            return
         self.watch(data)
         if self.server is None:
             self.early += data

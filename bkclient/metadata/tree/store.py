@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from twisted.internet.interfaces import IReactorTime
 
+from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.tree.admin import TreeAdmin
@@ -64,11 +65,18 @@ class TreeMetadata(
     async def connect(self) -> None:
         """See ``MetadataStore``; makes the list of read-only bookies where only that lacks."""
         await self._tree.connect()
+        try:
+            await self._mend_read_only_list()
+        except ClientError:
+            await self._tree.close()
+            raise
+
+    async def _mend_read_only_list(self) -> None:
         if await self._tree.stat(zk_paths.READ_ONLY) is None:
             try:
                 await insist(lambda: self._tree.create(zk_paths.READ_ONLY))
             except (NoNodeError, NodeExistsError):
-                return
+                return  # There is no cluster yet, or somebody was faster.
 
     async def close(self) -> None:
         """See ``MetadataStore``."""
