@@ -48,8 +48,8 @@ class JournalRecordError(CorruptError):
     """A journal record in the middle of the file is damaged."""
 
     hint: ClassVar[str] = (
-        "skipReplayJournalInvalidRecord=true starts without the rest of that journal; what is in it "
-        "and in no entry log yet is lost on this bookie"
+        "skipReplayJournalInvalidRecord=true starts without the rest of that journal; what is in "
+        "it and in no entry log yet is lost on this bookie"
     )
 
 

@@ -193,10 +193,15 @@ class LedgerStorage:
         """
         try:
             await self.checkpoint(journals, run_blocking)
-        finally:
-            await run_blocking(self._log.stop)
-            self._reader.close()
-            self._index.close()
+        except Exception:
+            await run_blocking(self._close)
+            raise
+        await run_blocking(self._close)
+
+    def _close(self) -> None:
+        self._reader.close()
+        self._index.close()
+        self._log.stop()
 
     # Ledgers --------------------------------------------------------------------------------------
 
@@ -267,7 +272,7 @@ class LedgerStorage:
         return list({*self._index.ledger_ids(), *self.hot})
 
     def delete(self, ledger_id: int) -> None:
-        """Forget a ledger; its index file goes with the next checkpoint, its entries stay in logs."""
+        """Forget a ledger; its index file goes with the next checkpoint."""
         self._pages.remove(ledger_id)
         path = self._index.hide(ledger_id)
         if path is not None:
@@ -370,6 +375,18 @@ class LedgerStorage:
             yield from (first + slot for slot, location in enumerate(page) if location)
 
     # Checkpoints ----------------------------------------------------------------------------------
+
+    def write_out(self) -> None:
+        """Write the entries so far to their logs, without a sync. Blocks; where no thread does it.
+
+        Raises:
+            StorageError: they could not be written.
+            OSError: likewise.
+        """
+        self._log.hand_over()
+        while self._log.step():
+            pass
+        self._cache.trim(self._log.readable_until)
 
     @property
     def needs_checkpoint(self) -> bool:

@@ -119,9 +119,7 @@ def open_scan(files: Files, path: Path) -> LogScan:
 def _read_header(file: ReadFile, path: Path) -> layout.LogHeader | None:
     """Return a log's header, None if nothing was written: a crash leaves empty files and zeros."""
     start = file.read_at(0, layout.HEADER.size)
-    if not start.strip(b"\0") and file.next_data(0) is None:
-        return None
-    if not start:
+    if not start.strip(b"\0") and not file.read_at(0, CHUNK_BYTES).strip(b"\0"):
         return None
     return layout.decode_header(start, path)
 

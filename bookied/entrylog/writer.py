@@ -280,7 +280,7 @@ class EntryLogWriter:
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except BaseException as error:
+        except Exception as error:
             path = self.paths.get(self._file_log_id, Path())
             if isinstance(error, OSError) and error.errno in _FULL:
                 if not self._is_full:
@@ -308,6 +308,9 @@ class EntryLogWriter:
             self._ledgers = {}
         if not self._file.tell():
             self._file.write([layout.LogHeader().encode()])
+        # Whatever a crash leaves of it, it is to be a log: garbage collection must read it.
+        self._file.flush()
+        self._file.sync()
         self._files.sync_dir(command.path.parent)
         last_id = b"%x\n" % command.log_id
         for directory in self._directories:

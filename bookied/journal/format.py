@@ -45,6 +45,9 @@ VERSION_MIN, VERSION_MAX = 1, 6
 HEADER: Final = struct.Struct(">4si")
 HEADER_BYTES: Final = {1: 0, 2: 8, 3: 8, 4: 8, 5: 512, 6: 512}
 
+SECTOR: Final = 512
+"""Since version 5 groups begin at multiples of it, or of a multiple of it."""
+
 LENGTH: Final = struct.Struct(">i")
 IDS: Final = struct.Struct(">qq")
 PADDING_MARK: Final = -0x100

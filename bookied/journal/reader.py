@@ -59,40 +59,60 @@ class JournalScan:
             length = unpack_length(data, at - base)[0]
             if length == 0:
                 return
-            if length < 0:
-                at = self._skip_padding(window, at, length)
-                self.end = min(at, self.size)
-                continue
-            if at + 4 + length > self.size:
-                self._stop_torn(at, length)
+            stop = at + 4 + length
+            if length > 0 and stop <= self.size:
+                data, base = window.at(at, 4 + length)
+                body = data[at + 4 - base : stop - base]
+                if body[-1] == 0 and self._is_cut(body, stop):
+                    self.is_torn = True
+                    return
+                layout.check_record(body, self.version, self.path, at)
+                ledger_id, entry_id = unpack_ids(body)
+                yield JournalRecord(at, ledger_id, entry_id, body)
+            elif length < 0:
+                stop = self._end_of_padding(at, length)
+            else:
+                self._check_torn(at, length)
+                stop = at
+            if self.is_torn:
                 return
-            data, base = window.at(at, 4 + length)
-            begin = at + 4 - base
-            body = data[begin : begin + length]
-            layout.check_record(body, self.version, self.path, at)
-            ledger_id, entry_id = unpack_ids(body)
-            yield JournalRecord(at, ledger_id, entry_id, body)
-            self.end = at = at + 4 + length
+            self.end = at = stop
         self.is_torn = at < self.size
 
-    def _skip_padding(self, window: _Window, at: int, length: int) -> int:
+    def _end_of_padding(self, at: int, length: int) -> int:
         if length != layout.PADDING_MARK or self.version < layout.PADDING_SINCE:
-            raise JournalRecordError(self.path, at, f"negative length {length}")
+            if not self._is_zero_from(at + 4):
+                raise JournalRecordError(self.path, at, f"negative length {length}")
+            self.is_torn = True  # The mark itself was cut off.
+            return at
         if at + 8 > self.size:
             self.is_torn = True
-            return self.size
-        data, base = window.at(at, 8)
-        size = layout.LENGTH.unpack_from(data, at + 4 - base)[0]
+            return at
+        size = layout.LENGTH.unpack(self._file.read_at(at + 4, 4))[0]
         if size < 0:
             raise JournalRecordError(self.path, at, f"padding of {size} bytes")
         self.is_torn = at + 8 + size > self.size
         return int(at + 8 + size)
 
-    def _stop_torn(self, at: int, length: int) -> None:
-        if self.version == 1 and at == 0:
+    def _check_torn(self, at: int, length: int) -> None:
+        is_cut_header = self.size < layout.HEADER.size and self._file.read_at(0, 4) == layout.MAGIC
+        if self.version == 1 and at == 0 and not is_cut_header:
             message = f"no journal header, and no record of version 1 (length {length})"
             raise JournalFormatError(self.path, 0, message)
         self.is_torn = True
+
+    def _is_cut(self, body: bytes, end: int) -> bool:
+        """Whether a record that ends with zeros, with zeros behind it, is part of what was sent.
+
+        Groups end at a multiple of 512; one that does not was under way when the power went. Only
+        a preallocated file can look like that, and nothing of that group was acknowledged.
+        """
+        if self.version < layout.PADDING_SINCE or end >= self.size:
+            return False
+        return bool(end % layout.SECTOR or not any(body)) and self._is_zero_from(end)
+
+    def _is_zero_from(self, offset: int) -> bool:
+        return _first_non_zero(self._file, offset, self.size) is None
 
     def residue(self) -> int | None:
         """Return the offset of the first non-zero byte behind the end of data, if there is one.
@@ -100,14 +120,7 @@ class JournalScan:
         For offline tools, after iterating. Preallocated space is zeros; anything else was once
         written and cannot be reached.
         """
-        if self.is_torn:
-            return None
-        for at in range(self.end, self.size, CHUNK_BYTES):
-            chunk = self._file.read_at(at, CHUNK_BYTES)
-            rest = chunk.lstrip(b"\0")
-            if rest:
-                return at + len(chunk) - len(rest)
-        return None
+        return None if self.is_torn else _first_non_zero(self._file, self.end, self.size)
 
     def close(self) -> None:
         """Give up the file."""
@@ -156,8 +169,26 @@ def open_scan(files: Files, path: Path, offset: int = 0) -> JournalScan:
     except FileNotFoundError:
         raise JournalMissingError(path, None, "no such journal") from None
     try:
-        version, start = layout.parse_header(file.read_at(0, layout.HEADER.size), path)
-        return JournalScan(path, version, max(start, offset), file.size(), file)
+        size = file.size()
+        version, start = _read_header(file, path)
+        return JournalScan(path, version, max(start, offset), size, file)
     except BaseException:
         file.close()
         raise
+
+
+def _read_header(file: ReadFile, path: Path) -> tuple[int, int]:
+    start = file.read_at(0, layout.HEADER.size)
+    if start[:4] == layout.MAGIC and _first_non_zero(file, 4, file.size()) is None:
+        # A crash left nothing of a new journal but its magic.
+        return layout.VERSION, layout.HEADER_BYTES[layout.VERSION]
+    return layout.parse_header(start, path)
+
+
+def _first_non_zero(file: ReadFile, offset: int, size: int) -> int | None:
+    for at in range(offset, size, CHUNK_BYTES):
+        chunk = file.read_at(at, CHUNK_BYTES)
+        rest = chunk.lstrip(b"\0")
+        if rest:
+            return at + len(chunk) - len(rest)
+    return None

@@ -216,7 +216,7 @@ class Journal:
             return
         try:
             self._write(group)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it ends this journal
+        except Exception as error:  # noqa: BLE001  # whatever it is, it ends this journal
             self._fail(error)
 
     def _write(self, group: list[_Item]) -> None:

@@ -1,0 +1,354 @@
+"""A disk in memory that forgets what was not synced.
+
+``SimFiles`` is a ``Files``. ``crash`` is a power cut: of each file any subset of the writes since
+its last sync survives, each perhaps cut short; of each directory any first part of its changes
+since its last sync. Reads always see everything, until then. A crash can be asked for in the
+middle of any operation, and any operation can be made to fail. One ``random.Random`` decides all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import attrs
+
+from bookied.files import Buffer
+
+BLOCK = 4096
+
+
+class PowerCut(BaseException):
+    """The disk lost its power in the middle of an operation; ``SimFiles.crash`` comes next."""
+
+
+@attrs.define(eq=False)
+class _File:
+    data: bytearray = attrs.field(factory=bytearray)
+    durable: bytearray = attrs.field(factory=bytearray)
+    unsynced: list[tuple[int, bytes | None]] = attrs.field(factory=list)
+    """Writes: where and what, None for a truncation to there."""
+
+    def apply(self, at: int, data: bytes | None) -> None:
+        _apply(self.data, at, data)
+        self.unsynced.append((at, data))
+
+    def sync(self) -> None:
+        for at, data in self.unsynced:
+            _apply(self.durable, at, data)
+        self.unsynced.clear()
+
+    def lose_some(self, rng: Random) -> None:
+        """A sync failed. As on Linux, what was not written counts as clean from then on."""
+        self.unsynced = [write for write in self.unsynced if rng.random() < 0.5]
+
+    def crash(self, rng: Random) -> None:
+        keep = rng.choice([0.0, 0.5, 0.9, 1.0])
+        for at, data in self.unsynced:
+            if rng.random() > keep:
+                continue
+            is_torn = data and rng.random() < 0.5
+            kept = data[: rng.randrange(len(data) + 1)] if data and is_torn else data
+            _apply(self.durable, at, kept)
+        self.unsynced.clear()
+        self.data = bytearray(self.durable)
+
+
+def _apply(target: bytearray, at: int, data: bytes | None) -> None:
+    if data is None:
+        if at < len(target):
+            del target[at:]
+        else:
+            target.extend(bytes(at - len(target)))
+        return
+    if at > len(target):
+        target.extend(bytes(at - len(target)))
+    target[at : at + len(data)] = data
+
+
+@attrs.define(eq=False)
+class _Directory:
+    entries: dict[str, _File | _Directory] = attrs.field(factory=dict)
+    durable: dict[str, _File | _Directory] = attrs.field(factory=dict)
+    unsynced: list[dict[str, _File | _Directory | None]] = attrs.field(factory=list)
+    """Changes, each of names to what they stand for afterwards, None for nothing."""
+
+    def change(self, names: dict[str, _File | _Directory | None]) -> None:
+        _rename(self.entries, names)
+        self.unsynced.append(names)
+
+    def sync(self) -> None:
+        for names in self.unsynced:
+            _rename(self.durable, names)
+        self.unsynced.clear()
+
+    def crash(self, rng: Random) -> None:
+        for names in self.unsynced[: rng.randrange(len(self.unsynced) + 1)]:
+            _rename(self.durable, names)
+        self.unsynced.clear()
+        self.entries = dict(self.durable)
+        for node in self.entries.values():
+            node.crash(rng)
+
+
+def _rename(
+    entries: dict[str, _File | _Directory], names: dict[str, _File | _Directory | None]
+) -> None:
+    for name, node in names.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+Fault = Callable[[str, Path], "OSError | None"]
+"""Gets the name of an operation and its path, says how it fails; None to let it be."""
+
+
+class SimFiles:
+    """The disk. ``operations`` counts what changes it; ``cut_at`` is when the power goes."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self._root = _Directory()
+        self.operations = 0
+        self.cut_at: int | None = None
+        self.fault: Fault | None = None
+        self.bytes_max: int | None = None
+        self._generation = 0
+
+    # What happens to the disk ---------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Forget what was not synced; all open files are gone."""
+        self._root.crash(self.rng)
+        self._generation += 1
+        self.cut_at = None
+
+    def durable_copy(self) -> dict[str, bytes]:
+        """Return all files as they are, by path."""
+        found: dict[str, bytes] = {}
+        _collect(self._root, "", found)
+        return found
+
+    def tick(self, operation: str, path: Path, growth: int = 0) -> None:
+        """Count one operation that changes the disk; it may fail here."""
+        self.operations += 1
+        if self.cut_at is not None and self.operations >= self.cut_at:
+            raise PowerCut
+        if self.fault is not None and (error := self.fault(operation, path)) is not None:
+            raise error
+        if growth and self.bytes_max is not None:
+            used = sum(len(data) for data in self.durable_copy().values())
+            if used + growth > self.bytes_max:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    # Files ----------------------------------------------------------------------------------------
+
+    def open_append(
+        self, path: Path, *, preallocate: int = 0, direct: bool = False
+    ) -> _SimAppendFile:
+        self.tick("create", path)
+        parent = self._directory(path.parent)
+        if path.name in parent.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        file = _File()
+        parent.change({path.name: file})
+        return _SimAppendFile(self, path, file, direct=direct, preallocate=preallocate)
+
+    def open_read(self, path: Path) -> _SimFile:
+        return _SimFile(self, path, self._file(path))
+
+    def open_update(self, path: Path, *, create: bool = False) -> _SimFile:
+        parent = self._directory(path.parent)
+        if create and path.name not in parent.entries:
+            self.tick("create", path)
+            parent.change({path.name: _File()})
+        return _SimFile(self, path, self._file(path))
+
+    def read(self, path: Path) -> bytes:
+        return bytes(self._file(path).data)
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        file = self.open_update(temporary, create=True)
+        file.truncate(0)
+        file.write_at(0, data)
+        file.sync()
+        self.rename(temporary, path)
+        self.sync_dir(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.tick("rename", old)
+        assert old.parent == new.parent, "only within a directory is it one step"
+        parent = self._directory(old.parent)
+        parent.change({old.name: None, new.name: self._node(old)})
+
+    def remove(self, path: Path) -> None:
+        self.tick("remove", path)
+        self._file(path)
+        self._directory(path.parent).change({path.name: None})
+
+    def list(self, directory: Path) -> list[str]:
+        names = list(self._directory(directory).entries)
+        self.rng.shuffle(names)
+        return names
+
+    def exists(self, path: Path) -> bool:
+        try:
+            self._node(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self, path: Path) -> bool:
+        return self.exists(path) and isinstance(self._node(path), _Directory)
+
+    def mkdirs(self, directory: Path) -> None:
+        node = self._root
+        for part in directory.parts[1:]:
+            child = node.entries.get(part)
+            if child is None:
+                self.tick("mkdir", directory)
+                child = _Directory()
+                node.change({part: child})
+            assert isinstance(child, _Directory)
+            node = child
+
+    def size(self, path: Path) -> int:
+        return len(self._file(path).data)
+
+    def sync_dir(self, directory: Path) -> None:
+        self.tick("sync_dir", directory)
+        self._directory(directory).sync()
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        return 1 << 40, 1 << 39
+
+    def _node(self, path: Path) -> _File | _Directory:
+        node: _File | _Directory = self._root
+        for part in path.parts[1:]:
+            child = node.entries.get(part) if isinstance(node, _Directory) else None
+            if child is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            node = child
+        return node
+
+    def _directory(self, path: Path) -> _Directory:
+        node = self._node(path)
+        assert isinstance(node, _Directory), path
+        return node
+
+    def _file(self, path: Path) -> _File:
+        node = self._node(path)
+        if not isinstance(node, _File):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return node
+
+
+def _collect(directory: _Directory, prefix: str, found: dict[str, bytes]) -> None:
+    for name, node in directory.entries.items():
+        if isinstance(node, _File):
+            found[f"{prefix}/{name}"] = bytes(node.data)
+        else:
+            _collect(node, f"{prefix}/{name}", found)
+
+
+class _SimFile:
+    """An open file, for reading and updating; useless after a crash, like its process."""
+
+    def __init__(self, disk: SimFiles, path: Path, file: _File) -> None:
+        self._disk, self._path, self._node = disk, path, file
+        self._generation = disk._generation
+        self._is_open = True
+
+    @property
+    def _file(self) -> _File:
+        assert self._is_open, f"{self._path} is closed"
+        assert self._generation == self._disk._generation, "opened before the crash"
+        return self._node
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return bytes(self._file.data[offset : offset + size])
+
+    def next_data(self, offset: int) -> int | None:
+        data = self._file.data
+        if offset >= len(data):
+            return None
+        rest = data[offset:].lstrip(b"\0")
+        if not rest:
+            return None
+        found = len(data) - len(rest)
+        return max(offset, found - found % BLOCK)  # As file systems do: by the block.
+
+    def size(self) -> int:
+        return len(self._file.data)
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        file = self._file
+        self._disk.tick("write", self._path, max(0, offset + len(data) - len(file.data)))
+        file.apply(offset, bytes(data))
+
+    def truncate(self, size: int) -> None:
+        self._disk.tick("truncate", self._path)
+        self._file.apply(size, None)
+
+    def sync(self) -> None:
+        file = self._file
+        try:
+            self._disk.tick("sync", self._path)
+        except OSError:
+            file.lose_some(self._disk.rng)
+            raise
+        file.sync()
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+class _SimAppendFile(_SimFile):
+    """Appends; as a direct file it holds back the last block like the real one."""
+
+    def __init__(
+        self, disk: SimFiles, path: Path, file: _File, *, direct: bool, preallocate: int
+    ) -> None:
+        super().__init__(disk, path, file)
+        self._direct, self._preallocate = direct, preallocate
+        self._size, self._tail, self._flushed = 0, b"", 0
+
+    @property
+    def readable_bytes(self) -> int:
+        return max(self._size - len(self._tail), self._flushed)
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        data = b"".join(map(bytes, buffers))
+        if self._direct:
+            pending = self._tail + data
+            whole = len(pending) - len(pending) % BLOCK
+            if whole:
+                self.write_at(self._size - len(self._tail), pending[:whole])
+            self._tail = pending[whole:]
+        else:
+            end = self._size + len(data)
+            if self._preallocate and end > len(self._file.data):
+                steps = -(-end // self._preallocate)
+                self.truncate(steps * self._preallocate)
+            self.write_at(self._size, data)
+        self._size += len(data)
+
+    def flush(self) -> None:
+        if self._tail and self._flushed != self._size:
+            self.write_at(self._size - len(self._tail), self._tail.ljust(BLOCK, b"\0"))
+            self._flushed = self._size
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        self.flush()
+        if self.size() != self._size:
+            self.truncate(self._size)
+        super().close()
