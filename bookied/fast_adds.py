@@ -42,8 +42,8 @@ _TXN_AT: Final = 11
 _KEY_PART_BYTES: Final = 2 + MASTER_KEY_BYTES + 1
 """Master key and the tags before and behind it; then comes the packet's length."""
 
-_NO_LENGTH: Final = -(2**40)
-"""No frame has this length."""
+_NONE: Final = -(2**63)
+"""No frame has this length, no page this number, no ledger of ours this id."""
 
 _FRAME_BYTES_MIN: Final = _V2_BODY + ENTRY_BYTES_MIN
 _V2_ANSWER: Final = struct.pack(">iii", ADD_RESPONSE_LENGTH, ADD_HEADER, 0)
@@ -91,7 +91,8 @@ class FastAdds:
         answers: list[bytes] = []
         page: MutableSequence[int] = []
         # What the add before had. No add has these.
-        ledger, key, length, page_no, last_entry, max_lac = -1, b"", _NO_LENGTH, -1, -1, -1
+        ledger = length = page_no = last_entry = max_lac = _NONE
+        key = b""
         prefix = b""
         while at <= last_start:
             frame_length, header, frame_key, ledger_id, entry_id, lac = unpack(data, at)
@@ -103,7 +104,7 @@ class FastAdds:
                 state = batch.begin_run(ledger_id, frame_key, location)
                 if state is None:
                     break
-                ledger, key, page_no = ledger_id, frame_key, -1
+                ledger, key, page_no = ledger_id, frame_key, _NONE
                 last_entry, max_lac = state.last_entry, state.lac
             if frame_length != length:
                 if not _FRAME_BYTES_MIN <= frame_length + 4 <= self._frame_bytes_max:
@@ -135,14 +136,14 @@ class FastAdds:
         compared with it. Whatever does not compare is looked at afresh.
         """
         end = len(data)
-        shape = self._shape or _V3Shape.of(data, at, end)
+        shape = self._shape or _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
         if shape is None:
             return at
         unpack, frame_bytes = shape.unpack_from, shape.frame_bytes
         records = batch.records
         answers: list[bytes] = []
         page: MutableSequence[int] = []
-        ledger, page_no, last_entry, max_lac = -1, -1, -1, -1
+        ledger = page_no = last_entry = max_lac = _NONE
         is_run = False
         while True:
             stop = at + frame_bytes
@@ -167,7 +168,7 @@ class FastAdds:
                 state = batch.begin_run(ledger_id, shape.master_key, location)
                 if state is None:
                     break
-                ledger, page_no, is_run = ledger_id, -1, True
+                ledger, page_no, is_run = ledger_id, _NONE, True
                 last_entry, max_lac = state.last_entry, state.lac
             if entry_id >> 10 != page_no:
                 found = batch.page(entry_id >> 10)

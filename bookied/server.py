@@ -351,13 +351,15 @@ class BookieConnection(Protocol):
         at, end = 0, len(data)
         self._frame_bytes = 0
         while not (self._output_is_full or self._is_closing):
-            at = self._take_adds(data, at)
+            begin, at = at, self._take_adds(data, at)
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
             if end - at < frame_bytes <= self._server.frame_bytes_max:
                 self._frame_bytes = frame_bytes
                 break
+            if at > begin:
+                continue  # What follows may go to another journal.
             # A length that is too large or negative goes there as well, to be refused.
             self._handle(data[at : at + max(frame_bytes, _LENGTH.size)])
             at += frame_bytes

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bookied.backpressure import Limits
 from bookied.bookie import Bookie
-from bookied.files import RealFiles
+from bookied.files import Files, RealFiles
 from bookied.journal.writer import Journal
 from bookied.server import BookieConnection, BookieServer
 from bookied.storage import LedgerStorage, StorageLimits
@@ -24,7 +24,7 @@ from wire import v2, v3
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection
 from wire.digest import master_key
-from wire.messages import NEED_DATA, Answer, Request, Response
+from wire.messages import NEED_DATA, Answer, Request
 
 KEY = master_key(b"pw")
 WRONG_KEY = master_key(b"wrong")
@@ -54,28 +54,30 @@ class Serving:
         syncs: bool = True,
         fetches: bool = True,
         storage_limits: StorageLimits | None = None,
+        journal_files: Files | None = None,
+        storage_class: type[LedgerStorage] = LedgerStorage,
         **bookie_settings: Any,
     ) -> None:
         self.clock = Clock()
         self.clock.advance(1_700_000_000)
         self.syncs, self.fetches = syncs, fetches
         self._fetching: list[tuple[Callable[[], int], Deferred[int]]] = []
+        self._journal_files = journal_files or RealFiles()
         self.fatal: list[Exception] = []
-        self.storage = open_storage(directory, self.fatal.append, storage_limits)
+        self.storage = open_storage(storage_class, directory, self.fatal.append, storage_limits)
         self.journals = [self._journal(directory / f"journal{i}") for i in range(journals)]
         self.bookie = Bookie(
             self.storage,
             self.journals,
             self.clock,
-            disk_usage=lambda: (1000, 400),
-            **bookie_settings,
+            **({"disk_usage": lambda: (1000, 400)} | bookie_settings),
         )
         self.server = BookieServer(self.bookie, self.clock, self._run_blocking, limits=limits)
 
     def _journal(self, directory: Path) -> Journal:
         directory.mkdir(parents=True, exist_ok=True)
         journal = Journal(
-            RealFiles(),
+            self._journal_files,
             directory,
             call_from_thread=lambda function, *args: function(*args),
             on_synced=lambda group: self.server.on_synced(group),  # noqa: PLW0108 -- made below
@@ -102,16 +104,31 @@ class Serving:
         """Run the disk reads that wait; return how many jobs there were."""
         jobs, self._fetching = self._fetching, []
         for function, fetched in jobs:
-            fetched.callback(function())
+            maybeDeferred(function).chainDeferred(fetched)
         return len(jobs)
+
+    def fail_fetch(self, error: Exception) -> None:
+        """Let the thread pool fail the disk reads that wait."""
+        jobs, self._fetching = self._fetching, []
+        for _, fetched in jobs:
+            fetched.errback(error)
 
     def flush(self) -> None:
         """Put all entries into files and out of memory, as far as the limits let them."""
         self.sync()
         done(self.storage.checkpoint(self.journals, run_inline))
 
-    def connect(self, protocol: ProtocolVersion = ProtocolVersion.V2) -> Client:
-        return Client(self, protocol)
+    def close(self) -> None:
+        """Give up the journals' files."""
+        for journal in self.journals:
+            journal.stop()
+
+    def connect(
+        self,
+        protocol: ProtocolVersion = ProtocolVersion.V2,
+        transport: StringTransport | None = None,
+    ) -> Client:
+        return Client(self, protocol, transport or Transport())
 
 
 async def run_inline(function: Callable[[], Any]) -> Any:
@@ -119,15 +136,26 @@ async def run_inline(function: Callable[[], Any]) -> Any:
     return function()
 
 
+class Transport(StringTransport):
+    """An in-memory transport that can be cut."""
+
+    is_cut = False
+
+    def abortConnection(self) -> None:  # noqa: N802
+        self.is_cut = True
+
+
 class Client:
     """One connection to the bookie, as its peer sees it."""
 
-    def __init__(self, serving: Serving, protocol: ProtocolVersion) -> None:
+    def __init__(
+        self, serving: Serving, protocol: ProtocolVersion, transport: StringTransport
+    ) -> None:
         self._serving, self._protocol = serving, protocol
         connection = serving.server.buildProtocol(None)
         assert isinstance(connection, BookieConnection)
         self.connection = connection
-        self.transport = StringTransport()
+        self.transport: Any = transport
         self.connection.makeConnection(self.transport)
         self._decoder = ClientConnection(protocol)
         self._txn_id = 0
@@ -156,7 +184,7 @@ class Client:
         else:
             self.send(v3.encode_request(request, self._txn_id))
 
-    def answers(self) -> list[Response]:
+    def answers(self) -> list[Any]:
         """Take and decode what came back."""
         return [answer.response for answer in self._answers()]
 
@@ -175,6 +203,13 @@ class Client:
         (answer,) = self.answers()
         return answer
 
+    def ask_later(self, request: Request, until: Callable[[], object]) -> Any:
+        """Send a request and return its answer, which comes while ``until`` does something."""
+        self.request(request)
+        until()
+        (answer,) = self.answers()
+        return answer
+
     def disconnect(self) -> None:
         from twisted.internet.error import ConnectionDone
 
@@ -182,13 +217,14 @@ class Client:
 
 
 def open_storage(
-    directory: Path, on_fatal: Callable[[Exception], object], limits: StorageLimits | None = None
+    kind: type[LedgerStorage],
+    directory: Path,
+    on_fatal: Callable[[Exception], object],
+    limits: StorageLimits | None = None,
 ) -> LedgerStorage:
     """Open a storage on real files in ``directory``; its entry log is written by hand."""
     current = directory / "ledgers" / "current"
     current.mkdir(parents=True, exist_ok=True)
-    storage = LedgerStorage(
-        RealFiles(), [current], on_fatal=on_fatal, rng=random.Random(1), limits=limits
-    )
+    storage = kind(RealFiles(), [current], on_fatal=on_fatal, rng=random.Random(1), limits=limits)
     storage.open()
     return storage
