@@ -18,9 +18,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import attrs
-from google.protobuf.message import DecodeError
 
-from wire import text_form
+from wire import protobuf, text_form
 from wire.codes import DigestType, LedgerState
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import NO_ENTRY, BookieId, EntryId
@@ -240,13 +239,7 @@ def _decode_v3(body: bytes) -> pb.LedgerMetadataFormat:
         if byte < 0x80:  # noqa: PLR2004 -- the last byte of a varint
             break
     _require(0 < size <= len(body) - at, f"message of {size} bytes in {len(body) - at}")
-    message = pb.LedgerMetadataFormat()
-    try:
-        message.MergeFromString(body[at : at + size])
-    except DecodeError as error:
-        raise MetadataFormatError(f"ledger metadata: {error}") from error
-    _require(message.IsInitialized(), "a required field is missing")
-    return message
+    return protobuf.parse(pb.LedgerMetadataFormat, body[at : at + size], MetadataFormatError)
 
 
 def _message(metadata: LedgerMetadata) -> pb.LedgerMetadataFormat:
@@ -295,17 +288,21 @@ def _from_message(
         last_entry_id=EntryId(message.lastEntryId) if closed else None,
         length=message.length if closed else 0,
         fragments=tuple(
-            Fragment(EntryId(s.firstEntryId), tuple(BookieId(b) for b in s.ensembleMember))
+            Fragment(EntryId(s.firstEntryId), tuple(BookieId(_text(b)) for b in s.ensembleMember))
             for s in message.segment
         ),
         digest_type=DigestType(message.digestType) if has_password else None,
         password=message.password if has_password else None,
         ctime_ms=message.ctime if stored_ctime else ctime_ms,
         store_ctime=stored_ctime,
-        custom={pair.key: pair.value for pair in message.customMetadata},
+        custom={_text(pair.key): pair.value for pair in message.customMetadata},
         creator_token=message.cToken,
         format_version=version,
     )
+
+
+def _text(value: str | bytes) -> str:
+    return protobuf.text(value, MetadataFormatError)
 
 
 def _encode_v1(metadata: LedgerMetadata) -> bytes:

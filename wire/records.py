@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
-from google.protobuf.message import DecodeError
 
-from wire import text_form
+from wire import protobuf, text_form
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId
 from wire.pb import data_formats_pb2 as pb
@@ -216,6 +215,8 @@ def decode_layout(data: bytes) -> Layout:
 BOOKIE_RPC: Final = "bookie-rpc"
 """The protocol of the endpoint where a bookie serves entries."""
 
+_PORT: Final = re.compile("[0-9]{1,5}")
+
 
 @attrs.frozen
 class Endpoint:
@@ -266,31 +267,34 @@ def decode_service_info(data: bytes, bookie_id: BookieId) -> BookieServiceInfo:
     """
     if not data:
         return BookieServiceInfo((_endpoint_of_id(bookie_id),))
-    message = _parse_binary(data, pb.BookieServiceInfoFormat())
-    return BookieServiceInfo(
-        tuple(
-            Endpoint(e.id, e.port, e.host, e.protocol, tuple(e.auth), tuple(e.extensions))
-            for e in message.endpoints
-        ),
-        dict(message.properties),
+    message = protobuf.parse(pb.BookieServiceInfoFormat, data, FormatError)
+    try:
+        properties = {_text(key): _text(value) for key, value in message.properties.items()}
+    except UnicodeDecodeError as error:  # A map's items are decoded when they are asked for.
+        raise FormatError(f"bookie {bookie_id} registered a property that is no UTF-8") from error
+    return BookieServiceInfo(tuple(map(_endpoint, message.endpoints)), properties)
+
+
+def _endpoint(endpoint: pb.BookieServiceInfoFormat.Endpoint) -> Endpoint:
+    return Endpoint(
+        _text(endpoint.id),
+        endpoint.port,
+        _text(endpoint.host),
+        _text(endpoint.protocol),
+        tuple(map(_text, endpoint.auth)),
+        tuple(map(_text, endpoint.extensions)),
     )
+
+
+def _text(value: str | bytes) -> str:
+    return protobuf.text(value, FormatError)
 
 
 def _endpoint_of_id(bookie_id: BookieId) -> Endpoint:
     host, _, port = bookie_id.partition(":")
-    if not host or not port.isdigit():
+    if not host or _PORT.fullmatch(port) is None:
         raise FormatError(f"bookie {bookie_id} registered without an address")
     return Endpoint(bookie_id, int(port), host, BOOKIE_RPC)
-
-
-def _parse_binary(data: bytes, message: Any) -> Any:
-    try:
-        message.MergeFromString(data)
-    except (DecodeError, ValueError, RecursionError) as error:
-        raise FormatError(f"no {message.DESCRIPTOR.name}: {error}") from error
-    if not message.IsInitialized():
-        raise FormatError(f"{message.DESCRIPTOR.name} lacks a required field")
-    return message
 
 
 # Repair ----------------------------------------------------------------------------------------
@@ -387,7 +391,7 @@ def encode_check_time(time_ms: int) -> bytes:
 
 def decode_check_time(data: bytes) -> int | None:
     """Read when a check last ended, in ms; ``None`` where it says nothing."""
-    message = _parse_binary(data, pb.CheckTimeFormat())
+    message = protobuf.parse(pb.CheckTimeFormat, data, FormatError)
     return message.checkCTime if message.HasField("checkCTime") else None
 
 
@@ -419,7 +423,7 @@ def encode_db_ledger(ledger: DbLedger) -> bytes:
 
 def decode_db_ledger(data: bytes) -> DbLedger:
     """Read a ledger's row; raise ``FormatError`` where a required field is missing."""
-    message = _parse_binary(data, pb.DbLedgerFormat())
+    message = protobuf.parse(pb.DbLedgerFormat, data, FormatError)
     lac = message.explicitLac if message.HasField("explicitLac") else None
     return DbLedger(message.exists, message.fenced, message.masterKey, lac, message.limbo)
 

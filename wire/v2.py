@@ -17,8 +17,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
+from wire import protobuf
 from wire.codes import (
     MASTER_KEY_BYTES,
     RETURN_CODE_BY_V2,
@@ -295,11 +294,8 @@ def _fencing(
 
 
 def _decode_auth(payload: bytes) -> tuple[str, bytes]:
-    try:
-        body = pb.AuthMessage.FromString(payload[_HEADER.size :])
-    except DecodeError as error:
-        raise RemoteProtocolError(f"auth message: {error}") from error
-    return body.authPluginName, body.payload
+    body = protobuf.parse(pb.AuthMessage, payload[_HEADER.size :], RemoteProtocolError)
+    return protobuf.text(body.authPluginName, RemoteProtocolError), body.payload
 
 
 # Responses -------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from google.protobuf.message import DecodeError
-
+from wire import protobuf
 from wire.codes import (
     V3_VERSION,
     AddFlag,
@@ -180,7 +179,7 @@ def decode_request(payload: bytes | memoryview) -> Received:
     Raises:
         RemoteProtocolError: no V3 request; close the connection.
     """
-    message = _parse(pb.Request, payload)
+    message = protobuf.parse(pb.Request, bytes(payload), RemoteProtocolError)
     operation, reply_to = _reply_to(message.header)
     if operation in _UNSUPPORTED:
         refused = BadRequest(ReturnCode.EBADREQ, f"{operation.name} is not served")
@@ -204,19 +203,6 @@ def decode_request(payload: bytes | memoryview) -> Received:
 
 
 _ANY_VERSION: Final = frozenset({Operation.AUTH, Operation.START_TLS})
-
-
-def _parse(kind: Any, payload: bytes | memoryview) -> Any:
-    message = kind()
-    try:
-        message.MergeFromString(bytes(payload))
-    except (DecodeError, ValueError, RecursionError) as error:
-        raise RemoteProtocolError(f"no V3 {kind.DESCRIPTOR.name}: {error}") from error
-    if not message.IsInitialized():
-        raise RemoteProtocolError(
-            f"V3 {kind.DESCRIPTOR.name} lacks {', '.join(message.FindInitializationErrors())}"
-        )
-    return message
 
 
 def _reply_to(header: pb.BKPacketHeader) -> tuple[Operation, ReplyTo]:
@@ -264,10 +250,7 @@ def _decode_auth(inner: pb.AuthMessage, _urgent: bool) -> Request:  # noqa: FBT0
 
 
 def _text(inner: pb.AuthMessage) -> str:
-    try:
-        return inner.authPluginName
-    except ValueError as error:  # UnicodeDecodeError is one.
-        raise RemoteProtocolError(f"auth plugin name: {error}") from error
+    return protobuf.text(inner.authPluginName, RemoteProtocolError)
 
 
 def _decode_write_lac(inner: pb.WriteLacRequest, _urgent: bool) -> Request:  # noqa: FBT001
@@ -409,7 +392,7 @@ def decode_response(payload: bytes | memoryview) -> Answer:
     Raises:
         RemoteProtocolError: no V3 response; close the connection.
     """
-    message = _parse(pb.Response, payload)
+    message = protobuf.parse(pb.Response, bytes(payload), RemoteProtocolError)
     operation, _ = _reply_to(message.header)
     outer = ReturnCode(message.status)
     found = _RESPONSE_DECODERS.get(operation)

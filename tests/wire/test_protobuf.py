@@ -1,0 +1,85 @@
+"""Reading protobuf that may be damaged."""
+
+from __future__ import annotations
+
+import pytest
+
+from wire import protobuf, records, v2, v3
+from wire.errors import FormatError, MetadataFormatError, RemoteProtocolError
+from wire.ledger_metadata import decode_metadata
+from wire.pb import bookkeeper_pb2 as pb
+from wire.pb import data_formats_pb2 as stored
+
+NO_TEXT = b"\xff\xfe"
+
+
+def with_length(field: int, value: bytes) -> bytes:
+    """One length-delimited field; its number and size fit a byte each."""
+    return bytes((field << 3 | 2, len(value))) + value
+
+
+def test_a_missing_required_field_is_named() -> None:
+    with pytest.raises(RemoteProtocolError, match="AuthMessage lacks payload"):
+        protobuf.parse(pb.AuthMessage, with_length(1, b"a"), RemoteProtocolError)
+
+
+def test_bytes_that_are_no_message_are_told_as_the_error_asked_for() -> None:
+    for failure in (RemoteProtocolError, FormatError):
+        with pytest.raises(failure, match="no AuthMessage"):
+            protobuf.parse(pb.AuthMessage, b"\x0a\x7f", failure)
+
+
+def test_a_message_nested_without_end_is_refused() -> None:
+    groups = b"\x0b" * 5000 + b"\x0c" * 5000  # A field nobody knows, in itself.
+    with pytest.raises(RemoteProtocolError):
+        protobuf.parse(pb.Request, groups, RemoteProtocolError)
+
+
+def test_a_plugin_name_that_is_no_text_closes_the_connection() -> None:
+    auth = with_length(1, NO_TEXT) + with_length(2, b"")
+    header = with_length(1, bytes((8, 3, 16, 5, 24, 1)))
+    request = header + b"\xb2\x06" + bytes((len(auth),)) + auth
+    response = header + b"\x10\x00\xb2\x06" + bytes((len(auth),)) + auth
+    for decode, payload in (
+        (v2.decode_request, b"\x02\x03\0\0" + auth),
+        (v2.decode_response, b"\x02\x03\0\0" + auth),
+        (v3.decode_request, request),
+        (v3.decode_response, response),
+    ):
+        with pytest.raises(RemoteProtocolError):
+            decode(payload)
+
+
+@pytest.mark.parametrize("body", [b"", b"\x0a\x01a"])
+def test_a_v2_auth_message_needs_name_and_payload(body) -> None:
+    with pytest.raises(RemoteProtocolError, match="lacks"):
+        v2.decode_request(b"\x02\x03\0\0" + body)
+
+
+def test_a_registration_with_a_string_that_is_no_text_is_damaged() -> None:
+    whole = {1: b"i", 3: b"h", 4: b"p"}
+    for broken in (1, 3, 4):
+        fields = {**whole, broken: NO_TEXT}
+        endpoint = b"".join(with_length(n, v) for n, v in fields.items()) + b"\x10\x01"
+        with pytest.raises(FormatError):
+            records.decode_service_info(with_length(6, endpoint), "a:1")
+    for key, value in ((NO_TEXT, b"v"), (b"k", NO_TEXT)):
+        pair = with_length(1, key) + with_length(2, value)
+        with pytest.raises(FormatError):
+            records.decode_service_info(with_length(7, pair), "a:1")
+
+
+def test_metadata_with_a_string_that_is_no_text_is_damaged() -> None:
+    def decode(member: bytes, key: bytes) -> None:
+        message = stored.LedgerMetadataFormat(
+            quorumSize=1, ensembleSize=1, length=0, state=1, digestType=4, password=b""
+        )
+        data = message.SerializeToString()
+        data += with_length(6, with_length(1, member) + b"\x10\0")
+        data += with_length(11, with_length(1, key))
+        decode_metadata(b"BookieMetadataFormatVersion\t3\n" + bytes((len(data),)) + data)
+
+    decode(b"a:1", b"k")
+    for member, key in ((NO_TEXT, b"k"), (b"a:1", NO_TEXT)):
+        with pytest.raises(MetadataFormatError):
+            decode(member, key)
