@@ -46,6 +46,7 @@ CHECKPOINT_PAGES: Final = 1024
 _LENGTH: Final = struct.Struct(">i")
 _LAC: Final = struct.Struct(">q")
 _LAC_AT: Final = 16
+_EXPLICIT_LAC_AT: Final = 8
 
 
 class JournalPosition(Protocol):
@@ -222,7 +223,7 @@ class LedgerStorage:
     def _restore_lac(self, state: LedgerState) -> None:
         """Set the highest LAC from what is stored: the last entry's and the explicit one."""
         if state.explicit_lac is not None:
-            state.lac = _LAC.unpack_from(state.explicit_lac, 8)[0]
+            state.lac = _explicit_lac(state.explicit_lac)
         if state.last_entry >= 0:
             try:
                 packet = self.read_disk(0, state.ledger_id, state.last_entry)
@@ -251,8 +252,12 @@ class LedgerStorage:
         self._header_changed(state)
 
     def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
-        """Keep an explicit LAC; durable with the journal, later with a checkpoint."""
+        """Keep an explicit LAC; durable with the journal, later with a checkpoint.
+
+        It replaces the one before, higher or lower; the highest LAC seen only grows.
+        """
         state.explicit_lac = packet
+        state.lac = max(state.lac, _explicit_lac(packet))
         self._header_changed(state)
 
     def _header_changed(self, state: LedgerState) -> None:
@@ -470,6 +475,10 @@ class LedgerStorage:
             write_mark(
                 self._files, self.writable_directories or self.ledger_directories, name, mark
             )
+
+
+def _explicit_lac(packet: bytes) -> int:
+    return int(_LAC.unpack_from(packet, _EXPLICIT_LAC_AT)[0])
 
 
 def _packet_lac(packet: bytes) -> int:

@@ -95,8 +95,7 @@ class JournalScan:
         return int(at + 8 + size)
 
     def _check_torn(self, at: int, length: int) -> None:
-        is_cut_header = self.size < layout.HEADER.size and self._file.read_at(0, 4) == layout.MAGIC
-        if self.version == 1 and at == 0 and not is_cut_header:
+        if self.version == 1 and at == 0:
             message = f"no journal header, and no record of version 1 (length {length})"
             raise JournalFormatError(self.path, 0, message)
         self.is_torn = True
