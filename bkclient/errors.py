@@ -6,8 +6,9 @@ the outcome is unknown, the operation may or may not have happened.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from wire.codes import ReturnCode
 from wire.errors import BookKeeperError
 
 
@@ -253,3 +254,24 @@ class UnexpectedConditionError(ClientError):
     """Something that should not happen."""
 
     code = -999
+
+
+BY_RETURN_CODE: Final[dict[ReturnCode, type[ClientError]]] = {
+    ReturnCode.ENOLEDGER: NoSuchLedgerOnBookieError,
+    ReturnCode.ENOENTRY: NoSuchEntryInLedgerError,
+    ReturnCode.EUA: ClientUnauthorizedError,
+    ReturnCode.EBADVERSION: ProtocolVersionError,
+    ReturnCode.EFENCED: ClientLedgerFencedError,
+    ReturnCode.EREADONLY: ReadOnlyBookieClientError,
+    ReturnCode.ETOOMANYREQUESTS: TooManyRequestsClientError,
+    ReturnCode.EUNKNOWNLEDGERSTATE: DataUnknownError,
+}
+"""What a bookie's refusal becomes; any other code becomes the operation's own default."""
+
+
+def refusal(rc: ReturnCode, default: type[ClientError], text: str) -> ClientError:
+    """Return the error for a bookie's answer: ``default`` is -12 for adds, -1 for reads.
+
+    Agrees with BookKeeper 4.18.0, CompletionValue.
+    """
+    return BY_RETURN_CODE.get(rc, default)(f"{text}: {rc.name}")

@@ -1,0 +1,425 @@
+"""One connection to one bookie: requests out, answers matched, time-outs.
+
+Everything but plain adds is a request with a Deferred. Plain adds go through an ``AddStream``: many
+frames in one write, acks reported as lists, no object for an add.
+
+V3 answers are matched by transaction id. V2 has none: its answers are matched by what they echo,
+so on a V2 connection only things may be in flight whose answers cannot be mistaken for each other.
+The pool therefore sends fencing reads and recovery adds over V3.
+
+Agrees with BookKeeper 4.18.0, PerChannelBookieClient.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Union
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from bkclient.alarms import Alarms
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    RequestTimeoutError,
+    WriteFailedError,
+    refusal,
+)
+from bkclient.streams import AddStream
+from wire import v2
+from wire.codes import Operation, ProtocolVersion, ReturnCode
+from wire.connection import ClientConnection
+from wire.errors import RemoteProtocolError
+from wire.ids import BookieId, LedgerId
+from wire.messages import (
+    NEED_DATA,
+    AddRequest,
+    AddResponse,
+    Answer,
+    AuthRequest,
+    BatchReadRequest,
+    BatchReadResponse,
+    BookieInfoRequest,
+    ErrorResponse,
+    ForceLedgerRequest,
+    ListEntriesRequest,
+    ReadLacRequest,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    StartTlsRequest,
+    WriteLacRequest,
+)
+
+log = Logger()
+
+Key = Union[int, tuple[int, int], None]
+"""V3: the transaction id. V2: ledger id and entry id, or a batch read's request id negated."""
+
+_ACK_BYTES: Final = v2.ADD_RESPONSE.size
+_ACK_HEAD: Final = v2.ADD_RESPONSE.pack(v2.ADD_RESPONSE_LENGTH, v2.ADD_HEADER, 0, 0, 0)[:12]
+"""How every V2 ack begins: length, header, code 0."""
+
+_RUN_BYTES_MAX: Final = 65_536 // _ACK_BYTES * _ACK_BYTES
+
+
+@attrs.define(eq=False, slots=True)
+class _Pending:
+    """A request whose answer is awaited."""
+
+    request: Request
+    deferred: Deferred[Any]
+    timeout_s: float
+
+
+@implementer(IPushProducer)
+class BookieChannel(Protocol):
+    """One connection to one bookie.
+
+    Args:
+        clock: for time-outs.
+        bookie_id: who is at the other end; for messages only.
+        protocol: V2 or V3, for the whole life of the connection.
+        next_txn_id: where transaction ids come from; shared by all channels of a client.
+        add_timeout_s: how long an add may take.
+        read_timeout_s: how long anything else may take, unless the request says.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        bookie_id: BookieId,
+        *,
+        protocol: ProtocolVersion = ProtocolVersion.V3,
+        next_txn_id: Callable[[], int] | None = None,
+        frame_bytes_max: int = 5_242_880,
+        add_timeout_s: float = 5.0,
+        read_timeout_s: float = 5.0,
+        no_delay: bool = True,
+        keepalive: bool = True,
+    ) -> None:
+        self.bookie_id, self.protocol = bookie_id, protocol
+        self.lost: ClientError | None = None
+        """Why the connection is of no use any more."""
+        self.writable = True
+        """Whether the transport takes more without piling it up."""
+        self._clock = clock
+        self._connection = ClientConnection(protocol, frame_bytes_max)
+        self._is_v2 = protocol is ProtocolVersion.V2
+        self.next_txn_id = itertools.count(1).__next__ if next_txn_id is None else next_txn_id
+        self._add_timeout_s, self._read_timeout_s = add_timeout_s, read_timeout_s
+        self._no_delay, self._keepalive = no_delay, keepalive
+        self._pending: dict[Key, _Pending] = {}
+        self._waiting: dict[Key, deque[_Pending]] = {}
+        self._streams: dict[int, list[AddStream]] = {}
+        self._alarms: Alarms[Key] = Alarms(clock, self._expire)
+        self._on_writable: list[Deferred[None]] = []
+        self.on_lost: Callable[[BookieChannel], None] = lambda _channel: None
+
+    # Twisted calls these
+
+    def connectionMade(self) -> None:
+        """Set the socket up, and learn when it is full."""
+        transport: Any = self.transport
+        if hasattr(transport, "setTcpNoDelay"):
+            transport.setTcpNoDelay(self._no_delay)
+            transport.setTcpKeepAlive(self._keepalive)
+        transport.registerProducer(self, True)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Fail everything in flight: what was asked may have been done."""
+        text = f"connection to bookie {self.bookie_id} was lost: {reason.getErrorMessage()}"
+        self._fail_all(BookieUnavailableError(text))
+
+    def pauseProducing(self) -> None:
+        """The transport's buffer is full."""
+        self.writable = False
+
+    def resumeProducing(self) -> None:
+        """There is room again."""
+        self.writable = True
+        waiting, self._on_writable = self._on_writable, []
+        for waiter in waiting:
+            waiter.callback(None)
+
+    def stopProducing(self) -> None:
+        """The transport is closing; ``connectionLost`` comes."""
+        self.resumeProducing()
+
+    def when_writable(self) -> Deferred[None]:
+        """Return a Deferred that fires when the transport takes more, or has gone."""
+        waiter: Deferred[None] = Deferred(self._forget_waiter)
+        if self.writable or self.lost is not None:
+            waiter.callback(None)
+        else:
+            self._on_writable.append(waiter)
+        return waiter
+
+    def _forget_waiter(self, waiter: Deferred[None]) -> None:
+        if waiter in self._on_writable:
+            self._on_writable.remove(waiter)
+
+    def close(self, error: ClientError) -> None:
+        """Close the connection; everything in flight fails with ``error``."""
+        if self.lost is None:
+            idle = self.writable and not self.in_flight
+            self._fail_all(error)
+            self._drop_connection(gently=idle)
+
+    def _drop_connection(self, *, gently: bool) -> None:
+        transport: Any = self.transport
+        if transport is None:
+            return
+        transport.unregisterProducer()
+        if gently:
+            transport.loseConnection()
+        else:
+            transport.abortConnection()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._pending) + sum(len(one.outstanding) for one in self._all_streams())
+
+    # Requests
+
+    def request(self, request: Request, *, timeout_s: float | None = None) -> Deferred[Any]:
+        """Send a request; the Deferred fires with its ``Response``, whatever its code says.
+
+        Cancelling it lets go of the answer, not of what the bookie does.
+
+        Raises (through the Deferred, never before this returns):
+            RequestTimeoutError: no answer in time.
+            BookieUnavailableError: the connection went.
+        """
+        if timeout_s is None:
+            adds = isinstance(request, AddRequest)
+            timeout_s = self._add_timeout_s if adds else self._read_timeout_s
+        deferred: Deferred[Any] = Deferred()
+        pending = _Pending(request, deferred, timeout_s)
+        if self.lost is not None:
+            self._clock.callLater(0, _fail, deferred, self.lost)
+            return deferred
+        if self._is_v2:
+            self._request_v2(pending)
+        else:
+            txn_id = self.next_txn_id()
+            self._send(txn_id, pending, self._connection.send(request, txn_id))
+        return deferred
+
+    def _request_v2(self, pending: _Pending) -> None:
+        """Send it, unless one with the same key is in flight: that one's answer comes first."""
+        key = self._key_v2(pending.request)
+        if key in self._pending:
+            self._waiting.setdefault(key, deque()).append(pending)
+        else:
+            self._send(key, pending, self._connection.send(pending.request))
+
+    def _key_v2(self, request: Request) -> Key:
+        if isinstance(request, BatchReadRequest):
+            return -request.request_id
+        if isinstance(request, (ReadRequest, AddRequest)):
+            # Plain adds do not come this way, so an add and a read of one entry never meet.
+            return request.ledger_id, request.entry_id
+        return None
+
+    def _send(self, key: Key, pending: _Pending, frame: bytes) -> None:
+        assert self.transport is not None, "not connected"
+        self._pending[key] = pending
+        self._alarms.set(key, pending.timeout_s)
+        self.transport.write(frame)
+
+    def write(self, data: bytes) -> None:
+        """Write whole frames, for an ``AddStream``."""
+        assert self.transport is not None, "not connected"
+        self.transport.write(data)
+
+    # Adds
+
+    def open_stream(
+        self,
+        ledger_id: LedgerId,
+        acked: Callable[[list[int]], None],
+        failed: Callable[[list[int], ClientError], None],
+    ) -> AddStream:
+        """Begin to send a ledger's plain adds.
+
+        On a V2 connection there can be one stream a ledger: their acks look alike.
+        """
+        stream = AddStream(self, self._clock, ledger_id, self._add_timeout_s, acked, failed)
+        streams = self._streams.setdefault(ledger_id, [])
+        assert not (self._is_v2 and streams), f"two writers of ledger {ledger_id}"
+        streams.append(stream)
+        return stream
+
+    def has_stream(self, ledger_id: LedgerId) -> bool:
+        """Return whether a stream of this ledger is open."""
+        return ledger_id in self._streams
+
+    def forget_stream(self, stream: AddStream) -> None:
+        """Drop a stream; late answers to it are ignored."""
+        streams = self._streams.get(stream.ledger_id, [])
+        if stream in streams:
+            streams.remove(stream)
+        if not streams:
+            self._streams.pop(stream.ledger_id, None)
+
+    def _all_streams(self) -> list[AddStream]:
+        return list(itertools.chain.from_iterable(self._streams.values()))
+
+    # Answers
+
+    def dataReceived(self, data: bytes) -> None:
+        """Match what came in: runs of plain acks at once, everything else one by one."""
+        connection = self._connection
+        connection.receive_data(data)
+        try:
+            if self._is_v2:
+                self._take_acks()
+            while self.lost is None and (event := connection.next_event()) is not NEED_DATA:
+                assert isinstance(event, Answer)
+                self._take(event)
+                if self._is_v2:
+                    self._take_acks()
+        except RemoteProtocolError as error:
+            text = f"bookie {self.bookie_id} sent what is no answer: {error}"
+            log.warn("{text}", text=text)
+            self.close(BookieUnavailableError(text))
+
+    def _take_acks(self) -> None:
+        """Take the plain V2 acks at the start of the buffer, as one run for each ledger."""
+        buffer = self._connection.buffer
+        while buffer.startswith(_ACK_HEAD) and len(buffer) >= _ACK_BYTES:
+            whole = min(len(buffer) // _ACK_BYTES * _ACK_BYTES, _RUN_BYTES_MAX)
+            runs, taken = _ack_runs(bytes(buffer[:whole]))
+            self._connection.consume(taken)
+            for ledger_id, entries in runs:
+                self._acked_v2(ledger_id, entries)
+
+    def _acked_v2(self, ledger_id: int, entries: list[int]) -> None:
+        for stream in self._streams.get(ledger_id, ())[:1]:
+            stream.take_acks(entries)
+
+    def _take(self, answer: Answer) -> None:
+        if answer.operation is Operation.ADD_ENTRY and self._take_add(answer):
+            return
+        self._finish(self._key_of(answer), answer)
+
+    def _take_add(self, answer: Answer) -> bool:
+        """Give an add's answer to its stream; ``False`` when it was asked as a request."""
+        response = answer.response
+        assert isinstance(response, (AddResponse, ErrorResponse))
+        ledger_id = None if isinstance(response, ErrorResponse) else response.ledger_id
+        key = answer.txn_id
+        if self._is_v2:
+            assert isinstance(response, AddResponse)
+            key = response.entry_id
+        stream = self._stream_that_awaits(ledger_id, key)
+        if stream is None:
+            return False
+        if response.rc is ReturnCode.EOK:
+            stream.take_acks((key,))
+        else:
+            entry = stream.outstanding[key]
+            text = f"bookie {self.bookie_id} refused entry {entry} of ledger {stream.ledger_id}"
+            stream.take_refusal(key, refusal(response.rc, WriteFailedError, text))
+        return True
+
+    def _stream_that_awaits(self, ledger_id: int | None, key: int) -> AddStream | None:
+        streams = self._all_streams() if ledger_id is None else self._streams.get(ledger_id, [])
+        return next((one for one in streams if key in one.outstanding), None)
+
+    def _key_of(self, answer: Answer) -> Key:
+        if not self._is_v2:
+            return answer.txn_id
+        response = answer.response
+        if isinstance(response, BatchReadResponse):
+            return -response.request_id
+        if isinstance(response, (ReadResponse, AddResponse)):
+            return response.ledger_id, response.entry_id
+        return None
+
+    def _finish(self, key: Key, answer: Answer) -> None:
+        pending = self._pending.get(key)
+        if pending is None or _OPERATIONS[type(pending.request)] is not answer.operation:
+            return  # Too late, or never asked for.
+        del self._pending[key]
+        self._alarms.drop(key, pending.timeout_s)
+        pending.deferred.callback(answer.response)
+        self._send_waiting(key)
+
+    def _send_waiting(self, key: Key) -> None:
+        waiting = self._waiting.get(key)
+        if waiting is None or self.lost is not None:
+            return
+        pending = waiting.popleft()
+        if not waiting:
+            del self._waiting[key]
+        if key not in self._pending:
+            self._send(key, pending, self._connection.send(pending.request))
+
+    # Time-outs and the end
+
+    def _expire(self, key: Key) -> None:
+        pending = self._pending.pop(key)
+        what = type(pending.request).__name__
+        text = f"bookie {self.bookie_id} did not answer {what} in {pending.timeout_s:g} s"
+        pending.deferred.errback(RequestTimeoutError(text))
+        self._send_waiting(key)
+
+    def _fail_all(self, error: ClientError) -> None:
+        if self.lost is not None:
+            return
+        self.lost = error
+        self._alarms.stop()
+        requests = [*self._pending.values(), *itertools.chain(*self._waiting.values())]
+        streams = self._all_streams()
+        self._pending, self._waiting, self._streams = {}, {}, {}
+        self.on_lost(self)
+        self.resumeProducing()
+        for pending in requests:
+            pending.deferred.errback(error)
+        for stream in streams:
+            stream.lose(error)
+
+
+def _ack_runs(data: bytes) -> tuple[list[tuple[int, list[int]]], int]:
+    """Split V2 acks into runs of one ledger each; return them and the bytes they take."""
+    runs: list[tuple[int, list[int]]] = []
+    entries: list[int] = []
+    last_ledger, taken = None, 0
+    for length, header, rc, ledger, entry in v2.ADD_RESPONSE.iter_unpack(data):
+        if length != v2.ADD_RESPONSE_LENGTH or header != v2.ADD_HEADER or rc:
+            break
+        if ledger != last_ledger:
+            last_ledger, entries = ledger, []
+            runs.append((ledger, entries))
+        entries.append(entry)
+        taken += _ACK_BYTES
+    return runs, taken
+
+
+def _fail(deferred: Deferred[Any], error: ClientError) -> None:
+    deferred.errback(error)
+
+
+_OPERATIONS: Final[dict[type, Operation]] = {
+    AddRequest: Operation.ADD_ENTRY,
+    ReadRequest: Operation.READ_ENTRY,
+    BatchReadRequest: Operation.BATCH_READ_ENTRY,
+    AuthRequest: Operation.AUTH,
+    StartTlsRequest: Operation.START_TLS,
+    WriteLacRequest: Operation.WRITE_LAC,
+    ReadLacRequest: Operation.READ_LAC,
+    ForceLedgerRequest: Operation.FORCE_LEDGER,
+    BookieInfoRequest: Operation.GET_BOOKIE_INFO,
+    ListEntriesRequest: Operation.GET_LIST_OF_ENTRIES_OF_LEDGER,
+}

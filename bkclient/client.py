@@ -1,0 +1,366 @@
+"""Client: create, open and delete ledgers; the public door.
+
+    client = await Client.connect("zk+hierarchical://127.0.0.1:2181/ledgers", reactor=reactor)
+    writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+    await writer.add(b"hello")
+    await writer.close()
+    async for entry in (await client.open_ledger(writer.ledger_id)).read():
+        print(entry.payload)
+    await client.close()
+
+Agrees with BookKeeper 4.18.0: BookKeeper, LedgerCreateOp, LedgerOpenOp, LedgerDeleteOp.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from twisted.logger import Logger
+
+from bkclient.cluster import Cluster
+from bkclient.config import ClientConfig
+from bkclient.connect import TcpConnect
+from bkclient.distribution import check_quorums
+from bkclient.errors import (
+    ClientDigestMismatchError,
+    ClientError,
+    ClientUnauthorizedError,
+    IncorrectParameterError,
+    LedgerExistsError,
+    LedgerRecoveryError,
+    MetadataStoreError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
+    ReadFailedError,
+    RequestTimeoutError,
+)
+from bkclient.metadata import open_metadata
+from bkclient.metadata.api import MetadataStore, Versioned
+from bkclient.opening import ProgressReport, recover
+from bkclient.pipeline import LedgerKeys
+from bkclient.placement import Ensemble, Placement, RandomPlacement
+from bkclient.pool import BookiePool, Connect
+from bkclient.reader import LedgerReader
+from bkclient.trouble import TroubleBook
+from bkclient.updates import LocalMetadata, Updater
+from bkclient.writer import LedgerWriter
+from wire.codes import DigestType, LedgerState, ProtocolVersion
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+
+log = Logger()
+
+CREATE_TRIES_MAX: Final = 100
+"""Generated ids that may be in use before creating fails."""
+
+
+class Client:
+    """One connection to one cluster.
+
+    Args:
+        store: the cluster's metadata, connected.
+        clock: the reactor; for timers only.
+        connect: how bookies are reached.
+        config: by Java's keys.
+        rng: chance, for placement and jitter.
+        protocol: overrides ``useV2WireProtocol``.
+        placement: overrides ``ensemblePlacementPolicy``.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        clock: Any,
+        connect: Connect,
+        config: ClientConfig | None = None,
+        rng: random.Random | None = None,
+        protocol: ProtocolVersion | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        config = ClientConfig() if config is None else config
+        rng = random.Random() if rng is None else rng
+        if protocol is None:
+            protocol = ProtocolVersion.V2 if config.use_v2_protocol else ProtocolVersion.V3
+        self.store, self.config = store, config
+        self.cluster = Cluster(
+            store=store,
+            pool=BookiePool(connect, clock, store, config, protocol=protocol, rng=rng),
+            placement=RandomPlacement(rng) if placement is None else placement,
+            troubles=TroubleBook(clock, config.failure_memory_ms / 1000),
+            updater=Updater(store=store, clock=clock, rng=rng),
+            clock=clock,
+            rng=rng,
+            config=config,
+        )
+        self._owns_store = False
+
+    @classmethod
+    async def connect(
+        cls,
+        uri_or_config: str | ClientConfig,
+        *,
+        reactor: Any,
+        config: ClientConfig | None = None,
+        **rest: Any,
+    ) -> Client:
+        """Connect to the metadata service and return a client; bookies are reached when needed.
+
+        Args:
+            uri_or_config: a metadata service URI, or a configuration that has one.
+            reactor: the reactor; nothing here imports it.
+            config: settings beside a URI.
+            rest: as for the constructor.
+
+        Raises:
+            IncorrectParameterError: no URI, or one that cannot be understood.
+            MetadataUnavailableError: the metadata service cannot be reached.
+            NotInitializedError: there is no cluster at that URI.
+        """
+        if isinstance(uri_or_config, ClientConfig):
+            config, uri = uri_or_config, uri_or_config.service_uri
+        else:
+            uri = uri_or_config
+        if uri is None:
+            raise IncorrectParameterError("the configuration names no metadata service")
+        config = ClientConfig() if config is None else config
+        store = open_metadata(uri, reactor=reactor, session_timeout_s=config.zk_timeout_ms / 1000)
+        try:
+            await store.connect()
+            await store.layout()
+        except BaseException:
+            await store.close()
+            raise
+        rest.setdefault("connect", TcpConnect(reactor))
+        client = cls(store, clock=reactor, config=config, **rest)
+        client._owns_store = True
+        return client
+
+    async def close(self) -> None:
+        """Close all connections; what is in flight fails with ``ClientClosedError``."""
+        self.cluster.pool.close()
+        if self._owns_store:
+            await self.store.close()
+
+    async def __aenter__(self) -> Client:  # noqa: PYI034 - typing.Self needs Python 3.11.
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    # Create
+
+    async def create_ledger(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum: int = 2,
+        ack_quorum: int = 2,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom: Mapping[str, bytes] | None = None,
+        ledger_id: LedgerId | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger and return its writer. No bookie is contacted.
+
+        Raises:
+            QuorumError: the sizes do not fit.
+            NotEnoughBookiesError: there are fewer writable bookies than ``ensemble_size``.
+            LedgerExistsError: ``ledger_id`` is in use.
+            MetadataStoreError: the store failed.
+        """
+        ledger, stored = await self.create_metadata(
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            digest_type=digest_type,
+            password=password,
+            custom=custom,
+            ledger_id=ledger_id,
+        )
+        keys = self.cluster.keys(ledger, digest_type, password)
+        return LedgerWriter(self.cluster, LocalMetadata(stored), keys)
+
+    async def create_metadata(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        digest_type: DigestType,
+        password: bytes,
+        custom: Mapping[str, bytes] | None = None,
+        ledger_id: LedgerId | None = None,
+    ) -> tuple[LedgerId, Versioned[LedgerMetadata]]:
+        """Store the metadata of a new, open ledger; see ``create_ledger``."""
+        check_quorums(ensemble_size, write_quorum, ack_quorum)
+        ensemble = await self._choose(ensemble_size, write_quorum, ack_quorum)
+        metadata = LedgerMetadata(
+            ensemble_size=len(ensemble),
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            state=LedgerState.OPEN,
+            fragments=(Fragment(EntryId(0), ensemble),),
+            digest_type=digest_type,
+            password=password,
+            custom=custom or {},
+            creator_token=self.cluster.rng.getrandbits(62) + 1,
+            format_version=self._format_version,
+            **self._creation_time(),
+        )
+        if ledger_id is not None:
+            version = await self.store.create_ledger(ledger_id, metadata)
+            return ledger_id, Versioned(metadata, version)
+        for _ in range(CREATE_TRIES_MAX):
+            generated = await self.store.allocate_ledger_id()
+            try:
+                version = await self.store.create_ledger(generated, metadata)
+            except LedgerExistsError:
+                continue
+            return generated, Versioned(metadata, version)
+        raise LedgerExistsError(f"{CREATE_TRIES_MAX} generated ledger ids were all in use")
+
+    @property
+    def _format_version(self) -> int:
+        wanted = self.config.ledger_metadata_version
+        return 3 if wanted <= 0 else wanted
+
+    def _creation_time(self) -> dict[str, Any]:
+        if not self.config.store_creation_time:
+            return {}
+        return {"ctime_ms": int(self.cluster.clock.seconds() * 1000), "store_ctime": True}
+
+    async def _choose(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:
+        """Return an ensemble; a smaller one with opportunistic striping, where bookies are few."""
+        smallest = write_quorum if self.config.opportunistic_striping else size
+        while True:
+            try:
+                return await self.cluster.choose_ensemble(size, write_quorum, ack_quorum)
+            except NotEnoughBookiesError:
+                if size <= smallest:
+                    raise
+                size -= 1
+
+    # Open
+
+    async def open_ledger(
+        self,
+        ledger_id: LedgerId,
+        *,
+        password: bytes | None = None,
+        digest_type: DigestType | None = None,
+        recover: bool = True,
+        progress: ProgressReport | None = None,
+    ) -> LedgerReader:
+        """Open a ledger for reading.
+
+        With ``recover`` a ledger that is not closed is recovered first: its writer is fenced, and
+        the ledger ends. Without, it is left as it is, and can be read up to the LAC.
+
+        ``password`` ``None`` takes the one in the metadata (administrative open).
+
+        Raises:
+            NoSuchLedgerError: there is none.
+            ClientUnauthorizedError: another password.
+            ClientDigestMismatchError: another digest type, where it is not detected.
+            LedgerRecoveryError: it cannot be recovered now.
+            ReadFailedError: without recovery: too few bookies answered to know the LAC.
+        """
+        stored = await self.store.read_ledger(ledger_id)
+        keys = self._keys(ledger_id, stored.value, password, digest_type)
+        local = LocalMetadata(stored)
+        reader = LedgerReader(self.cluster, local, keys)
+        await reader.follow()
+        try:
+            if not stored.value.is_closed and recover:
+                await self._recover(local, keys, progress)
+            elif not stored.value.is_closed:
+                await self._find_lac(reader)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    async def _recover(
+        self, local: LocalMetadata, keys: LedgerKeys, progress: ProgressReport | None
+    ) -> LedgerMetadata:
+        try:
+            return await recover(self.cluster, local, keys, progress or (lambda _progress: None))
+        except (
+            ClientUnauthorizedError,
+            RequestTimeoutError,
+            LedgerRecoveryError,
+            MetadataStoreError,
+            NoSuchLedgerError,
+        ):
+            raise
+        except ClientError as error:
+            text = f"ledger {keys.ledger_id} cannot be recovered now: {error}"
+            raise LedgerRecoveryError(text) from error
+
+    async def _find_lac(self, reader: LedgerReader) -> None:
+        try:
+            await reader.read_last_confirmed()
+        except (RequestTimeoutError, ClientUnauthorizedError):
+            raise
+        except ClientError as error:
+            text = f"the LAC of ledger {reader.ledger_id} is not known: {error}"
+            raise ReadFailedError(text) from error
+
+    def _keys(
+        self,
+        ledger_id: LedgerId,
+        metadata: LedgerMetadata,
+        password: bytes | None,
+        digest_type: DigestType | None,
+    ) -> LedgerKeys:
+        """Settle password and digest type: what the metadata has, the caller's, or configured."""
+        stored_password, stored_digest = metadata.password, metadata.digest_type
+        if password is None:
+            password = stored_password
+        if password is None:
+            password = self.config.password.encode()
+        if stored_password is not None and password != stored_password:
+            raise ClientUnauthorizedError(f"wrong password for ledger {ledger_id}")
+        if stored_digest is None:
+            return self.cluster.keys(ledger_id, digest_type or self.config.digest_type, password)
+        if digest_type not in {None, stored_digest} and not self.config.detect_digest_type:
+            raise ClientDigestMismatchError(
+                f"ledger {ledger_id} has digest type {stored_digest.name}"
+            )
+        return self.cluster.keys(ledger_id, stored_digest, password)
+
+    async def writer_of(
+        self, ledger_id: LedgerId, stored: Versioned[LedgerMetadata], last: int, length: int
+    ) -> LedgerWriter:
+        """Return a writer that goes on behind ``last``; only for a hand-over that was claimed."""
+        keys = self._keys(ledger_id, stored.value, None, None)
+        return LedgerWriter(
+            self.cluster, LocalMetadata(stored), keys, last_confirmed=last, length=length
+        )
+
+    # The rest
+
+    async def delete_ledger(self, ledger_id: LedgerId) -> None:
+        """Remove a ledger's metadata; bookies drop its entries later. Absent counts as done."""
+        await self.store.remove_ledger(ledger_id)
+
+    async def read_metadata(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
+        """Return a ledger's metadata with its version.
+
+        Raises:
+            NoSuchLedgerError: there is none.
+        """
+        return await self.store.read_ledger(ledger_id)
+
+    async def is_closed(self, ledger_id: LedgerId) -> bool:
+        """Return whether a ledger is closed, by its metadata."""
+        return (await self.read_metadata(ledger_id)).value.is_closed
+
+    async def list_ledgers(self, *, after: LedgerId | None = None) -> AsyncIterator[LedgerId]:
+        """Yield the ids of all ledgers, ascending."""
+        async for ids in self.store.ledger_ranges(after=after):
+            for ledger_id in ids:
+                yield ledger_id

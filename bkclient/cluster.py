@@ -1,0 +1,117 @@
+"""What every handle of one client leans on: metadata, connections, placement, clock and chance."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+
+from bkclient.config import ClientConfig
+from bkclient.errors import NotEnoughBookiesError
+from bkclient.fetch import EntryFetcher
+from bkclient.metadata.api import MetadataStore
+from bkclient.pipeline import LedgerKeys
+from bkclient.placement import Ensemble, Placement, replace_failed
+from bkclient.pool import BookiePool
+from bkclient.trouble import TroubleBook
+from bkclient.updates import Updater
+from wire.codes import DigestType
+from wire.digest import digester, master_key
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+
+@attrs.frozen(kw_only=True)
+class Cluster:
+    """The parts of one client."""
+
+    store: MetadataStore
+    pool: BookiePool
+    placement: Placement
+    troubles: TroubleBook
+    updater: Updater
+    clock: IReactorTime
+    rng: random.Random
+    config: ClientConfig
+
+    def keys(self, ledger_id: LedgerId, digest_type: DigestType, password: bytes) -> LedgerKeys:
+        """Return what goes into a ledger's requests."""
+        return LedgerKeys(
+            ledger_id=ledger_id,
+            master_key=master_key(password),
+            digester=digester(digest_type, password),
+        )
+
+    def fetcher(self, keys: LedgerKeys) -> EntryFetcher:
+        """Return what reads a ledger's entries."""
+        return EntryFetcher(self.pool, keys.ledger_id, keys.digester, self.placement, self.troubles)
+
+    async def choose_ensemble(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:
+        """Return bookies for a new ledger; ones that failed lately only where it must be.
+
+        Raises:
+            NotEnoughBookiesError: there are not so many writable bookies.
+        """
+        writable = await self.store.writable_bookies()
+        failing = self.troubles.failing(writable)
+        for excluded in (failing, frozenset[BookieId]()):
+            try:
+                return self.placement.choose(
+                    size, write_quorum, ack_quorum, writable=writable, excluded=excluded
+                )
+            except NotEnoughBookiesError:
+                if not excluded:
+                    raise
+        raise AssertionError("the second choice excludes nobody")
+
+    async def replacement(
+        self, metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]
+    ) -> Replacement:
+        """Look who is there, to replace bookies that have failed just now."""
+        gone = dict(failed)
+        for bookie in gone.values():
+            self.troubles.failed(bookie)
+        writable = await self.store.writable_bookies()
+        return Replacement(
+            placement=self.placement,
+            failed=gone,
+            write_quorum=metadata.write_quorum,
+            ack_quorum=metadata.ack_quorum,
+            writable=writable,
+            failing=self.troubles.failing(writable),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Replacement:
+    """Who can take the places of failed bookies, with the registrations of the moment."""
+
+    placement: Placement
+    failed: dict[int, BookieId]
+    write_quorum: int
+    ack_quorum: int
+    writable: frozenset[BookieId]
+    failing: frozenset[BookieId]
+
+    def of(self, ensemble: Ensemble) -> Ensemble:
+        """Return the ensemble with as many of the failed replaced as possible.
+
+        Raises:
+            NotEnoughBookiesError: not one can be replaced.
+        """
+        try:
+            return self._of(ensemble, self.writable - self.failing)
+        except NotEnoughBookiesError:
+            return self._of(ensemble, self.writable)
+
+    def _of(self, ensemble: Ensemble, writable: frozenset[BookieId]) -> Ensemble:
+        return replace_failed(
+            self.placement,
+            ensemble,
+            self.failed,
+            self.write_quorum,
+            self.ack_quorum,
+            writable=writable,
+        )

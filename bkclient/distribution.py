@@ -1,0 +1,59 @@
+"""Which bookies of an ensemble hold an entry, and when enough of them have answered.
+
+Agrees with BookKeeper 4.18.0, RoundRobinDistributionSchedule, but counts in 64 bits everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+
+from bkclient.errors import QuorumError
+
+
+def check_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
+    """Raise ``QuorumError`` unless E >= Qw >= Qa >= 1."""
+    if not ensemble_size >= write_quorum >= ack_quorum >= 1:
+        raise QuorumError(
+            f"ensemble {ensemble_size}, write quorum {write_quorum}, ack quorum {ack_quorum}: "
+            "each must be at least the next, and the last at least 1"
+        )
+
+
+def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
+    """Return the ensemble indexes that hold an entry, in the order they are asked."""
+    return _write_sets(ensemble_size, write_quorum)[entry_id % ensemble_size]
+
+
+def is_striped_to(entry_id: int, index: int, ensemble_size: int, write_quorum: int) -> bool:
+    """Return whether the bookie at ``index`` holds the entry."""
+    return (index - entry_id) % ensemble_size < write_quorum
+
+
+@functools.cache
+def _write_sets(ensemble_size: int, write_quorum: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple((start + i) % ensemble_size for i in range(write_quorum))
+        for start in range(ensemble_size)
+    )
+
+
+class Coverage:
+    """Whether the bookies that have answered leave no room for an ack quorum that has not.
+
+    An answer is definite when it is OK or a plain "no such entry" or "no such ledger". Anything
+    else (silence, limbo, a digest that does not match) leaves open what the bookie holds.
+    """
+
+    def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
+        check_quorums(ensemble_size, write_quorum, ack_quorum)
+        self.ensemble_size = ensemble_size
+        self._windows = _write_sets(ensemble_size, write_quorum)
+        self._ack_quorum = ack_quorum
+
+    def covered(self, answers: Collection[int]) -> bool:
+        """Return whether the ensemble indexes in ``answers`` (definite ones) are enough."""
+        return all(
+            sum(index not in answers for index in window) < self._ack_quorum
+            for window in self._windows
+        )

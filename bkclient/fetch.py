@@ -1,0 +1,437 @@
+"""Reading entries and LACs from bookies: the rules of ``read`` run over the pool.
+
+Agrees with BookKeeper 4.18.0, PendingReadOp, BatchedReadOp, PendingReadLacOp, ReadLastConfirmedOp
+and ReadLastConfirmedAndEntryOp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar, Union
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.alarms import Alarms
+from bkclient.distribution import write_set
+from bkclient.errors import (
+    ClientDigestMismatchError,
+    ClientError,
+    ReadFailedError,
+    UnexpectedConditionError,
+    refusal,
+)
+from bkclient.placement import Placement
+from bkclient.pool import BookiePool
+from bkclient.read import (
+    NEGATIVE,
+    Ask,
+    Deliver,
+    KnownLac,
+    LacQuorum,
+    LongPoll,
+    Polled,
+    ReadCommand,
+    ReplicaRead,
+    Speculation,
+)
+from bkclient.trouble import TroubleBook
+from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
+from wire.digest import Digester, Entry
+from wire.errors import DigestMismatchError
+from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+from wire.messages import (
+    BatchReadRequest,
+    BatchReadResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Response,
+)
+
+log = Logger()
+T = TypeVar("T")
+
+POLL_MARGIN_S: Final = 1.0
+"""How much sooner than our own time-out a bookie must answer a long poll."""
+
+
+class _Rule(Protocol[T]):
+    @property
+    def can_speculate(self) -> bool: ...
+    def start(self) -> list[ReadCommand[T]]: ...
+    def waited(self) -> list[ReadCommand[T]]: ...
+    def answered(self, index: int, value: T) -> list[ReadCommand[T]]: ...
+    def failed(self, index: int, error: ClientError) -> list[ReadCommand[T]]: ...
+
+
+class ReadRun(Generic[T]):
+    """One read under way: asks, waits, speculates, ends.
+
+    Args:
+        send: sends the request to the member with this index.
+        accept: makes a value of an answer, or raises ``ClientError``.
+    """
+
+    def __init__(
+        self,
+        rule: _Rule[T],
+        ensemble: Sequence[BookieId],
+        send: Callable[[BookieId], Deferred[Any]],
+        accept: Callable[[BookieId, Response], T],
+        alarms: Alarms[ReadRun[Any]],
+        waits: Iterator[float],
+        troubles: TroubleBook,
+    ) -> None:
+        self.result: Deferred[T] = Deferred(self._cancelled)
+        self.done = False
+        self._rule, self._ensemble = rule, ensemble
+        self._send, self._accept = send, accept
+        self._alarms, self._waits, self._troubles = alarms, waits, troubles
+        self._wait_s = 0.0
+
+    def start(self) -> Deferred[T]:
+        """Ask the first; return what fires with the value."""
+        self._run(self._rule.start())
+        return self.result
+
+    def waited(self) -> None:
+        """Nobody has answered for a while."""
+        self._wait_s = 0.0
+        if not self.done:
+            self._run(self._rule.waited())
+
+    def _run(self, commands: Sequence[ReadCommand[T]]) -> None:
+        for command in commands:
+            if isinstance(command, Ask):
+                self._ask(command.index)
+            elif isinstance(command, Deliver):
+                for index in command.slow:
+                    self._troubles.slow(self._ensemble[index])
+                self._end(command.value)
+            else:
+                self._end(command.error)
+
+    def _ask(self, index: int) -> None:
+        if self._rule.can_speculate and not self._wait_s:
+            self._wait_s = next(self._waits, 0.0)
+            if self._wait_s:
+                self._alarms.set(self, self._wait_s)
+        answer = self._send(self._ensemble[index])
+        answer.addCallbacks(
+            self._answered, self._failed, callbackArgs=(index,), errbackArgs=(index,)
+        )
+
+    def _answered(self, response: Response, index: int) -> None:
+        if self.done:
+            return
+        bookie = self._ensemble[index]
+        try:
+            value = self._accept(bookie, response)
+        except ClientError as error:
+            if not isinstance(error, NEGATIVE):
+                self._troubles.failed(bookie)
+            self._run(self._rule.failed(index, error))
+        else:
+            self._troubles.fine(bookie)
+            self._run(self._rule.answered(index, value))
+
+    def _failed(self, failure: Failure, index: int) -> None:
+        self._troubles.failed(self._ensemble[index])
+        if not self.done:
+            self._run(self._rule.failed(index, as_client_error(failure)))
+
+    def _end(self, outcome: T | ClientError) -> None:
+        self.done = True
+        if self._wait_s:
+            self._alarms.drop(self, self._wait_s)
+        if isinstance(outcome, ClientError):
+            self.result.errback(outcome)
+        else:
+            self.result.callback(outcome)
+
+    def _cancelled(self, _result: Deferred[T]) -> None:
+        self.done = True
+        if self._wait_s:
+            self._alarms.drop(self, self._wait_s)
+
+
+def as_client_error(failure: Failure) -> ClientError:
+    """Return the client error in a failure; anything else is a bug, logged here."""
+    error = failure.value
+    if isinstance(error, ClientError):
+        return error
+    log.failure("a request failed in a way that it should not", failure)
+    return UnexpectedConditionError(repr(error))
+
+
+@attrs.frozen
+class Fetched:
+    """Entries that one bookie gave for a batch read, consecutive from the first asked for."""
+
+    entries: tuple[Entry, ...]
+
+
+class EntryFetcher:
+    """Reads one ledger's entries from bookies.
+
+    Args:
+        saw_lac: called with a bookie's highest known LAC when it comes with an entry.
+    """
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        ledger_id: LedgerId,
+        digester: Digester,
+        placement: Placement,
+        troubles: TroubleBook,
+        saw_lac: Callable[[int], None] = lambda _lac: None,
+    ) -> None:
+        self._pool, self._ledger_id, self._digester = pool, ledger_id, digester
+        self._placement, self._troubles = placement, troubles
+        self.saw_lac = saw_lac
+        config = pool.config
+        self._alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
+        self._speculation = Speculation(
+            config.speculative_first_ms / 1000,
+            config.speculative_max_ms / 1000,
+            config.speculative_read_backoff,
+        )
+        self._lac_speculation = Speculation(
+            config.speculative_lac_first_timeout_ms / 1000,
+            config.speculative_lac_timeout_max_ms / 1000,
+            config.speculative_lac_backoff,
+        )
+        self.can_batch = config.batch_reads and pool.protocol is ProtocolVersion.V2
+        """Whether bookies are asked for several entries at once; off after one did not know how."""
+
+    def close(self) -> None:
+        """Stop timers."""
+        self._alarms.stop()
+
+    # Entries
+
+    def entry(self, metadata: LedgerMetadata, entry_id: EntryId) -> Deferred[Entry]:
+        """Read one entry from whoever has it.
+
+        Raises (through the Deferred):
+            ClientError: nobody gave it; the text names ledger, entry and the last bookie.
+        """
+        request = ReadRequest(self._ledger_id, entry_id)
+        return self._replica_read(
+            metadata,
+            entry_id,
+            lambda bookie: self._pool.send(bookie, request),
+            lambda bookie, response: self.verified(bookie, response, entry_id),
+        )
+
+    def batch(
+        self, metadata: LedgerMetadata, first: EntryId, count: int, bytes_max: int
+    ) -> Deferred[Fetched]:
+        """Read up to ``count`` entries from one bookie (BP-62); at least one, maybe not all.
+
+        Needs V2, and an ensemble as large as the write quorum.
+        """
+        return self._replica_read(
+            metadata,
+            first,
+            lambda bookie: self._pool.send(
+                bookie,
+                BatchReadRequest(
+                    self._ledger_id, first, self._pool.next_txn_id(), count, bytes_max
+                ),
+            ),
+            lambda bookie, response: self._verified_batch(bookie, response, first),
+        )
+
+    def _replica_read(
+        self,
+        metadata: LedgerMetadata,
+        entry_id: EntryId,
+        send: Callable[[BookieId], Deferred[Any]],
+        accept: Callable[[BookieId, Response], T],
+    ) -> Deferred[T]:
+        ensemble = metadata.fragment_of(entry_id).ensemble
+        order: Sequence[int] = write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)
+        if self._pool.config.reorder_reads:
+            order = self._placement.read_order(order, ensemble, self._troubles.level)
+        run = ReadRun(
+            ReplicaRead[T](order),
+            ensemble,
+            send,
+            accept,
+            self._alarms,
+            self._speculation.waits(),
+            self._troubles,
+        )
+        return run.start()
+
+    def verified(self, bookie: BookieId, response: Response, entry_id: EntryId | None) -> Entry:
+        """Return the entry in an answer; ``entry_id`` ``None`` accepts any.
+
+        Raises:
+            ClientError: a refusal, or bytes that fail their digest.
+        """
+        assert isinstance(response, ReadResponse) or response.rc is not ReturnCode.EOK
+        packet = getattr(response, "entry", None)
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, self._what(bookie, entry_id))
+        if packet is None:
+            raise ReadFailedError(f"{self._what(bookie, entry_id)}: an answer without the entry")
+        max_lac = getattr(response, "max_lac", None)
+        entry = self._verify(bookie, packet, entry_id)
+        if max_lac is not None:
+            self.saw_lac(max_lac)
+        return entry
+
+    def _verify(self, bookie: BookieId, packet: bytes, entry_id: EntryId | None) -> Entry:
+        try:
+            return self._digester.verify(self._ledger_id, entry_id, packet)
+        except DigestMismatchError as error:
+            text = f"{self._what(bookie, entry_id)}: {error}"
+            raise ClientDigestMismatchError(text) from error
+
+    def _verified_batch(self, bookie: BookieId, response: Response, first: EntryId) -> Fetched:
+        """Take the verified beginning of a batch; a bad first entry is for another bookie."""
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, self._what(bookie, first))
+        assert isinstance(response, BatchReadResponse)
+        entries: list[Entry] = []
+        for number, packet in enumerate(response.entries):
+            try:
+                entries.append(self._verify(bookie, packet, EntryId(first + number)))
+            except ClientDigestMismatchError:
+                if not number:
+                    raise
+                break
+        if not entries:
+            raise ReadFailedError(f"{self._what(bookie, first)}: an empty batch")
+        return Fetched(tuple(entries))
+
+    def _what(self, bookie: BookieId, entry_id: EntryId | None) -> str:
+        entry = "the last entry" if entry_id is None else f"entry {entry_id}"
+        return f"bookie {bookie}, {entry} of ledger {self._ledger_id}"
+
+    # The last add confirmed
+
+    def lac(self, metadata: LedgerMetadata) -> Deferred[int]:
+        """Read the LAC from the whole ensemble; V3's READ_LAC, which explicit LACs are in too."""
+        request = ReadLacRequest(self._ledger_id)
+        quorum = LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+        answered = ask_all(
+            metadata.last_fragment,
+            lambda bookie: self._pool.send(bookie, request),
+            self._known_lac,
+            quorum,
+        )
+        return answered.addCallback(lambda known: known.lac)
+
+    def _known_lac(self, bookie: BookieId, response: Response) -> KnownLac | None:
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, LAC")
+        assert isinstance(response, ReadLacResponse)
+        known: list[int] = []
+        if response.last_entry is not None:
+            known.append(self._verify(bookie, response.last_entry, None).lac)
+        if response.lac_body is not None:
+            known.append(self._verify_lac(bookie, response.lac_body))
+        return KnownLac(max(known)) if known else None
+
+    def _verify_lac(self, bookie: BookieId, packet: bytes) -> int:
+        try:
+            return self._digester.verify_lac(self._ledger_id, packet)
+        except DigestMismatchError as error:
+            text = f"bookie {bookie}, LAC of ledger {self._ledger_id}: {error}"
+            raise ClientDigestMismatchError(text) from error
+
+    def poll(
+        self, metadata: LedgerMetadata, previous_lac: int, wait_s: float
+    ) -> Deferred[Polled[Entry]]:
+        """Wait at bookies until the LAC passes ``previous_lac``; the next entry comes along."""
+        request = ReadRequest(
+            self._ledger_id,
+            NO_ENTRY,
+            ReadFlag.PIGGYBACK,
+            previous_lac=previous_lac,
+            timeout_ms=int(wait_s * 1000),
+        )
+        fragment = metadata.last_fragment
+        order = self._placement.read_order(
+            range(metadata.ensemble_size), fragment.ensemble, self._troubles.level
+        )
+        run = ReadRun(
+            LongPoll[Entry](order, metadata.ack_quorum, previous_lac),
+            fragment.ensemble,
+            lambda bookie: self._pool.send(bookie, request, timeout_s=wait_s + POLL_MARGIN_S),
+            lambda bookie, response: self._polled(bookie, response, previous_lac),
+            self._alarms,
+            self._lac_speculation.waits(),
+            self._troubles,
+        )
+        return run.start()
+
+    def _polled(self, bookie: BookieId, response: Response, previous_lac: int) -> Polled[Entry]:
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, long poll")
+        assert isinstance(response, ReadResponse)
+        lac = previous_lac if response.max_lac is None else response.max_lac
+        if response.entry is None or response.entry_id != previous_lac + 1:
+            return Polled(lac)
+        entry = self._verify(bookie, response.entry, EntryId(previous_lac + 1))
+        return Polled(max(lac, entry.lac), entry)
+
+
+Outcome = Union[KnownLac, ClientError]
+
+
+def ask_all(
+    fragment: Fragment,
+    send: Callable[[BookieId], Deferred[Any]],
+    accept: Callable[[BookieId, Response], KnownLac | None],
+    quorum: LacQuorum,
+) -> Deferred[KnownLac]:
+    """Ask every member of an ensemble; fire as soon as the quorum has its result."""
+    result: Deferred[KnownLac] = Deferred()
+
+    def see() -> None:
+        outcome = quorum.result
+        if outcome is None or result.called:
+            return
+        if isinstance(outcome, ClientError):
+            result.errback(outcome)
+        else:
+            result.callback(outcome)
+
+    def answered(response: Response, index: int) -> None:
+        try:
+            quorum.answered(index, accept(fragment.ensemble[index], response))
+        except ClientError as error:
+            quorum.failed(index, error)
+        see()
+
+    def failed(failure: Failure, index: int) -> None:
+        quorum.failed(index, as_client_error(failure))
+        see()
+
+    for index, bookie in enumerate(fragment.ensemble):
+        send(bookie).addCallbacks(answered, failed, callbackArgs=(index,), errbackArgs=(index,))
+    return result
+
+
+def stamped(digester: Digester, ledger_id: LedgerId, packet: bytes) -> KnownLac:
+    """Return the LAC and length stamped in a bookie's last entry.
+
+    Raises:
+        ClientDigestMismatchError: the bytes do not match; that is no answer at all.
+    """
+    try:
+        entry = digester.verify(ledger_id, None, packet)
+    except DigestMismatchError as error:
+        raise ClientDigestMismatchError(str(error)) from error
+
+    return KnownLac(entry.lac, entry.length)

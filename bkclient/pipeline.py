@@ -1,0 +1,515 @@
+"""The adds of one handle on their way: packed once, sent to all, confirmed in order.
+
+``AddQuorum`` decides; this carries out. Adds are gathered for one turn of the reactor: one join,
+one write a bookie. Acks come in lists. There is no object for an add but its bytes, and a Deferred
+where the caller asked for one.
+
+Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from bkclient.add import (
+    AddQuorum,
+    AddsAcked,
+    AddsFailed,
+    AddsOverdue,
+    AddsReady,
+    ChangeEnsemble,
+    Command,
+    ConfirmAdds,
+    EnsembleRefused,
+    EnsembleStored,
+    FailAdds,
+    GiveUp,
+    SendAgain,
+    State,
+    WriterEnding,
+)
+from bkclient.channel import BookieChannel
+from bkclient.distribution import is_striped_to
+from bkclient.errors import (
+    AddQuorumTimeoutError,
+    ClientError,
+    IncorrectParameterError,
+    TooManyRequestsClientError,
+    UnexpectedConditionError,
+)
+from bkclient.pool import BookiePool
+from bkclient.streams import AddStream
+from wire import v2, v3
+from wire.codes import AddFlag, OpCode, ProtocolVersion, V2Flag
+from wire.digest import Digester
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.messages import AddRequest
+
+log = Logger()
+
+BYTES_IN_FLIGHT_MAX: Final = 32 * 1024 * 1024
+"""More unconfirmed bytes than this, and ``room`` waits."""
+
+FRAME_OVERHEAD_BYTES: Final = 600
+"""What a payload must leave of a frame: heads, digest, and what Java's entry log wants free."""
+
+_V2_HEAD: Final = struct.Struct(">ii20s")
+_V2_HEAD_BYTES: Final = _V2_HEAD.size - 4
+
+Ensemble = tuple[BookieId, ...]
+Packed = tuple[int, bytes]
+"""Entry id and entry packet."""
+
+
+@attrs.frozen(kw_only=True)
+class LedgerKeys:
+    """What goes into every add of one ledger."""
+
+    ledger_id: LedgerId
+    master_key: bytes = attrs.field(repr=False)
+    digester: Digester = attrs.field(repr=False)
+
+
+class FrameMaker:
+    """Add frames of one ledger, in either protocol."""
+
+    def __init__(self, keys: LedgerKeys, flags: AddFlag) -> None:
+        self._keys, self._flags = keys, flags
+        self._heads: dict[int, bytes] = {}
+
+    def v2(self, packed: Sequence[Packed]) -> bytes:
+        """Return the frames; answers are matched by entry id."""
+        parts: list[bytes] = []
+        heads = self._heads
+        for _, packet in packed:
+            size = len(packet)
+            head = heads.get(size)
+            parts.append(self._head(size) if head is None else head)
+            parts.append(packet)
+        return b"".join(parts)
+
+    def _head(self, packet_bytes: int) -> bytes:
+        assert not self._flags & ~AddFlag.HIGH_PRIORITY, "V2 acks could not be told apart"
+        flags = V2Flag.HIGH_PRIORITY if self._flags & AddFlag.HIGH_PRIORITY else V2Flag.NONE
+        header = v2.pack_header(OpCode.ADD_ENTRY, flags)
+        head = _V2_HEAD.pack(_V2_HEAD_BYTES + packet_bytes, header, self._keys.master_key)
+        if len(self._heads) > 1000:  # noqa: PLR2004 - sizes repeat, or nothing is worth keeping.
+            self._heads.clear()
+        self._heads[packet_bytes] = head
+        return head
+
+    def v3(self, packed: Sequence[Packed], txn_ids: Sequence[int]) -> bytes:
+        """Return the frames; answers are matched by transaction id."""
+        ledger_id, key = self._keys.ledger_id, self._keys.master_key
+        if self._flags:
+            return b"".join(
+                v3.encode_request(
+                    AddRequest(ledger_id, EntryId(entry), key, packet, self._flags), txn_id
+                )
+                for (entry, packet), txn_id in zip(packed, txn_ids, strict=True)
+            )
+        make = v3.add_request
+        return b"".join(
+            make(txn_id, ledger_id, entry, key, packet)
+            for (entry, packet), txn_id in zip(packed, txn_ids, strict=True)
+        )
+
+
+@attrs.define(eq=False)
+class _Member:
+    """One place in the ensemble, and the way to its bookie."""
+
+    index: int
+    bookie: BookieId
+    stream: AddStream | None = None
+    channel: BookieChannel | None = None
+    backlog: list[Packed] = attrs.field(factory=list)
+    """What waits for the connection; not bounded by itself, but by ``room``."""
+    ailing: bool = False
+    """It failed an add: if it takes no bytes now, adds to it fail rather than pile up."""
+    connecting: bool = False
+    gone: bool = False
+
+    @property
+    def usable_stream(self) -> AddStream | None:
+        """The stream, unless its connection has gone."""
+        stream = self.stream
+        return None if stream is None or stream.channel.lost is not None else stream
+
+
+class AddPipeline:
+    """The adds of one handle.
+
+    Args:
+        quorum: the rules, with the ensemble and the LAC to begin with.
+        length: payload bytes of the ledger so far.
+        change_ensemble: makes an ensemble change and returns the ensemble that holds then.
+        gave_up: called once when nothing can be added any more, after the adds failed.
+        stamped_lac: what every entry carries as LAC; ``None`` is the LAC of the moment.
+        flags: what every add carries.
+    """
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        keys: LedgerKeys,
+        quorum: AddQuorum,
+        *,
+        write_quorum: int,
+        length: int,
+        change_ensemble: Callable[[ChangeEnsemble], Coroutine[Deferred[Any], Any, Ensemble]],
+        gave_up: Callable[[ClientError], None] = lambda _error: None,
+        confirmed: Callable[[EntryId], None] = lambda _last: None,
+        stamped_lac: int | None = None,
+        flags: AddFlag = AddFlag.NONE,
+    ) -> None:
+        self.quorum = quorum
+        self.length = length
+        self._pool, self._keys, self._write_quorum = pool, keys, write_quorum
+        self._clock, self._config = pool.clock, pool.config
+        self._change_ensemble, self._gave_up = change_ensemble, gave_up
+        self._confirmed = confirmed
+        self._stamped_lac, self._flags = stamped_lac, flags
+        self._frames = FrameMaker(keys, flags)
+        self._protocol = ProtocolVersion.V3 if flags & ~AddFlag.HIGH_PRIORITY else pool.protocol
+        self._payload_bytes_max = self._config.frame_bytes_max - FRAME_OVERHEAD_BYTES
+        self._in_flight_max = self._config.requests_in_flight_max or 2**63
+        self._members = [self._join(i, bookie) for i, bookie in enumerate(quorum.ensemble)]
+        self._unsent: list[tuple[int, bytes, int]] = []
+        self._packets: dict[int, bytes] = {}
+        self._bytes_in_flight = 0
+        self._waiting: deque[tuple[int, Deferred[EntryId]]] = deque()
+        self._want_room: list[Deferred[None]] = []
+        self._flush_call: IDelayedCall | None = None
+        self._commands: deque[Command] = deque()
+        self._running = False
+        self._sent_at: deque[tuple[float, int]] = deque()
+        self._quorum_timer: IDelayedCall | None = None
+
+    # Adding
+
+    def push(self, payload: bytes) -> EntryId:
+        """Take an entry; it is sent with the others of this turn of the reactor.
+
+        Raises:
+            ClientError: nothing is taken any more, and why.
+            IncorrectParameterError: the payload is too large for a frame.
+        """
+        size = len(payload)
+        if size > self._payload_bytes_max:
+            raise IncorrectParameterError(
+                f"an entry of {size} bytes; the largest that fits is {self._payload_bytes_max}"
+            )
+        entry_id = self.quorum.push()
+        self.length += size
+        self._bytes_in_flight += size
+        self._unsent.append((entry_id, payload, self.length))
+        if self._flush_call is None:
+            self._flush_call = self._clock.callLater(0, self._flush)
+        return entry_id
+
+    def when_confirmed(self, entry_id: EntryId) -> Deferred[EntryId]:
+        """Return a Deferred that fires when the entry is confirmed; ask right after ``push``.
+
+        Cancelling it lets go of the answer; the add itself cannot be taken back.
+        """
+        deferred: Deferred[EntryId] = Deferred()
+        if entry_id <= self.quorum.last_confirmed:
+            deferred.callback(entry_id)
+        else:
+            self._waiting.append((entry_id, deferred))
+        return deferred
+
+    @property
+    def has_room(self) -> bool:
+        """Whether adding now stays within the limits of entries, bytes and connections."""
+        return (
+            self.quorum.pending < self._in_flight_max
+            and self._bytes_in_flight < BYTES_IN_FLIGHT_MAX
+            and self._full_channel() is None
+        )
+
+    async def room(self) -> None:
+        """Wait until ``has_room``; also returns when the handle has ended."""
+        while self.quorum.state is not State.ENDED and not self.has_room:
+            full = self._full_channel()
+            if full is not None:
+                await full.when_writable()
+                continue
+            waiter: Deferred[None] = Deferred()
+            self._want_room.append(waiter)
+            await waiter
+
+    def _full_channel(self) -> BookieChannel | None:
+        for member in self._members:
+            channel = member.channel
+            if channel is not None and not channel.writable and not member.ailing:
+                return channel
+        return None
+
+    def _give_room(self) -> None:
+        if self._want_room and (self.quorum.state is State.ENDED or self.has_room):
+            waiting, self._want_room = self._want_room, []
+            for waiter in waiting:
+                if not waiter.called:
+                    waiter.callback(None)
+
+    def end(self, error: ClientError) -> None:
+        """Take no more; what is pending fails with ``error``."""
+        self._run(self.quorum.handle(WriterEnding(error)))
+
+    def leave(self) -> None:
+        """Let go of connections: answers that still come are nobody's business any more."""
+        for member in self._members:
+            self._part(member)
+        for timer in (self._flush_call, self._quorum_timer):
+            if timer is not None and timer.active():
+                timer.cancel()
+        self._flush_call = self._quorum_timer = None
+
+    @property
+    def in_flight_anywhere(self) -> int:
+        """How many sends have not been answered, those of confirmed entries included."""
+        streams = [member.stream for member in self._members if member.stream is not None]
+        backlog = sum(len(member.backlog) for member in self._members)
+        return backlog + sum(len(stream.outstanding) for stream in streams) + len(self._unsent)
+
+    # Sending
+
+    def _flush(self) -> None:
+        self._flush_call = None
+        self._run(self.quorum.handle(AddsReady()) if self._unsent else [])
+        if not self._unsent:
+            return
+        packed = self._pack()
+        self._watch_quorum(packed)
+        if len(self._members) == self._write_quorum:
+            self._send_to(self._members, packed)
+            return
+        for member in self._members:
+            mine = [p for p in packed if self._is_striped(p[0], member.index)]
+            self._send_to([member], mine)
+
+    def _pack(self) -> list[Packed]:
+        """Make the packets of what is new; they are the same for every bookie, for ever."""
+        package, ledger_id = self._keys.digester.package, self._keys.ledger_id
+        lac = self.quorum.last_confirmed if self._stamped_lac is None else self._stamped_lac
+        packed = [
+            (entry_id, package(ledger_id, entry_id, lac, length, payload))
+            for entry_id, payload, length in self._unsent
+        ]
+        self._unsent = []
+        self._packets.update(packed)
+        return packed
+
+    def _is_striped(self, entry_id: int, index: int) -> bool:
+        return is_striped_to(entry_id, index, len(self._members), self._write_quorum)
+
+    def _send_to(self, members: Sequence[_Member], packed: list[Packed]) -> None:
+        """Send the same entries to members; frames are made once for each protocol."""
+        if not packed:
+            return
+        entries = [entry_id for entry_id, _ in packed]
+        made: dict[bool, tuple[bytes, Sequence[int]]] = {}
+        for member in members:
+            stream = member.usable_stream
+            if stream is None:
+                member.backlog += packed
+                self._connect(member, self._protocol)
+                continue
+            if member.ailing and not stream.channel.writable:
+                text = f"the connection to bookie {member.bookie} takes nothing"
+                error = TooManyRequestsClientError(text)
+                self._clock.callLater(0, self._failed, member, entries, error)
+                continue
+            is_v2 = stream.channel.protocol is ProtocolVersion.V2
+            if is_v2 not in made:
+                made[is_v2] = self._make_frames(packed, entries, is_v2=is_v2)
+            frames, keys = made[is_v2]
+            stream.send(frames, keys, entries)
+
+    def _make_frames(
+        self, packed: list[Packed], entries: list[int], *, is_v2: bool
+    ) -> tuple[bytes, Sequence[int]]:
+        if is_v2:
+            return self._frames.v2(packed), entries
+        txn_ids = self._pool.txn_ids(len(packed))
+        return self._frames.v3(packed, txn_ids), txn_ids
+
+    # Members
+
+    def _join(self, index: int, bookie: BookieId) -> _Member:
+        member = _Member(index, bookie)
+        channel = self._pool.ready(bookie, self._keys.ledger_id, self._protocol)
+        if channel is not None:
+            self._open_stream(member, channel)
+        else:
+            self._connect(member, self._protocol)
+        return member
+
+    def _connect(self, member: _Member, protocol: ProtocolVersion) -> None:
+        """Connect unless that is under way; what waits is sent then, or fails."""
+        if member.connecting:
+            return
+        member.connecting, member.stream = True, None
+        channel = self._pool.channel(member.bookie, self._keys.ledger_id, protocol)
+        channel.addCallbacks(
+            lambda found: self._connected(member, found),
+            lambda failure: self._not_connected(member, failure.value),
+        )
+        channel.addErrback(lambda failure: log.failure("joining a bookie", failure))
+
+    def _open_stream(self, member: _Member, channel: BookieChannel) -> None:
+        """Begin to send, over V3 where another writer of this ledger uses the V2 connection."""
+        is_v2 = channel.protocol is ProtocolVersion.V2
+        if is_v2 and channel.has_stream(self._keys.ledger_id):
+            self._connect(member, ProtocolVersion.V3)
+            return
+        member.channel = channel
+        member.stream = channel.open_stream(
+            self._keys.ledger_id,
+            lambda entries: self._acked(member, entries),
+            lambda entries, error: self._failed(member, entries, error),
+        )
+
+    def _connected(self, member: _Member, channel: BookieChannel) -> None:
+        member.connecting = False
+        if member.gone:
+            return
+        self._open_stream(member, channel)
+        if member.stream is not None:
+            backlog, member.backlog = member.backlog, []
+            self._send_to([member], backlog)
+
+    def _not_connected(self, member: _Member, error: Any) -> None:
+        """Fail what waited; the next add tries to connect again."""
+        member.connecting = False
+        assert isinstance(error, ClientError), error
+        backlog, member.backlog = member.backlog, []
+        self._failed(member, [entry_id for entry_id, _ in backlog], error)
+
+    def _part(self, member: _Member) -> None:
+        member.gone = True
+        member.backlog = []
+        if member.stream is not None:
+            member.stream.close()
+            member.stream = None
+
+    def _acked(self, member: _Member, entries: list[int]) -> None:
+        member.ailing = False
+        self._run(self.quorum.handle(AddsAcked(member.index, member.bookie, entries)))
+
+    def _failed(self, member: _Member, entries: list[int], error: ClientError) -> None:
+        if member.gone:
+            return
+        member.ailing = True
+        if entries:
+            event = AddsFailed(member.index, member.bookie, entries, error)
+            self._run(self.quorum.handle(event))
+
+    # Carrying out commands
+
+    def _run(self, commands: Sequence[Command]) -> None:
+        """Carry out commands in order, also those that come up while one is carried out."""
+        self._commands += commands
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._commands:
+                command = self._commands.popleft()
+                self._DOERS[type(command)](self, command)
+        finally:
+            self._running = False
+        self._give_room()
+
+    def _confirm(self, command: ConfirmAdds) -> None:
+        packets, head, last = self._packets, self._keys.digester.size + 32, command.last
+        self._bytes_in_flight -= sum(
+            [len(packets.pop(entry_id)) - head for entry_id in range(command.first, last + 1)]
+        )
+        self._confirmed(last)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= last:
+            entry_id, deferred = waiting.popleft()
+            deferred.callback(EntryId(entry_id))
+
+    def _fail(self, command: FailAdds) -> None:
+        # All that is pending fails at once, so nothing remains that would count.
+        head = self._keys.digester.size + 32
+        lost = sum(len(packet) - head for packet in self._packets.values())
+        self.length -= lost + sum(len(payload) for _, payload, _ in self._unsent)
+        self._packets, self._unsent, self._bytes_in_flight = {}, [], 0
+        waiting, self._waiting = self._waiting, deque()
+        for _, deferred in waiting:
+            deferred.errback(command.error)
+
+    def _send_again(self, command: SendAgain) -> None:
+        packets = self._packets
+        packed: list[Packed] = [(e, packets[e]) for e in command.entries if e in packets]
+        self._send_to([self._members[command.index]], packed)
+
+    def _begin_change(self, command: ChangeEnsemble) -> None:
+        Deferred.fromCoroutine(self._change(command))
+
+    async def _change(self, command: ChangeEnsemble) -> None:
+        try:
+            ensemble = await self._change_ensemble(command)
+        except ClientError as error:
+            self._run(self.quorum.handle(EnsembleRefused(error)))
+        except BaseException as error:  # noqa: BLE001 - the adds must not hang, whatever it was.
+            log.failure("ensemble change")
+            failure = UnexpectedConditionError(f"ensemble change: {error!r}")
+            self._run(self.quorum.handle(EnsembleRefused(failure)))
+        else:
+            commands = self.quorum.handle(EnsembleStored(ensemble))
+            self._renew_members()
+            self._run(commands)
+
+    def _renew_members(self) -> None:
+        for index, bookie in enumerate(self.quorum.ensemble):
+            if self._members[index].bookie != bookie:
+                self._part(self._members[index])
+                self._members[index] = self._join(index, bookie)
+
+    def _give_up(self, command: GiveUp) -> None:
+        self._gave_up(command.error)
+
+    _DOERS: ClassVar[dict[type, Callable[..., None]]] = {
+        ConfirmAdds: _confirm,
+        FailAdds: _fail,
+        SendAgain: _send_again,
+        ChangeEnsemble: _begin_change,
+        GiveUp: _give_up,
+    }
+
+    # The add-quorum time-out
+
+    def _watch_quorum(self, packed: list[Packed]) -> None:
+        if self._config.add_quorum_timeout_s <= 0:
+            return
+        due_s = self._clock.seconds() + self._config.add_quorum_timeout_s
+        self._sent_at.append((due_s, packed[-1][0]))
+        if self._quorum_timer is None:
+            self._wait_for_quorum()
+
+    def _wait_for_quorum(self) -> None:
+        self._quorum_timer = None
+        while self._sent_at and self._sent_at[0][1] <= self.quorum.last_confirmed:
+            self._sent_at.popleft()
+        if not self._sent_at or self.quorum.state is State.ENDED:
+            return
+        left_s = self._sent_at[0][0] - self._clock.seconds()
+        if left_s > 0:
+            self._quorum_timer = self._clock.callLater(left_s, self._wait_for_quorum)
+            return
+        text = f"no ack quorum in {self._config.add_quorum_timeout_s} s"
+        self._run(self.quorum.handle(AddsOverdue(AddQuorumTimeoutError(text))))

@@ -1,0 +1,159 @@
+"""Which bookies form an ensemble, which one joins when another fails, and the order of reads.
+
+The default policy agrees with BookKeeper 4.18.0, DefaultEnsemblePlacementPolicy: a random choice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from bkclient.errors import NotEnoughBookiesError
+from wire.ids import BookieId
+
+Ensemble = tuple[BookieId, ...]
+
+
+class Placement(Protocol):
+    """A placement policy: values in, values out; who is there is an argument."""
+
+    def choose(
+        self,
+        size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> Ensemble:
+        """Return ``size`` different bookies.
+
+        Raises:
+            NotEnoughBookiesError: there are not so many that may be used.
+        """
+        ...
+
+    def replace(
+        self,
+        ensemble: Ensemble,
+        index: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> BookieId:
+        """Return who takes the place at ``index``; nobody of the ensemble, nobody excluded.
+
+        Raises:
+            NotEnoughBookiesError: there is none.
+        """
+        ...
+
+    def read_order(
+        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+    ) -> tuple[int, ...]:
+        """Return ensemble indexes, best first; ``trouble`` is 0 for a healthy bookie."""
+        ...
+
+    def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
+        """Return whether the bookies that acked span enough fault domains."""
+        ...
+
+
+class RandomPlacement:
+    """The default policy: every writable bookie is as good as any other."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def choose(
+        self,
+        size: int,
+        write_quorum: int,  # noqa: ARG002 - for policies that look at windows.
+        ack_quorum: int,  # noqa: ARG002
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> Ensemble:
+        """See ``Placement``."""
+        # Sorted, or a seed would not decide the choice.
+        usable = sorted(set(writable) - set(excluded))
+        if len(usable) < size:
+            raise NotEnoughBookiesError(
+                f"{size} bookies are needed, {len(usable)} can be used"
+                + (f" ({', '.join(usable)})" if usable else "")
+            )
+        return tuple(self._rng.sample(usable, size))
+
+    def replace(
+        self,
+        ensemble: Ensemble,
+        index: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> BookieId:
+        """See ``Placement``."""
+        try:
+            (found,) = self.choose(
+                1,
+                write_quorum,
+                ack_quorum,
+                writable=writable,
+                excluded={*excluded, *ensemble},
+            )
+        except NotEnoughBookiesError as error:
+            raise NotEnoughBookiesError(
+                f"nobody can replace bookie {ensemble[index]}: "
+                f"{len(set(writable))} bookies are writable, and all are in use or have failed"
+            ) from error
+        return found
+
+    def read_order(
+        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+    ) -> tuple[int, ...]:
+        """See ``Placement``: those without trouble first, else as they come."""
+        return tuple(sorted(candidates, key=lambda index: trouble(ensemble[index])))
+
+    def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
+        """See ``Placement``: there are no fault domains here."""
+        return True
+
+
+def replace_failed(
+    placement: Placement,
+    ensemble: Ensemble,
+    failed: Mapping[int, BookieId],
+    write_quorum: int,
+    ack_quorum: int,
+    *,
+    writable: Collection[BookieId],
+) -> Ensemble:
+    """Return the ensemble with failed bookies replaced, as many as there are others for.
+
+    Raises:
+        NotEnoughBookiesError: not one can be replaced.
+    """
+    changed = list(ensemble)
+    reason: NotEnoughBookiesError | None = None
+    for index, bookie in failed.items():
+        if changed[index] != bookie:
+            continue
+        try:
+            changed[index] = placement.replace(
+                tuple(changed),
+                index,
+                write_quorum,
+                ack_quorum,
+                writable=writable,
+                excluded=frozenset(failed.values()),
+            )
+        except NotEnoughBookiesError as error:
+            reason = error
+    if reason is not None and tuple(changed) == ensemble:
+        raise reason
+    return tuple(changed)

@@ -1,0 +1,283 @@
+"""Connections to bookies: one a bookie and kind, made when first needed, with back-off.
+
+A bookie's address comes from its registration; an id that is ``host:port`` needs none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IProtocol, IReactorTime
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.logger import Logger
+
+from bkclient.channel import BookieChannel
+from bkclient.config import ClientConfig
+from bkclient.errors import BookieUnavailableError, ClientClosedError, ClientError
+from bkclient.metadata.api import BookieRegistry, NotFoundError
+from wire.codes import AddFlag, ProtocolVersion, ReadFlag
+from wire.ids import BookieId, LedgerId
+from wire.messages import (
+    AddRequest,
+    BatchReadRequest,
+    BookieInfoRequest,
+    ForceLedgerRequest,
+    ListEntriesRequest,
+    ReadLacRequest,
+    ReadRequest,
+    Request,
+    WriteLacRequest,
+)
+
+log = Logger()
+
+BACKOFF_FIRST_S: Final = 0.05
+BACKOFF_MAX_S: Final = 1.0
+SERVICE: Final = "bookie"
+"""Id of the endpoint that serves reads and adds; Java names its protocol ``bookie-rpc``."""
+
+
+class Connect(Protocol):
+    """How a connection is made: the one thing that a simulation replaces."""
+
+    def __call__(
+        self, host: str, port: int, make_protocol: Callable[[], TwistedProtocol], timeout_s: float
+    ) -> Deferred[IProtocol]:
+        """Connect and return the protocol made, with its transport set."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Slot:
+    """The connection to one bookie in one protocol, or the way to the next."""
+
+    channel: BookieChannel | None = None
+    connecting: list[Deferred[BookieChannel]] | None = None
+    attempt: Deferred[Any] | None = None
+    failures: int = 0
+    retry_at_s: float = 0.0
+    last_error: ClientError | None = None
+
+
+class BookiePool:
+    """All connections of one client.
+
+    Args:
+        connect: how to reach a host and port.
+        clock: for time-outs and back-off.
+        registry: where addresses are looked up.
+        protocol: what reads and adds are spoken in; what V2 cannot say goes over V3 beside it.
+        rng: for jitter.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        clock: IReactorTime,
+        registry: BookieRegistry,
+        config: ClientConfig,
+        *,
+        protocol: ProtocolVersion,
+        rng: random.Random,
+    ) -> None:
+        self.clock, self.config, self.protocol = clock, config, protocol
+        self._connect, self._registry, self._rng = connect, registry, rng
+        self._txn_ids = itertools.count(1)
+        self._slots: dict[tuple[BookieId, ProtocolVersion, int], _Slot] = {}
+        self._closed: ClientError | None = None
+
+    def next_txn_id(self) -> int:
+        """Return an id that no other request of this client has."""
+        return next(self._txn_ids)
+
+    def txn_ids(self, count: int) -> range:
+        """Return ``count`` consecutive ids at once."""
+        first = next(self._txn_ids)
+        self._txn_ids = itertools.count(first + count)
+        return range(first, first + count)
+
+    def protocol_of(self, request: Request) -> ProtocolVersion:
+        """Return what a request has to be spoken in.
+
+        On V2 answers are told apart by entry only. A late answer to a plain read must not pass for
+        the answer to a fencing one, so whatever recovers a ledger is asked over V3.
+        """
+        if self.protocol is ProtocolVersion.V3 or isinstance(request, _V3_ONLY):
+            return ProtocolVersion.V3
+        if isinstance(request, AddRequest) and request.flags & ~AddFlag.HIGH_PRIORITY:
+            return ProtocolVersion.V3
+        if (
+            isinstance(request, (ReadRequest, BatchReadRequest))
+            and request.flags & ~ReadFlag.HIGH_PRIORITY
+        ):
+            return ProtocolVersion.V3
+        if isinstance(request, ReadRequest) and request.previous_lac is not None:
+            return ProtocolVersion.V3
+        return ProtocolVersion.V2
+
+    def send(
+        self, bookie: BookieId, request: Request, *, timeout_s: float | None = None
+    ) -> Deferred[Any]:
+        """Send a request to a bookie, connecting first where needed.
+
+        The Deferred fires with the ``Response``; it never fires before this returns.
+
+        Raises (through the Deferred):
+            BookieUnavailableError: no connection could be made, or it was lost.
+            RequestTimeoutError: no answer in time.
+            ClientClosedError: the client is closed.
+        """
+        ledger_id = getattr(request, "ledger_id", LedgerId(0))
+        protocol = self.protocol_of(request)
+        channel = self.ready(bookie, ledger_id, protocol)
+        if channel is not None:
+            return channel.request(request, timeout_s=timeout_s)
+        connected = self.channel(bookie, ledger_id, protocol)
+        return connected.addCallback(BookieChannel.request, request, timeout_s=timeout_s)
+
+    def ready(
+        self, bookie: BookieId, ledger_id: LedgerId, protocol: ProtocolVersion
+    ) -> BookieChannel | None:
+        """Return the channel if it is connected."""
+        slot = self._slots.get(self._key(bookie, ledger_id, protocol))
+        return None if slot is None else slot.channel
+
+    def channel(
+        self, bookie: BookieId, ledger_id: LedgerId, protocol: ProtocolVersion | None = None
+    ) -> Deferred[BookieChannel]:
+        """Return the channel for a ledger's requests, connected; never fires at once on failure."""
+        key = self._key(bookie, ledger_id, protocol or self.protocol)
+        slot = self._slots.setdefault(key, _Slot())
+        deferred: Deferred[BookieChannel] = Deferred()
+        if slot.channel is not None:
+            deferred.callback(slot.channel)
+            return deferred
+        refused = self._closed
+        if slot.connecting is None and self.clock.seconds() < slot.retry_at_s:
+            refused = refused or slot.last_error
+        if refused is not None:
+            self.clock.callLater(0, _fail, deferred, refused)
+            return deferred
+        if slot.connecting is None:
+            slot.connecting = []
+            # Not inside this call: a connection may fail at once.
+            slot.attempt = Deferred.fromCoroutine(self._make(key, slot))
+            slot.attempt.addErrback(lambda failure: log.failure("connecting", failure))
+        if slot.connecting is None:
+            return self.channel(bookie, ledger_id, protocol)
+        slot.connecting.append(deferred)
+        return deferred
+
+    def _key(
+        self, bookie: BookieId, ledger_id: LedgerId, protocol: ProtocolVersion
+    ) -> tuple[BookieId, ProtocolVersion, int]:
+        return bookie, protocol, ledger_id % self.config.channels_per_bookie
+
+    async def _make(self, key: tuple[BookieId, ProtocolVersion, int], slot: _Slot) -> None:
+        bookie, protocol, _ = key
+        try:
+            host, port = await self.address(bookie)
+            made = await self._connect(
+                host, port, lambda: self._new_channel(bookie, protocol), self._connect_timeout_s
+            )
+        except ClientError as error:
+            self._failed(slot, error)
+        except Exception as error:  # noqa: BLE001 - whatever a transport raises means "not there".
+            text = f"bookie {bookie} cannot be reached: {error}"
+            failure = BookieUnavailableError(text)
+            failure.__cause__ = error
+            self._failed(slot, failure)
+        else:
+            assert isinstance(made, BookieChannel)
+            self._connected(slot, made)
+
+    @property
+    def _connect_timeout_s(self) -> float:
+        return self.config.connect_timeout_ms / 1000
+
+    def _new_channel(self, bookie: BookieId, protocol: ProtocolVersion) -> BookieChannel:
+        config = self.config
+        return BookieChannel(
+            self.clock,
+            bookie,
+            protocol=protocol,
+            next_txn_id=self.next_txn_id,
+            frame_bytes_max=config.frame_bytes_max,
+            add_timeout_s=config.add_timeout_s,
+            read_timeout_s=config.read_timeout_s,
+            no_delay=config.tcp_no_delay,
+            keepalive=config.tcp_keepalive,
+        )
+
+    async def address(self, bookie: BookieId) -> tuple[str, int]:
+        """Return where a bookie listens: by its registration, else by its id.
+
+        Raises:
+            BookieUnavailableError: it is not registered, and its id is no ``host:port``.
+        """
+        if self.config.resolve_addresses:
+            try:
+                info = await self._registry.service_info(bookie)
+            except NotFoundError:
+                info = None
+            if info is not None and info.endpoints:
+                chosen = [one for one in info.endpoints if one.id == SERVICE] or info.endpoints
+                return chosen[0].host, chosen[0].port
+        host, _, port = bookie.rpartition(":")
+        if not host or not port.isdecimal():
+            raise BookieUnavailableError(f"bookie {bookie} is not registered")
+        return host.strip("[]"), int(port)
+
+    def _connected(self, slot: _Slot, channel: BookieChannel) -> None:
+        if self._closed is not None:
+            channel.close(self._closed)
+            self._failed(slot, self._closed)
+            return
+        slot.failures, slot.last_error = 0, None
+        waiting, slot.connecting, slot.attempt = slot.connecting or [], None, None
+        if channel.lost is None:
+            slot.channel = channel
+            channel.on_lost = lambda lost: self._lost(slot, lost)
+        for deferred in waiting:
+            deferred.callback(channel)
+
+    def _lost(self, slot: _Slot, channel: BookieChannel) -> None:
+        if slot.channel is channel:
+            slot.channel = None
+
+    def _failed(self, slot: _Slot, error: ClientError) -> None:
+        pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**slot.failures)
+        slot.failures += 1
+        slot.retry_at_s = self.clock.seconds() + pause_s * self._rng.uniform(0.5, 1.0)
+        slot.last_error = error
+        waiting, slot.connecting, slot.attempt = slot.connecting or [], None, None
+        for deferred in waiting:
+            deferred.errback(error)
+
+    def close(self) -> None:
+        """Close every connection; what is in flight fails with ``ClientClosedError``."""
+        self._closed = ClientClosedError("the client is closed")
+        for slot in list(self._slots.values()):
+            if slot.channel is not None:
+                slot.channel.close(self._closed)
+            if slot.attempt is not None:
+                slot.attempt.cancel()
+        self._slots.clear()
+
+
+_V3_ONLY: Final = (
+    WriteLacRequest,
+    ReadLacRequest,
+    ForceLedgerRequest,
+    BookieInfoRequest,
+    ListEntriesRequest,
+)
+
+
+def _fail(deferred: Deferred[Any], error: ClientError) -> None:
+    deferred.errback(error)

@@ -1,0 +1,123 @@
+"""Reading a range of entries: several chunks ahead, in order, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, FirstError, gatherResults
+
+from bkclient.cluster import Cluster
+from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParameterError
+from bkclient.fetch import EntryFetcher
+from bkclient.updates import LocalMetadata
+from wire.digest import Entry
+from wire.ids import EntryId
+from wire.ledger_metadata import LedgerMetadata
+
+CHUNK_BYTES: Final = 512 * 1024
+"""What one chunk should hold; with CHUNKS_AHEAD it bounds the memory of a range read."""
+
+CHUNKS_AHEAD: Final = 4
+CHUNK_ENTRIES_FIRST: Final = 8
+"""Entries asked for while their size is not known: at most these many frames."""
+
+CHUNK_ENTRIES_MAX: Final = 1000
+
+
+class ChunkSizer:
+    """How many entries to ask for at once, from the sizes seen so far."""
+
+    def __init__(self) -> None:
+        self.entries = CHUNK_ENTRIES_FIRST
+
+    def learn(self, entries: list[Entry]) -> None:
+        """Look at a chunk that came; grow slowly, shrink at once."""
+        average = max(1, sum(len(entry.payload) for entry in entries) // len(entries))
+        wanted = max(1, min(CHUNK_ENTRIES_MAX, CHUNK_BYTES // (average + 64)))
+        self.entries = min(wanted, self.entries * 8)
+
+
+async def read_range(
+    cluster: Cluster,
+    fetcher: EntryFetcher,
+    local: LocalMetadata,
+    first: int,
+    last: int,
+) -> AsyncIterator[list[Entry]]:
+    """Yield the entries in chunks, in order. Cancelling or closing it stops the reading ahead.
+
+    Raises:
+        IncorrectParameterError: no range.
+        ClientError: an entry cannot be read; those before it have been yielded.
+    """
+    if not 0 <= first <= last:
+        raise IncorrectParameterError(f"entries {first} to {last} are no range")
+    ahead: deque[Deferred[list[Entry]]] = deque()
+    sizer, following = ChunkSizer(), first
+    try:
+        while ahead or following <= last:
+            while following <= last and len(ahead) < CHUNKS_AHEAD:
+                end = _chunk_end(local.value, following, last, sizer.entries)
+                ahead.append(_fetch(cluster, fetcher, local, following, end))
+                following = end + 1
+            entries = await ahead[0]
+            ahead.popleft()
+            sizer.learn(entries)
+            yield entries
+    finally:
+        for chunk in ahead:
+            chunk.addErrback(lambda _failure: None)
+            chunk.cancel()
+
+
+def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) -> int:
+    """Return the last entry of a chunk; it does not reach over the end of a fragment."""
+    end = min(last, first + entries - 1)
+    starts = [f.first_entry_id for f in metadata.fragments if f.first_entry_id > first]
+    return min(end, starts[0] - 1) if starts else end
+
+
+def _fetch(
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+) -> Deferred[list[Entry]]:
+    metadata = local.value
+    if fetcher.can_batch and last > first and metadata.ensemble_size == metadata.write_quorum:
+        return Deferred.fromCoroutine(_fetch_in_batches(cluster, fetcher, local, first, last))
+    return _fetch_each(fetcher, local, first, last)
+
+
+def _fetch_each(
+    fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+) -> Deferred[list[Entry]]:
+    """Ask for all entries at once, each by itself."""
+    reads = [fetcher.entry(local.value, EntryId(entry_id)) for entry_id in range(first, last + 1)]
+    return gatherResults(reads, consumeErrors=True).addErrback(_unwrap)
+
+
+def _unwrap(failure: Any) -> Any:
+    if failure.check(FirstError):
+        return failure.value.subFailure
+    return failure
+
+
+async def _fetch_in_batches(
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+) -> list[Entry]:
+    """Ask for several entries with one request, and again for what did not fit."""
+    entries: list[Entry] = []
+    bytes_max = cluster.config.frame_bytes_max
+    while (following := first + len(entries)) <= last:
+        count = last - following + 1
+        try:
+            fetched = await fetcher.batch(local.value, EntryId(following), count, bytes_max)
+        except BookieUnavailableError:
+            # An old bookie closes the connection on a request it does not know.
+            fetcher.can_batch = False
+            return entries + await _fetch_each(fetcher, local, following, last)
+        except ClientError:
+            # Ask for each: that names the entry that is not there, or finds it elsewhere.
+            return entries + await _fetch_each(fetcher, local, following, last)
+        entries += fetched.entries[:count]
+    return entries

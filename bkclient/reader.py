@@ -1,0 +1,281 @@
+"""LedgerReader: reads a ledger, closed or still growing; never fences by itself.
+
+Agrees with BookKeeper 4.18.0, ReadOnlyLedgerHandle and LedgerHandle's reads. Every reader follows
+the ledger's metadata, so that it finds entries also after they were replicated elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from bkclient.cluster import Cluster
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    NoSuchEntryInLedgerError,
+    NoSuchLedgerError,
+    ReadFailedError,
+    RequestTimeoutError,
+)
+from bkclient.metadata.api import Versioned, Watch
+from bkclient.pipeline import LedgerKeys
+from bkclient.ranges import read_range
+from bkclient.updates import LocalMetadata
+from wire.digest import Entry
+from wire.errors import BookKeeperError
+from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
+
+POLL_WAIT_S: Final = 3.0
+"""How long a bookie holds a long poll; shorter than the read time-out of Java's client."""
+
+RETRY_S: Final = 0.5
+
+
+class LedgerReader:
+    """Reads entries of one ledger.
+
+    On an open ledger entries up to ``last_add_confirmed`` can be read. It moves when bookies say
+    so, by ``read_last_confirmed`` or ``poll_lac``, and never back.
+    """
+
+    def __init__(
+        self, cluster: Cluster, local: LocalMetadata, keys: LedgerKeys, *, last_confirmed: int = -1
+    ) -> None:
+        self.ledger_id: LedgerId = keys.ledger_id
+        self._cluster, self._local = cluster, local
+        self._fetcher = cluster.fetcher(keys)
+        self._fetcher.saw_lac = self._saw_lac
+        self._lac = last_confirmed
+        self._watch: Watch | None = None
+        self._reading_metadata = False
+        self._read_again = False
+        self._on_change: list[Deferred[None]] = []
+        local.on_change(lambda _metadata: self._metadata_changed())
+
+    def __repr__(self) -> str:
+        return f"<LedgerReader {self.ledger_id} LAC {self.last_add_confirmed}>"
+
+    # What is known
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as last read."""
+        return self._local.value
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ledger will not grow any more."""
+        return self.metadata.is_closed
+
+    @property
+    def last_add_confirmed(self) -> EntryId:
+        """The highest entry known to be confirmed; of a closed ledger the last one."""
+        if self.metadata.is_closed:
+            return EntryId(NO_ENTRY if self.metadata.last_entry_id is None else self._closed_at)
+        return EntryId(self._lac)
+
+    @property
+    def _closed_at(self) -> int:
+        last = self.metadata.last_entry_id
+        assert last is not None, "closed metadata has a last entry"
+        return last
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of a closed ledger; 0 while it is open (an entry's header says more)."""
+        return self.metadata.length
+
+    def _saw_lac(self, lac: int) -> None:
+        self._lac = max(self._lac, lac)
+
+    # Following the metadata
+
+    async def follow(self) -> None:
+        """Begin to follow the metadata; ``Client.open_ledger`` calls it."""
+        self._watch = await self._cluster.store.watch_ledger(self.ledger_id, self._changed)
+
+    def close(self) -> None:
+        """Stop following. Reads under way go on."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self._fetcher.close()
+
+    def _changed(self) -> None:
+        """The store says that the metadata changed: read it, once more if it changes meanwhile."""
+        if self._reading_metadata:
+            self._read_again = True
+            return
+        self._reading_metadata = True
+        reading = Deferred.fromCoroutine(self._read_metadata())
+        reading.addErrback(lambda failure: log.failure("reading metadata", failure))
+
+    async def _read_metadata(self) -> None:
+        try:
+            while True:
+                self._read_again = False
+                await self.refresh()
+                if not self._read_again:
+                    return
+        except NoSuchLedgerError:
+            log.info("ledger {ledger_id} was deleted", ledger_id=self.ledger_id)
+        except BookKeeperError as error:
+            log.warn(
+                "ledger {ledger_id}: metadata not read: {error}",
+                ledger_id=self.ledger_id,
+                error=error,
+            )
+        finally:
+            self._reading_metadata = False
+
+    async def refresh(self) -> LedgerMetadata:
+        """Read the metadata now."""
+        found: Versioned[LedgerMetadata] = await self._cluster.store.read_ledger(self.ledger_id)
+        self._local.install(found)
+        return self._local.value
+
+    def _metadata_changed(self) -> None:
+        waiting, self._on_change = self._on_change, []
+        for waiter in waiting:
+            if not waiter.called:
+                waiter.callback(None)
+
+    # Entries
+
+    async def read_entry(self, entry_id: int, *, unconfirmed: bool = False) -> Entry:
+        """Return one entry.
+
+        Raises:
+            ReadFailedError: it is not confirmed (and ``unconfirmed`` was not asked for).
+            ClientError: no bookie of its write set gave it.
+        """
+        self._check(entry_id, entry_id, unconfirmed=unconfirmed)
+        return await self._fetcher.entry(self.metadata, EntryId(entry_id))
+
+    async def read(
+        self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
+    ) -> AsyncIterator[Entry]:
+        """Yield entries in order, reading ahead in bounded memory; by default all confirmed ones.
+
+        With ``unconfirmed`` entries beyond the LAC are asked for too: they may vanish again.
+
+        Raises:
+            ReadFailedError: ``last`` is not confirmed.
+            ClientError: an entry cannot be read; those before it have been yielded.
+        """
+        async for entries in self.read_chunks(first, last, unconfirmed=unconfirmed):
+            for entry in entries:
+                yield entry
+
+    async def read_chunks(
+        self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
+    ) -> AsyncIterator[list[Entry]]:
+        """Yield the same as ``read``, but lists of consecutive entries: faster where many."""
+        if last is None:
+            last = self.last_add_confirmed
+            if first > last:
+                return
+        self._check(first, last, unconfirmed=unconfirmed)
+        async for entries in read_range(self._cluster, self._fetcher, self._local, first, last):
+            yield entries
+
+    def _check(self, first: int, last: int, *, unconfirmed: bool) -> None:
+        """Refuse what is beyond the LAC; beyond the end of a closed ledger there is nothing."""
+        lac = self.last_add_confirmed
+        if last <= lac or first > last:
+            return
+        if self.is_closed:
+            raise NoSuchEntryInLedgerError(
+                f"ledger {self.ledger_id} has no entry {last}: "
+                + (f"it ends with {lac}" if lac >= 0 else "it is empty")
+            )
+        if not unconfirmed:
+            raise ReadFailedError(
+                f"entry {last} of ledger {self.ledger_id} is not confirmed yet: "
+                + (f"the last one that is, is {lac}" if lac >= 0 else "none is")
+            )
+
+    async def read_last_entry(self) -> Entry:
+        """Return the last confirmed entry, after asking how far that is.
+
+        Raises:
+            NoSuchEntryInLedgerError: the ledger is empty.
+        """
+        last = await self.read_last_confirmed()
+        if last < 0:
+            raise NoSuchEntryInLedgerError(f"ledger {self.ledger_id} has no confirmed entry")
+        return await self.read_entry(last)
+
+    # The last add confirmed
+
+    async def read_last_confirmed(self) -> EntryId:
+        """Ask the bookies for the LAC; return how far the ledger is confirmed.
+
+        Raises:
+            ClientError: too few bookies answered to be sure.
+        """
+        if not self.is_closed:
+            self._saw_lac(await self._fetcher.lac(self.metadata))
+        return self.last_add_confirmed
+
+    read_lac = read_last_confirmed
+
+    async def poll_lac(self, previous: int, *, wait_s: float = POLL_WAIT_S) -> EntryId:
+        """Wait at the bookies until the LAC is above ``previous``; return it.
+
+        Returns the unchanged LAC after about ``wait_s``, or at once when the ledger is closed.
+
+        Raises:
+            ClientError: no bookie could be asked.
+        """
+        if not self.is_closed and self._lac <= previous:
+            polled = await self._fetcher.poll(self.metadata, previous, wait_s)
+            self._saw_lac(polled.lac)
+        return self.last_add_confirmed
+
+    async def tail(self, first: int = 0) -> AsyncIterator[Entry]:
+        """Yield entries from ``first`` on as they are confirmed, until the ledger is closed.
+
+        Silent bookies are asked again; it ends only with the ledger, or when that is deleted.
+        """
+        while True:
+            if self.last_add_confirmed >= first:
+                async for entry in self.read(first):
+                    yield entry
+                    first = entry.entry_id + 1
+            elif self.is_closed:
+                return
+            else:
+                await self._wait_for_more(first - 1)
+
+    async def _wait_for_more(self, previous: int) -> None:
+        try:
+            await self.poll_lac(previous)
+        except (BookieUnavailableError, RequestTimeoutError, NoSuchEntryInLedgerError):
+            await self._pause()
+        except ClientError as error:
+            log.info("tail of {ledger_id}: {error}", ledger_id=self.ledger_id, error=error)
+            await self._pause()
+        await self._see_whether_closed(previous)
+
+    async def _see_whether_closed(self, previous: int) -> None:
+        """The watch may be late: without news, ask whether there will be any."""
+        if not self.is_closed and self._lac <= previous:
+            await self.refresh()
+
+    async def _pause(self) -> None:
+        waiter: Deferred[None] = Deferred()
+        self._on_change.append(waiter)
+        timer = self._cluster.clock.callLater(RETRY_S, self._metadata_changed)
+        try:
+            await waiter
+        finally:
+            if timer.active():
+                timer.cancel()

@@ -1,0 +1,47 @@
+"""Which bookies have given trouble lately: asked later when reading, chosen later when writing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from twisted.internet.interfaces import IReactorTime
+
+from wire.ids import BookieId
+
+
+class TroubleBook:
+    """Failures and slowness of bookies, remembered for a while.
+
+    One for each client. Bounded by the number of bookies that a client ever talked to.
+    """
+
+    def __init__(self, clock: IReactorTime, memory_s: float) -> None:
+        self._clock, self._memory_s = clock, memory_s
+        self._failed_s: dict[BookieId, float] = {}
+        self._slow_s: dict[BookieId, float] = {}
+
+    def failed(self, bookie: BookieId) -> None:
+        """Note that a bookie could not be reached, or failed a request."""
+        self._failed_s[bookie] = self._clock.seconds()
+
+    def slow(self, bookie: BookieId) -> None:
+        """Note that another bookie had to be asked because this one did not answer."""
+        self._slow_s[bookie] = self._clock.seconds()
+
+    def fine(self, bookie: BookieId) -> None:
+        """Note that a bookie did what it was asked."""
+        if bookie in self._failed_s:
+            del self._failed_s[bookie]
+
+    def level(self, bookie: BookieId) -> int:
+        """Return 0 for a healthy bookie, 1 for a slow one, 2 for one that failed."""
+        if not self._failed_s and not self._slow_s:
+            return 0
+        oldest_s = self._clock.seconds() - self._memory_s
+        if self._failed_s.get(bookie, oldest_s) > oldest_s:
+            return 2
+        return 1 if self._slow_s.get(bookie, oldest_s) > oldest_s else 0
+
+    def failing(self, bookies: Collection[BookieId]) -> frozenset[BookieId]:
+        """Return those of ``bookies`` that failed lately."""
+        return frozenset(bookie for bookie in bookies if self.level(bookie) > 1)

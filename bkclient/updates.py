@@ -1,0 +1,201 @@
+"""Changing a ledger's metadata by compare-and-swap, and what each operation changes in it.
+
+Agrees with BookKeeper 4.18.0, MetadataUpdateLoop, and the predicates of LedgerHandle and
+ReadOnlyLedgerHandle. A reply that was lost is no problem: the metadata is read again, and an
+operation that finds its own change in place has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from bkclient.errors import (
+    ClientError,
+    ClientLedgerFencedError,
+    LedgerClosedError,
+    MetadataVersionError,
+    UnexpectedConditionError,
+)
+from bkclient.metadata.api import LedgerStore, MetadataUnavailableError, Versioned
+from wire.codes import LedgerState
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+
+log = Logger()
+
+CONFLICTS_BEFORE_WAIT: Final = 3
+WAIT_S_MAX: Final = 1.0
+LOST_REPLIES_MAX: Final = 3
+"""How many writes in a row may lose their reply before the operation fails."""
+
+
+class LocalMetadata:
+    """A handle's copy of its ledger's metadata; it only moves to newer versions."""
+
+    def __init__(self, current: Versioned[LedgerMetadata]) -> None:
+        self.current = current
+        self._listeners: list[Callable[[LedgerMetadata], None]] = []
+
+    @property
+    def value(self) -> LedgerMetadata:
+        """The metadata."""
+        return self.current.value
+
+    def on_change(self, listener: Callable[[LedgerMetadata], None]) -> None:
+        """Call ``listener`` with each newer metadata."""
+        self._listeners.append(listener)
+
+    def install(self, newer: Versioned[LedgerMetadata]) -> None:
+        """Take metadata over unless it is as old as what is here, or older."""
+        if newer.version <= self.current.version:
+            return
+        self.current = newer
+        for listener in self._listeners:
+            listener(newer.value)
+
+
+@attrs.frozen(kw_only=True)
+class Updater:
+    """What every update needs: the store, and how to wait between conflicts."""
+
+    store: LedgerStore
+    clock: IReactorTime
+    rng: random.Random
+
+    async def update(
+        self,
+        ledger_id: LedgerId,
+        local: LocalMetadata,
+        needed: Callable[[LedgerMetadata], bool],
+        transform: Callable[[LedgerMetadata], LedgerMetadata],
+    ) -> LedgerMetadata:
+        """Apply ``transform`` unless ``needed`` says there is nothing to do; return what holds.
+
+        Both are asked again for each version met. There is no limit on conflicts.
+
+        Raises:
+            ClientError: what ``needed`` or ``transform`` raises to abort, or the store.
+        """
+        conflicts = lost = 0
+        while True:
+            base = local.current
+            if not needed(base.value):
+                return base.value
+            changed = transform(base.value)
+            try:
+                version = await self.store.write_ledger(ledger_id, changed, base.version)
+            except MetadataVersionError:
+                conflicts += 1
+                await self._wait(conflicts)
+            except MetadataUnavailableError as error:
+                # It may have been applied. Only the store can tell.
+                lost += 1
+                if lost > LOST_REPLIES_MAX:
+                    raise
+                log.info(
+                    "ledger {ledger_id}: {error}; reading again", ledger_id=ledger_id, error=error
+                )
+            else:
+                local.install(Versioned(changed, version))
+                if local.current.version == version:
+                    return changed
+                continue
+            local.install(await self.store.read_ledger(ledger_id))
+
+    async def _wait(self, conflicts: int) -> None:
+        if conflicts < CONFLICTS_BEFORE_WAIT:
+            return
+        longest_s = min(WAIT_S_MAX, 0.01 * 2 ** (conflicts - CONFLICTS_BEFORE_WAIT))
+        await deferLater(self.clock, self.rng.uniform(0, longest_s))
+
+
+# What the operations change --------------------------------------------------------------------
+
+
+def is_newer_state(state: LedgerState) -> ClientError:
+    """Return why a writer that finds this state may not go on."""
+    if state is LedgerState.IN_RECOVERY:
+        return ClientLedgerFencedError("another client recovers the ledger")
+    return LedgerClosedError("the ledger was closed by another client")
+
+
+def still_has(metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]) -> bool:
+    """Return whether a failed bookie is still a member of the last fragment.
+
+    Raises:
+        ClientLedgerFencedError: the ledger is in recovery.
+        LedgerClosedError: it is closed.
+    """
+    if metadata.state is not LedgerState.OPEN:
+        raise is_newer_state(metadata.state)
+    ensemble = metadata.last_fragment.ensemble
+    return any(ensemble[index] == bookie for index, bookie in failed)
+
+
+def with_ensemble(
+    metadata: LedgerMetadata, first_entry: int, ensemble: Sequence[BookieId]
+) -> LedgerMetadata:
+    """Let ``ensemble`` hold the entries from ``first_entry`` on.
+
+    Raises:
+        UnexpectedConditionError: the last fragment begins behind that entry.
+    """
+    last = metadata.last_fragment.first_entry_id
+    if first_entry < last:
+        raise UnexpectedConditionError(
+            f"ensemble change at entry {first_entry}, but the last fragment begins at {last}"
+        )
+    kept = metadata.fragments[:-1] if first_entry == last else metadata.fragments
+    fragment = Fragment(EntryId(first_entry), tuple(ensemble))
+    return attrs.evolve(metadata, fragments=(*kept, fragment), creator_token=0)
+
+
+def marked(metadata: LedgerMetadata) -> LedgerMetadata:
+    """Mark the ledger as in recovery: its writer may not change anything from now on."""
+    return attrs.evolve(metadata, state=LedgerState.IN_RECOVERY, creator_token=0)
+
+
+def closed(metadata: LedgerMetadata, last_entry: int, length: int) -> LedgerMetadata:
+    """Close the ledger."""
+    return attrs.evolve(
+        metadata,
+        state=LedgerState.CLOSED,
+        last_entry_id=EntryId(last_entry),
+        length=length,
+        creator_token=0,
+    )
+
+
+def writer_may_close(metadata: LedgerMetadata, last_entry: int, length: int) -> bool:
+    """Return whether a writer's close has to be written; ``False``: it is there already.
+
+    Raises:
+        ClientLedgerFencedError: in recovery. Java would close here; we leave it to the recoverer.
+        MetadataVersionError: closed by another client, elsewhere.
+    """
+    if metadata.state is LedgerState.IN_RECOVERY:
+        raise is_newer_state(metadata.state)
+    if metadata.state is LedgerState.OPEN:
+        return True
+    if (metadata.last_entry_id, metadata.length) != (last_entry, length):
+        raise MetadataVersionError(
+            f"another client closed the ledger at entry {metadata.last_entry_id} "
+            f"({metadata.length} bytes), not at {last_entry} ({length} bytes)"
+        )
+    return False
+
+
+def recovered(
+    metadata: LedgerMetadata, fragments: Iterable[Fragment], last_entry: int, length: int
+) -> LedgerMetadata:
+    """Close a ledger with the fragments made while writing back."""
+    for fragment in fragments:
+        metadata = with_ensemble(metadata, fragment.first_entry_id, fragment.ensemble)
+    return closed(metadata, last_entry, length)

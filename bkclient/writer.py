@@ -1,0 +1,289 @@
+"""LedgerWriter: the one handle that may add to a ledger.
+
+Agrees with BookKeeper 4.18.0, LedgerHandle. Stricter: once anything pending has been failed, the
+handle takes no more adds; once it was fenced it never writes the ledger's metadata again; its LAC
+comes from its own acks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.add import AddQuorum, ChangeEnsemble, State
+from bkclient.cluster import Cluster
+from bkclient.errors import (
+    ClientClosedError,
+    ClientError,
+    ClientLedgerFencedError,
+    IncorrectParameterError,
+    LedgerClosedError,
+    ReadFailedError,
+)
+from bkclient.pipeline import AddPipeline, LedgerKeys
+from bkclient.placement import Ensemble
+from bkclient.ranges import read_range
+from bkclient.shared import Shared
+from bkclient.updates import LocalMetadata, closed, still_has, with_ensemble, writer_may_close
+from wire.digest import Entry
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
+
+NO_METADATA_AFTER = (ClientLedgerFencedError, LedgerClosedError, ClientClosedError)
+"""What ends the handle and leaves the ledger's metadata to somebody else."""
+
+
+class LedgerWriter:
+    """Adds entries to one ledger, and closes it.
+
+    Entries are confirmed in the order they were added. A failed add ends the handle: whether its
+    entry is in the ledger is known once the ledger is closed or recovered.
+
+    ``last_add_confirmed`` is the highest entry that is safe together with all below it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        local: LocalMetadata,
+        keys: LedgerKeys,
+        *,
+        last_confirmed: int = -1,
+        length: int = 0,
+    ) -> None:
+        self.ledger_id: LedgerId = keys.ledger_id
+        self._cluster, self._local, self._keys = cluster, local, keys
+        metadata, config = local.value, cluster.config
+        self._quorum = AddQuorum(
+            metadata.last_fragment.ensemble,
+            metadata.write_quorum,
+            metadata.ack_quorum,
+            last_confirmed=last_confirmed,
+            delay_changes=config.delay_ensemble_change,
+            changes_max=config.ensemble_changes_max,
+        )
+        self._pipeline = AddPipeline(
+            cluster.pool,
+            keys,
+            self._quorum,
+            write_quorum=metadata.write_quorum,
+            length=length,
+            change_ensemble=self._change_ensemble,
+            gave_up=self._gave_up,
+        )
+        self._fetcher = cluster.fetcher(keys)
+        self._ended_by: ClientError | None = None
+        self._closing: Shared[LedgerMetadata] | None = None
+
+    def __repr__(self) -> str:
+        return f"<LedgerWriter {self.ledger_id} LAC {self.last_add_confirmed}>"
+
+    # What is known
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this handle last stored or read it."""
+        return self._local.value
+
+    @property
+    def last_add_pushed(self) -> EntryId:
+        """The highest entry id handed out."""
+        return self._quorum.last_pushed
+
+    @property
+    def last_add_confirmed(self) -> EntryId:
+        """The highest entry that is confirmed with all below it; -1 for none."""
+        return self._quorum.last_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of all entries added, those that wait for confirmation included."""
+        return self._pipeline.length
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the handle takes more entries."""
+        return self._quorum.state is not State.ENDED
+
+    # Adding
+
+    def add(self, payload: bytes) -> Deferred[EntryId]:
+        """Add an entry; the Deferred fires with its id when it is confirmed.
+
+        Never waits: a caller that adds much in a loop awaits ``room`` or uses ``add_many``.
+        Cancelling the Deferred does not take the entry back.
+
+        Raises (through the Deferred):
+            LedgerClosedError, ClientLedgerFencedError: the handle takes no more entries.
+            IncorrectParameterError: the entry is too large; the handle stays usable.
+            ClientError: the entry's outcome is unknown until the ledger is closed or recovered.
+        """
+        try:
+            entry_id = self._pipeline.push(_as_bytes(payload))
+        except ClientError as error:
+            return fail(error)
+        return self._pipeline.when_confirmed(entry_id)
+
+    def add_many(self, payloads: Iterable[bytes]) -> Deferred[EntryId]:
+        """Add entries as ``room`` allows; the Deferred fires when the last one is confirmed.
+
+        It fires with the last entry's id. Nothing is made for an entry but its bytes, so this is
+        the fast way. ``payloads`` is consumed as the ledger takes it, from this call on.
+        Cancelling stops taking more; what was taken stays added.
+        """
+        return Deferred.fromCoroutine(self._add_many(payloads))
+
+    async def _add_many(self, payloads: Iterable[bytes]) -> EntryId:
+        pipeline = self._pipeline
+        push, entry_id = pipeline.push, self._quorum.last_pushed
+        for payload in payloads:
+            if not pipeline.has_room:
+                await pipeline.room()
+            entry_id = push(_as_bytes(payload))
+        return await pipeline.when_confirmed(entry_id)
+
+    async def room(self) -> None:
+        """Wait until adding one more stays within limits of entries, bytes and connections."""
+        await self._pipeline.room()
+
+    async def drain(self) -> EntryId:
+        """Wait until everything added so far is confirmed; return the LAC.
+
+        Raises:
+            ClientError: an add failed.
+        """
+        if self._quorum.pending:
+            await self._pipeline.when_confirmed(self._quorum.last_pushed)
+        if self._ended_by is not None:
+            raise self._ended_by
+        return self.last_add_confirmed
+
+    # Ensemble changes
+
+    async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:
+        failed = command.failed
+        replacement = await self._cluster.replacement(self.metadata, failed)
+        names = ", ".join(bookie for _, bookie in failed)
+        log.info(
+            "ledger {ledger_id}: replacing {names} from entry {first} on",
+            ledger_id=self.ledger_id,
+            names=names,
+            first=command.first_entry,
+        )
+
+        def changed(metadata: LedgerMetadata) -> LedgerMetadata:
+            ensemble = replacement.of(metadata.last_fragment.ensemble)
+            return with_ensemble(metadata, command.first_entry, ensemble)
+
+        metadata = await self._cluster.updater.update(
+            self.ledger_id, self._local, lambda m: still_has(m, failed), changed
+        )
+        return metadata.last_fragment.ensemble
+
+    def _gave_up(self, error: ClientError) -> None:
+        """The adds have failed. Close the ledger where that is ours to do."""
+        self._ended_by = error
+        log.warn(
+            "ledger {ledger_id} takes no more entries: {error}",
+            ledger_id=self.ledger_id,
+            error=error,
+        )
+        if isinstance(error, NO_METADATA_AFTER):
+            self._leave()
+            return
+        # Later: the adds that are lost are taken off the length first.
+        self._cluster.clock.callLater(0, self._close_by_itself)
+
+    def _close_by_itself(self) -> None:
+        Deferred.fromCoroutine(self.close()).addErrback(self._close_failed)
+
+    def _close_failed(self, failure: Failure) -> None:
+        log.warn(
+            "ledger {ledger_id} could not be closed either; recover it: {error}",
+            ledger_id=self.ledger_id,
+            error=failure.value,
+        )
+
+    # Closing
+
+    async def close(self) -> LedgerMetadata:
+        """Close the ledger at the LAC; return its final metadata.
+
+        Adds that are not confirmed fail with ``LedgerClosedError``: await ``drain`` first to keep
+        them. Calls that overlap share one result; a failed close can be tried again.
+
+        Raises:
+            ClientLedgerFencedError: another client recovers the ledger, and will close it.
+            MetadataVersionError: another client closed it elsewhere.
+            MetadataUnavailableError: the store is away; the outcome is unknown.
+        """
+        if isinstance(self._ended_by, NO_METADATA_AFTER):
+            raise self._ended_by
+        if self._closing is None:
+            self._closing = Shared(self._close())
+            self._closing.on_failure(self._forget_closing)
+        return await self._closing.wait()
+
+    def _forget_closing(self) -> None:
+        self._closing = None
+
+    async def _close(self) -> LedgerMetadata:
+        error = LedgerClosedError(
+            f"ledger {self.ledger_id} was closed while this add was not confirmed; "
+            "its outcome is unknown until the close has succeeded"
+        )
+        self._pipeline.end(error)
+        self._leave()
+        last, length = self.last_add_confirmed, self.length
+        return await self._cluster.updater.update(
+            self.ledger_id,
+            self._local,
+            lambda m: writer_may_close(m, last, length),
+            lambda m: closed(m, last, length),
+        )
+
+    def abandon(self) -> None:
+        """Let go of the ledger without closing it: pending adds fail, the metadata stays.
+
+        What is in the ledger then is for ``recover`` to find out.
+        """
+        error = ClientClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
+        if self._ended_by is None:
+            self._ended_by = error
+        self._pipeline.end(error)
+        self._leave()
+
+    def _leave(self) -> None:
+        self._pipeline.leave()
+        self._fetcher.close()
+
+    # Reading
+
+    async def read(self, first: int, last: int) -> AsyncIterator[Entry]:
+        """Yield entries ``first`` to ``last``, both confirmed, in order.
+
+        Raises:
+            ReadFailedError: ``last`` is not confirmed, or an entry cannot be read.
+        """
+        if last > self.last_add_confirmed:
+            raise ReadFailedError(
+                f"entry {last} of ledger {self.ledger_id} is not confirmed: "
+                f"the last one that is, is {self.last_add_confirmed}"
+            )
+        async for entries in read_range(self._cluster, self._fetcher, self._local, first, last):
+            for entry in entries:
+                yield entry
+
+
+def _as_bytes(payload: Any) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, (bytearray, memoryview)):
+        return bytes(payload)
+    raise IncorrectParameterError(f"an entry is bytes, not {type(payload).__name__}")

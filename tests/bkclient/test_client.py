@@ -1,0 +1,218 @@
+"""A client, bookies and a metadata service in memory: the ordinary ways through."""
+
+from __future__ import annotations
+
+import pytest
+
+from bkclient.errors import (
+    ClientUnauthorizedError,
+    LedgerClosedError,
+    LedgerExistsError,
+    NoSuchEntryInLedgerError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
+    QuorumError,
+    ReadFailedError,
+)
+from tests.bkclient.fakes import World, collect
+from wire.codes import DigestType, LedgerState, ProtocolVersion
+from wire.ids import LedgerId
+
+PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("digest_type", list(DigestType), ids=lambda d: d.name)
+def test_what_was_added_is_read_back(protocol: ProtocolVersion, digest_type: DigestType) -> None:
+    world = World(3)
+    client = world.client(protocol=protocol)
+
+    async def story() -> tuple[list[int], list[bytes], LedgerState]:
+        writer = await client.create_ledger(
+            ensemble_size=3, write_quorum=3, ack_quorum=2, digest_type=digest_type, password=b"x"
+        )
+        adds = [writer.add(b"entry %d" % number) for number in range(20)]
+        ids = [await add for add in adds]
+        metadata = await writer.close()
+        reader = await client.open_ledger(writer.ledger_id, password=b"x")
+        return ids, await collect(reader.read()), metadata.state
+
+    ids, payloads, state = world.run(story())
+    assert ids == list(range(20))
+    assert payloads == [b"entry %d" % number for number in range(20)]
+    assert state is LedgerState.CLOSED
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(("size", "write", "ack"), [(3, 3, 2), (4, 2, 2), (5, 3, 2), (1, 1, 1)])
+def test_every_entry_is_on_its_write_set(
+    protocol: ProtocolVersion, size: int, write: int, ack: int
+) -> None:
+    world = World(5)
+    client = world.client(protocol=protocol)
+
+    async def story() -> LedgerId:
+        writer = await client.create_ledger(ensemble_size=size, write_quorum=write, ack_quorum=ack)
+        await writer.add_many(b"%d" % number for number in range(50))
+        await writer.close()
+        return writer.ledger_id
+
+    ledger_id = world.run(story())
+    world.settle(1)
+    ensemble = world.run(client.read_metadata(ledger_id)).value.last_fragment.ensemble
+    for entry_id in range(50):
+        holders = {ensemble[(entry_id + i) % size] for i in range(write)}
+        found = {b for b in world.bookies if entry_id in world[b].entries(ledger_id)}
+        assert found == holders
+
+
+@PROTOCOLS
+def test_a_large_ledger_streams_through(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    client = world.client(protocol=protocol, requests_in_flight_max=100)
+
+    async def story() -> tuple[int, int]:
+        writer = await client.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2)
+        last = await writer.add_many(bytes(1000) for _ in range(5000))
+        await writer.close()
+        reader = await client.open_ledger(writer.ledger_id)
+        total = 0
+        async for entries in reader.read_chunks():
+            total += sum(len(entry.payload) for entry in entries)
+        return last, total
+
+    assert world.run(story()) == (4999, 5_000_000)
+
+
+def test_batch_reads_are_used_and_given_up_where_a_bookie_is_old() -> None:
+    world = World(3)
+    client = world.client(protocol=ProtocolVersion.V2)
+
+    async def write() -> LedgerId:
+        writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+        await writer.add_many(b"%d" % number for number in range(300))
+        await writer.close()
+        return writer.ledger_id
+
+    async def read(ledger_id: LedgerId) -> list[bytes]:
+        return await collect((await client.open_ledger(ledger_id)).read())
+
+    ledger_id = world.run(write())
+    before = sum(len(bookie.log) for bookie in world.bookies.values())
+    payloads = [b"%d" % number for number in range(300)]
+    assert world.run(read(ledger_id)) == payloads
+    assert sum(len(bookie.log) for bookie in world.bookies.values()) - before < 10
+    for bookie in world.bookies.values():
+        bookie.knows_batch = False
+    assert world.run(read(ledger_id)) == payloads
+
+
+@PROTOCOLS
+def test_an_open_ledger_is_read_up_to_its_lac_without_fencing(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    client = world.client(protocol=protocol)
+
+    async def story() -> tuple[int, list[bytes], int]:
+        writer = await client.create_ledger()
+        for number in range(5):
+            await writer.add(b"%d" % number)
+        reader = await client.open_ledger(writer.ledger_id, recover=False)
+        payloads = await collect(reader.read())
+        with pytest.raises(ReadFailedError):
+            await reader.read_entry(4)
+        last = await writer.add(b"still mine")
+        return reader.last_add_confirmed, payloads, last
+
+    # The LAC is stamped by the entry that follows: it is one behind.
+    assert world.run(story()) == (3, [b"0", b"1", b"2", b"3"], 5)
+
+
+@PROTOCOLS
+def test_recovery_takes_the_ledger_from_its_writer(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    client, other = world.client(protocol=protocol), world.client(protocol=protocol, seed=1)
+
+    async def story() -> list[bytes]:
+        writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+        for number in range(5):
+            await writer.add(b"%d" % number)
+        reader = await other.open_ledger(writer.ledger_id)
+        assert reader.is_closed
+        assert reader.last_add_confirmed == 4
+        assert reader.length == 5
+        from bkclient.errors import ClientLedgerFencedError
+
+        with pytest.raises(ClientLedgerFencedError):
+            await writer.add(b"too late")
+        with pytest.raises(ClientLedgerFencedError):
+            await writer.close()
+        return await collect(reader.read())
+
+    assert world.run(story()) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_an_add_after_close_fails_and_says_so() -> None:
+    world = World(3)
+    client = world.client()
+
+    async def story() -> None:
+        writer = await client.create_ledger()
+        await writer.close()
+        with pytest.raises(LedgerClosedError):
+            await writer.add(b"x")
+
+    world.run(story())
+
+
+def test_names_of_what_can_be_wrong() -> None:
+    world = World(3)
+    client = world.client()
+
+    async def story() -> None:
+        with pytest.raises(NoSuchLedgerError):
+            await client.open_ledger(LedgerId(404))
+        with pytest.raises(QuorumError):
+            await client.create_ledger(ensemble_size=2, write_quorum=3)
+        with pytest.raises(NotEnoughBookiesError):
+            await client.create_ledger(ensemble_size=4)
+        writer = await client.create_ledger(ledger_id=LedgerId(77), password=b"secret")
+        with pytest.raises(LedgerExistsError):
+            await client.create_ledger(ledger_id=LedgerId(77))
+        with pytest.raises(ClientUnauthorizedError):
+            await client.open_ledger(LedgerId(77), password=b"wrong")
+        await writer.close()
+        reader = await client.open_ledger(LedgerId(77))
+        assert await collect(reader.read()) == []
+        with pytest.raises(NoSuchEntryInLedgerError):
+            await reader.read_entry(0)
+        await client.delete_ledger(LedgerId(77))
+        await client.delete_ledger(LedgerId(77))
+        with pytest.raises(NoSuchLedgerError):
+            await client.read_metadata(LedgerId(77))
+
+    world.run(story())
+
+
+def test_a_tail_follows_the_writer_until_it_closes() -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+
+    async def story() -> None:
+        writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+
+        async def tail() -> list[bytes]:
+            reader = await other.open_ledger(writer.ledger_id, recover=False)
+            return await collect(reader.tail())
+
+        from twisted.internet.defer import Deferred
+        from twisted.internet.task import deferLater
+
+        tailed = Deferred.fromCoroutine(tail())
+        for number in range(10):
+            await writer.add(b"%d" % number)
+            await deferLater(world.clock, 1.0)
+        assert not tailed.called
+        await writer.close()
+        assert await tailed == [b"%d" % number for number in range(10)]
+
+    world.run(story())
