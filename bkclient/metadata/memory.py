@@ -272,7 +272,7 @@ class MemoryTree:
         """End the session: what it owns vanishes."""
         self._drop_expiry()
         self._state.close()
-        self._lose_watches(tell=False)
+        self._lose_watches()
         if self._session_id:
             self._cluster.end_session(self._session_id)
         self._lose_answers()
@@ -295,7 +295,7 @@ class MemoryTree:
         session_id = self._session_id
         self._expiry = self._clock.callLater(self._timeout_s, self._cluster.end_session, session_id)
         self._lose_answers()
-        self._lose_watches(tell=True)
+        self._lose_watches()
 
     def resume(self) -> None:
         """Make the connection again: with the same session, or a new one if that has expired."""
@@ -317,7 +317,7 @@ class MemoryTree:
         self._session_id = 0
         self._state.move(SessionEvent.LOST)
         self._lose_answers()
-        self._lose_watches(tell=True)
+        self._lose_watches()
         self._begin()
 
     def _drop_expiry(self) -> None:
@@ -327,14 +327,14 @@ class MemoryTree:
 
     def _lose_answers(self) -> None:
         for flying in tuple(self._flying):
-            flying.errback(AnswerLostError(f"{self.uri}: connection lost"))
+            if not flying.called:
+                flying.errback(AnswerLostError(f"{self.uri}: connection lost"))
 
-    def _lose_watches(self, *, tell: bool) -> None:
+    def _lose_watches(self) -> None:
         watches, self._watches = self._watches, {}
         for fired, wrapped in watches.items():
             self._cluster.forget(wrapped)
-            if tell:
-                self._clock.callLater(0, fired)
+            self._clock.callLater(0, fired)
 
     # Operations
 

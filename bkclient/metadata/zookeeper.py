@@ -297,7 +297,11 @@ class KazooTree:
         if self._kazoo is not None:
             await self._in_thread(self._stop)
         for flying in tuple(self._flying):
-            flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
+            if not flying.called:
+                flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
+        # Who waits for a watch to fire looks again, and hears that this is closed.
+        for watched in tuple(self._watched.values()):
+            watched(None)
 
     def _stop(self) -> None:
         """Close the session; runs in the reactor's thread pool, since kazoo waits for its end."""

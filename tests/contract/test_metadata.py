@@ -10,6 +10,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.errors import (
+    ClientClosedError,
     IncorrectParameterError,
     LedgerExistsError,
     MetadataVersionError,
@@ -910,6 +911,25 @@ class TestSessions:
             await driver.until(lambda: len(ledger) > seen[0])
             await writer.register(B1, info(B1), read_only=False)
             await driver.until(lambda: len(bookies) > seen[1])
+
+        driver.run(scenario())
+
+    def test_who_waits_when_the_store_is_closed_hears_of_it(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open(registration_wait_s=20.0)
+            await one.elect(B1)
+            await one.register(B1, info(B1), read_only=False)
+            waiting = [
+                start(other.elect(B2)),
+                start(other.register(B1, info(B1), read_only=False)),
+            ]
+            await driver.sleep(0.3)
+            await other.close()
+            for each in waiting:
+                with pytest.raises(ClientClosedError):
+                    await each
+            with pytest.raises(ClientClosedError):
+                await other.layout()
 
         driver.run(scenario())
 

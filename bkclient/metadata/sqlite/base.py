@@ -91,6 +91,8 @@ class SqlitePart:
         self._thread: OneThread | None = None
         self._session_id = 0
         self._watches: dict[_FileWatch, None] = {}
+        self._waiting: set[Deferred[None]] = set()
+        """Who waits for something that a closed store will never see; fails when it closes."""
         self._looking: IDelayedCall | None = None
         self._renewing: IDelayedCall | None = None
 
@@ -129,9 +131,13 @@ class SqlitePart:
             return
         self._state.close()
         for timer in (self._looking, self._renewing):
-            if timer is not None and timer.active():
+            if timer is not None:
                 timer.cancel()
+        self._looking = self._renewing = None
         self._watches.clear()
+        waiting, self._waiting = self._waiting, set()
+        for waiter in waiting:
+            waiter.errback(ClientClosedError(f"the connection to {self._uri} was closed"))
         if self._thread is not None:
             try:
                 await self._thread.run(self._core.close)

@@ -201,19 +201,20 @@ class SqliteElection(SqlitePart):
     async def elect(self, bookie_id: BookieId) -> None:
         """See ``AuditorElection``; goes on standing through outages and lost sessions."""
         value = encode_vote(AuditorVote(bookie_id))
-        waiting: list[Deferred[None]] = []
+        woken: Deferred[None] = Deferred()
 
         def wake() -> None:
-            while waiting:
-                waiting.pop().callback(None)
+            if woken in self._waiting:
+                self._waiting.discard(woken)
+                woken.callback(None)
 
         watch = await self._watch(wake, VOTE)
         listener = self.on_session(lambda _event: wake())
         try:
             while True:
                 # Waiting begins before the look: what changes after it must not be missed.
-                woken: Deferred[None] = Deferred(lambda _: waiting.clear())
-                waiting[:] = [woken]
+                woken = Deferred()
+                self._waiting.add(woken)
                 if await self._stand(value):
                     return
                 await woken
@@ -224,6 +225,7 @@ class SqliteElection(SqlitePart):
                 log.info("the vote stays until the session ends: {error}", error=error)
             raise
         finally:
+            self._waiting.discard(woken)
             watch.cancel()
             listener.cancel()
 

@@ -28,7 +28,10 @@ log = Logger()
 T = TypeVar("T")
 
 Fired = Callable[[], None]
-"""Called on the reactor once after what was watched changed, or when the watch got lost."""
+"""Called on the reactor once after what was watched changed, or when the watch got lost.
+
+Closing loses all watches.
+"""
 
 ATTEMPTS_MAX: Final = 8
 """How often an operation is tried whose answers get lost one after the other."""

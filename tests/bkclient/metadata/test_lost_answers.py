@@ -294,14 +294,12 @@ def test_a_connection_that_breaks_and_comes_back_delays_only(
     assert number > 1
 
 
-@attrs.define
 class BreakAt(FaultAt):
     """Breaks the store's connection while the n-th operation is on its way, for a second."""
 
-    stage: Stage = attrs.field(kw_only=True, default=None)
-
     def __init__(self, number: int, stage: Stage) -> None:
-        self.__attrs_init__(number, Fault.NONE, stage=stage)
+        super().__init__(number, Fault.NONE)
+        self.stage = stage
 
     def __call__(self, operation: Operation) -> Fault:
         if self.seen == self.number:
