@@ -133,7 +133,10 @@ class _Digester:
     def package(
         self, ledger_id: int, entry_id: int, lac: int, length: int, payload: bytes
     ) -> bytes:
-        head = ENTRY_HEADER.pack(ledger_id, entry_id, lac, length)
+        try:
+            head = ENTRY_HEADER.pack(ledger_id, entry_id, lac, length)
+        except struct.error as error:
+            raise LocalProtocolError(f"entry {entry_id} of ledger {ledger_id}: {error}") from error
         return b"".join((head, self._compute(head, payload), payload))
 
     def verify(self, ledger_id: int, entry_id: int | None, packet: bytes) -> Entry:
@@ -156,7 +159,10 @@ class _Digester:
         )
 
     def package_lac(self, ledger_id: int, lac: int) -> bytes:
-        head = LAC_HEADER.pack(ledger_id, lac)
+        try:
+            head = LAC_HEADER.pack(ledger_id, lac)
+        except struct.error as error:
+            raise LocalProtocolError(f"LAC {lac} of ledger {ledger_id}: {error}") from error
         return head + self._compute(head, b"")
 
     def verify_lac(self, ledger_id: int, packet: bytes) -> EntryId:

@@ -97,26 +97,6 @@ class LedgerMetadata:
         """Return every bookie of every fragment."""
         return frozenset(bookie for fragment in self.fragments for bookie in fragment.ensemble)
 
-    def with_fragment(self, fragment: Fragment) -> LedgerMetadata:
-        """Return the metadata with a fragment added at the end, or the last one replaced by it.
-
-        The fragment's first entry id must be the last fragment's (replace) or above (append).
-        """
-        last_first = self.last_fragment.first_entry_id
-        assert fragment.first_entry_id >= last_first, (fragment, last_first)
-        kept = self.fragments[:-1] if fragment.first_entry_id == last_first else self.fragments
-        return attrs.evolve(self, fragments=(*kept, fragment))
-
-    def closed(self, last_entry_id: EntryId, length: int) -> LedgerMetadata:
-        """Return the metadata of the same ledger, closed."""
-        return attrs.evolve(
-            self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length
-        )
-
-    def in_recovery(self) -> LedgerMetadata:
-        """Return the metadata of the same ledger, marked as being recovered."""
-        return attrs.evolve(self, state=LedgerState.IN_RECOVERY)
-
 
 # Rules -----------------------------------------------------------------------------------------
 

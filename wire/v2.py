@@ -86,7 +86,11 @@ _REFUSED_HERE: Final = frozenset({Operation.ADD_ENTRY, Operation.READ_ENTRY})
 """What a header too new turns into a ``BadRequest``. A batch read stays one, since the refusal
 echoes its request id; the bookie sees the version in ``ReplyTo``."""
 
-_OP_CODES: Final = {operation: op_code for op_code, operation in _OPERATIONS.items()}
+_OP_CODE_OF: Final = {
+    AddResponse: OpCode.ADD_ENTRY,
+    ReadResponse: OpCode.READ_ENTRY,
+    BatchReadResponse: OpCode.BATCH_READ_ENTRY,
+}
 
 
 def pack_header(op_code: int, flags: int = 0, version: int = V2_VERSION) -> int:
@@ -113,12 +117,23 @@ def encode_request(request: Request, *, version: int = V2_VERSION) -> bytes:
     if isinstance(request, AddRequest):
         if request.flags is AddFlag.NONE and version == V2_VERSION:
             return add_request(request.master_key, request.entry)
-        if request.flags & AddFlag.DEFERRED_SYNC:
-            raise LocalProtocolError("deferred sync needs V3")
-        if len(request.master_key) != MASTER_KEY_BYTES:
-            raise LocalProtocolError(f"a master key has {MASTER_KEY_BYTES} bytes in V2")
-        head = pack_header(OpCode.ADD_ENTRY, _add_flags(request.flags, version), version)
-        return _frame(_HEADER.pack(head), request.master_key, request.entry)
+        return _encode_add(request, version)
+    try:
+        return _encode(request, version)
+    except (struct.error, ValueError) as error:
+        raise LocalProtocolError(f"V2 cannot hold {request}: {error}") from error
+
+
+def _encode_add(request: AddRequest, version: int) -> bytes:
+    if request.flags & AddFlag.DEFERRED_SYNC:
+        raise LocalProtocolError("deferred sync needs V3")
+    if len(request.master_key) != MASTER_KEY_BYTES:
+        raise LocalProtocolError(f"a master key has {MASTER_KEY_BYTES} bytes in V2")
+    head = pack_header(OpCode.ADD_ENTRY, _add_flags(request.flags, version), version)
+    return _frame(_HEADER.pack(head), request.master_key, request.entry)
+
+
+def _encode(request: Request, version: int) -> bytes:
     if isinstance(request, ReadRequest):
         if request.previous_lac is not None or request.flags & ReadFlag.PIGGYBACK:
             raise LocalProtocolError("long poll needs V3")
@@ -174,14 +189,11 @@ def _fits(flags: V2Flag, version: int) -> V2Flag:
 
 
 def _key(request: ReadRequest | BatchReadRequest) -> bytes:
-    key = request.master_key
-    if key is None:
-        if request.flags & ReadFlag.FENCE:
-            raise LocalProtocolError("a fencing read needs the master key")
-        return b""
-    if len(key) != MASTER_KEY_BYTES:
-        raise LocalProtocolError(f"a master key has {MASTER_KEY_BYTES} bytes in V2")
-    return key
+    if not request.flags & ReadFlag.FENCE:
+        return b""  # Nobody would read it.
+    if request.master_key is None or len(request.master_key) != MASTER_KEY_BYTES:
+        raise LocalProtocolError(f"a fencing read needs a master key of {MASTER_KEY_BYTES} bytes")
+    return request.master_key
 
 
 def decode_request(payload: bytes | memoryview) -> Received:
@@ -307,7 +319,16 @@ def encode_response(response: Response, to: ReplyTo) -> bytes:
     Raises:
         LocalProtocolError: V2 has no such response (an error to AUTH is told by closing).
     """
+    try:
+        return _encode_response(response, to)
+    except (struct.error, ValueError) as error:
+        raise LocalProtocolError(f"V2 cannot hold {response}: {error}") from error
+
+
+def _encode_response(response: Response, to: ReplyTo) -> bytes:
     if isinstance(response, AuthResponse):
+        if response.rc is not ReturnCode.EOK:
+            raise LocalProtocolError("V2 has no auth response that refuses; close the connection")
         body = pb.AuthMessage(authPluginName=response.plugin, payload=response.payload)
         head = pack_header(OpCode.AUTH, 0, to.header_version)
         return _frame(_HEADER.pack(head), body.SerializeToString())
@@ -326,7 +347,7 @@ def encode_response(response: Response, to: ReplyTo) -> bytes:
 
 
 def _response_head(response: AddResponse | ReadResponse | BatchReadResponse, to: ReplyTo) -> bytes:
-    head = pack_header(_OP_CODES[to.operation], 0, to.header_version)
+    head = pack_header(_OP_CODE_OF[type(response)], 0, to.header_version)
     code = V2_BY_RETURN_CODE[response.rc]
     return RESPONSE_HEAD.pack(head, code, response.ledger_id, response.entry_id)
 

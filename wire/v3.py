@@ -64,7 +64,7 @@ FIRST_BYTE: Final = 0x0A
 _DEFERRED_SYNC: Final = 1
 _LENGTH: Final = struct.Struct(">i")
 _LAC_END: Final = 24
-_IDS: Final = struct.Struct(">qq")
+_I64_END: Final = 1 << 63
 _UNSUPPORTED: Final = frozenset(
     {Operation.RANGE_READ_ENTRY, Operation.RANGE_ADD_ENTRY, Operation.BATCH_READ_ENTRY}
 )
@@ -82,8 +82,12 @@ def encode_request(request: Request, txn_id: int) -> bytes:
     """Return the request as a whole frame.
 
     Raises:
-        LocalProtocolError: V3 has no such request.
+        LocalProtocolError: V3 has no such request, or a number does not fit its field.
     """
+    if isinstance(request, AddRequest) and request.flags is AddFlag.NONE:
+        ledger_id, entry_id = request.ledger_id, request.entry_id
+        if 0 <= ledger_id < _I64_END and 0 <= entry_id < _I64_END and txn_id >= 0:
+            return add_request(txn_id, ledger_id, entry_id, request.master_key, request.entry)
     try:
         operation, fill = _REQUEST_ENCODERS[type(request)]
     except KeyError:
@@ -91,8 +95,11 @@ def encode_request(request: Request, txn_id: int) -> bytes:
     message = pb.Request()
     message.header.version = V3_VERSION
     message.header.operation = operation
-    message.header.txnId = txn_id
-    fill(message, request)
+    try:
+        message.header.txnId = txn_id
+        fill(message, request)
+    except ValueError as error:
+        raise LocalProtocolError(f"V3 cannot hold {request}: {error}") from error
     return frame(message.SerializeToString())
 
 
@@ -293,16 +300,20 @@ def encode_response(response: Response, to: ReplyTo) -> bytes:
     message.header.operation = to.operation
     message.header.txnId = to.txn_id
     message.status = int(response.rc)
-    if isinstance(response, ErrorResponse):
+    if isinstance(response, (ErrorResponse, AuthResponse)):
         message.header.version = to.header_version
         if to.priority:
             message.header.priority = to.priority  # The header is copied whole here.
+    if isinstance(response, ErrorResponse):
         return frame(message.SerializeToString())
     try:
         fill = _RESPONSE_ENCODERS[type(response)]
     except KeyError:
         raise LocalProtocolError(f"V3 has no {type(response).__name__}") from None
-    fill(message, response)
+    try:
+        fill(message, response)
+    except ValueError as error:
+        raise LocalProtocolError(f"V3 cannot hold {response}: {error}") from error
     return frame(message.SerializeToString())
 
 
@@ -386,17 +397,19 @@ _RESPONSE_ENCODERS: Final[dict[type, Callable[[pb.Response, Any], None]]] = {
 def decode_response(payload: bytes | memoryview) -> Answer:
     """Read a response from a frame's payload.
 
-    Where the outer status is not EOK it counts, else the inner one (wire.md 18.3). An answer with
-    no inner response comes back as an ``ErrorResponse``.
+    Where the outer status is not EOK it counts, else the inner one. A refusal with no inner
+    response comes back as an ``ErrorResponse``. Agrees with PerChannelBookieClient.
 
     Raises:
-        RemoteProtocolError: no V3 response; close the connection.
+        RemoteProtocolError: no V3 response, or EOK and nothing to it; close the connection.
     """
     message = protobuf.parse(pb.Response, bytes(payload), RemoteProtocolError)
     operation, _ = _reply_to(message.header)
     outer = ReturnCode(message.status)
     found = _RESPONSE_DECODERS.get(operation)
     if found is None or not message.HasField(found[0]):
+        if outer is ReturnCode.EOK:
+            raise RemoteProtocolError(f"{operation.name} answered with EOK and no response")
         return Answer(ErrorResponse(outer), operation, message.header.txnId)
     inner = getattr(message, found[0])
     rc = outer
@@ -500,6 +513,7 @@ def match_add(data: bytes, start: int = 0, end: int | None = None) -> MatchedAdd
         header[0] != _HEADER_BYTES + len(txn)
         or varint(inner) != end - found.start(4) + 1
         or varint(packet) != end - packet_at
+        or end - packet_at < _LAC_END
     ):
         return None
     return MatchedAdd(txn, ledger, entry, master_key, packet_at, end)
@@ -515,7 +529,19 @@ def varint(encoded: bytes) -> int:
 
 
 def encode_varint(value: int) -> bytes:
-    """Write a number as a varint; negative ones take ten bytes, as protobuf has them."""
+    """Write a number as a varint; negative ones take ten bytes, as protobuf has them.
+
+    Raises:
+        LocalProtocolError: it is neither a signed nor an unsigned 64-bit number.
+    """
+    if 0 <= value < 1 << 21:  # Most numbers, and most of a client's time in here.
+        if value < 1 << 7:
+            return bytes((value,))
+        if value < 1 << 14:
+            return bytes((value & 0x7F | 0x80, value >> 7))
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    if not -(1 << 63) <= value < 1 << 64:
+        raise LocalProtocolError(f"{value} does not fit 64 bits")
     value &= 0xFFFFFFFFFFFFFFFF
     out = bytearray()
     while value > 0x7F:  # noqa: PLR2004 -- seven bits a byte
@@ -551,7 +577,8 @@ def add_request(
             encode_varint(ledger_id),
             b"\x10",
             encode_varint(entry_id),
-            b"\x1a%c" % len(master_key),
+            b"\x1a",
+            encode_varint(len(master_key)),
             master_key,
             b"\x22",
             encode_varint(len(packet)),

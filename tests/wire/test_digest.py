@@ -114,3 +114,12 @@ def test_only_the_mac_depends_on_the_password() -> None:
 def test_an_unknown_digest_type_is_our_error() -> None:
     with pytest.raises(LocalProtocolError):
         digester(9, b"")  # type: ignore[arg-type]
+
+
+def test_an_id_that_does_not_fit_is_our_error() -> None:
+    mine = digester(DigestType.CRC32C, b"")
+    for ids in ((2**63, 0, 0, 0), (0, -(2**63) - 1, 0, 0)):
+        with pytest.raises(LocalProtocolError):
+            mine.package(*ids, b"")
+    with pytest.raises(LocalProtocolError):
+        mine.package_lac(0, 2**63)

@@ -153,19 +153,5 @@ def test_an_entry_belongs_to_the_last_fragment_that_starts_at_or_before_it() -> 
     assert m.all_bookies() == {"a:1", "b:1", "c:1"}
 
 
-def test_a_new_fragment_is_added_or_replaces_the_last() -> None:
-    added = sample().with_fragment(Fragment(12, ("a:1", "d:1")))
-    assert [f.first_entry_id for f in added.fragments] == [0, 10, 12]
-    replaced = sample().with_fragment(Fragment(10, ("a:1", "d:1")))
-    assert [f.ensemble[1] for f in replaced.fragments] == ["b:1", "d:1"]
-
-
 def test_the_password_is_not_shown() -> None:
     assert "secret" not in repr(sample())
-
-
-def test_states_move_forward() -> None:
-    recovering = sample().in_recovery()
-    assert (recovering.state, recovering.is_closed) == (LedgerState.IN_RECOVERY, False)
-    closed = recovering.closed(12, 500)
-    assert (closed.is_closed, closed.last_entry_id, closed.length) == (True, 12, 500)

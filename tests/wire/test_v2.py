@@ -19,7 +19,10 @@ from wire.messages import (
     AddRequest,
     AddResponse,
     Answer,
+    AuthRequest,
+    AuthResponse,
     BadRequest,
+    BatchReadRequest,
     BatchReadResponse,
     ForceLedgerRequest,
     ReadRequest,
@@ -221,6 +224,9 @@ def test_an_unknown_error_code_closes_the_connection() -> None:
         ReadRequest(1, 2, ReadFlag.FENCE, b"short"),
         ReadRequest(1, 2, ReadFlag.NONE, None, 4),
         ReadRequest(1, 2, ReadFlag.PIGGYBACK),
+        ReadRequest(2**63, 2),
+        BatchReadRequest(1, 2, 3, 2**31, 5),
+        AuthRequest("\ud800", b""),
     ],
 )
 def test_what_v2_cannot_say_is_our_error(request_) -> None:
@@ -233,3 +239,13 @@ def test_flags_need_a_version_with_flags() -> None:
         v2.encode_request(ReadRequest(1, 2, ReadFlag.HIGH_PRIORITY), version=0)
     with pytest.raises(LocalProtocolError):
         v2.encode_response(StartTlsResponse(ReturnCode.EOK), reply_to(Operation.START_TLS))
+    with pytest.raises(LocalProtocolError):
+        v2.encode_response(AddResponse(ReturnCode.EOK, 2**63, 0), reply_to(Operation.ADD_ENTRY))
+    with pytest.raises(LocalProtocolError):  # Told by closing.
+        v2.encode_response(AuthResponse(ReturnCode.EUA, "p", b""), reply_to(Operation.AUTH))
+
+
+def test_only_a_fencing_read_carries_its_key() -> None:
+    assert v2.encode_request(ReadRequest(1, 2, ReadFlag.NONE, KEY)) == v2.encode_request(
+        ReadRequest(1, 2)
+    )

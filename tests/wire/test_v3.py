@@ -17,6 +17,8 @@ from wire.messages import (
     AddRequest,
     AddResponse,
     Answer,
+    AuthRequest,
+    AuthResponse,
     BadRequest,
     BatchReadRequest,
     BatchReadResponse,
@@ -119,7 +121,49 @@ def test_garbage_is_a_typed_error_or_a_message(tail, head) -> None:
 def test_the_fast_add_is_the_one_protobuf_writes(request, txn_id) -> None:
     plain = attrs.evolve(request, flags=AddFlag.NONE)
     fast = v3.add_request(txn_id, plain.ledger_id, plain.entry_id, plain.master_key, plain.entry)
+    message = pb.Request()
+    message.header.version, message.header.operation = 3, Operation.ADD_ENTRY
+    message.header.txnId = txn_id
+    message.addRequest.ledgerId, message.addRequest.entryId = plain.ledger_id, plain.entry_id
+    message.addRequest.masterKey, message.addRequest.body = plain.master_key, plain.entry
+    assert fast[4:] == message.SerializeToString()
+    assert int.from_bytes(fast[:4], "big") == len(fast) - 4
     assert fast == v3.encode_request(plain, txn_id)
+
+
+@pytest.mark.parametrize("size", [0, 19, 21, 127, 128, 300])
+def test_an_add_may_have_a_master_key_of_any_length(size) -> None:
+    request = AddRequest(1, 2, bytes(size), bytes(40))
+    payload = v3.encode_request(request, 3)[4:]
+    assert v3.decode_request(payload).request == request
+    assert v3.match_add(payload) is None
+
+
+@pytest.mark.parametrize("size", [0, 15, 16, 23])
+def test_an_add_without_its_lac_is_refused_with_a_code(size) -> None:
+    payload = v3.add_request(3, 4, 5, KEY, bytes(size))[4:]
+    request = v3.decode_request(payload).request
+    assert isinstance(request, BadRequest)
+    assert (request.rc, request.ledger_id, request.entry_id) == (ReturnCode.EBADREQ, 4, 5)
+    assert v3.match_add(payload) is None
+
+
+def test_the_header_of_an_auth_request_is_copied_whole() -> None:
+    to = ReplyTo(ProtocolVersion.V3, Operation.AUTH, 2, 9, 100)
+    answer = v3.encode_response(AuthResponse(ReturnCode.EOK, "p", b"t"), to)
+    header = pb.Response.FromString(answer[4:]).header
+    assert (header.version, header.txnId, header.priority) == (2, 9, 100)
+
+
+@pytest.mark.parametrize("operation", [o for o in Operation if o is not Operation.BATCH_READ_ENTRY])
+def test_a_bare_status_is_a_refusal_and_never_a_success(operation) -> None:
+    message = pb.Response(status=ReturnCode.EUA)
+    message.header.version, message.header.operation, message.header.txnId = 3, operation, 9
+    answer = v3.decode_response(message.SerializeToString())
+    assert answer == Answer(ErrorResponse(ReturnCode.EUA), operation, 9)
+    message.status = ReturnCode.EOK
+    with pytest.raises(RemoteProtocolError, match="EOK and no response"):
+        v3.decode_response(message.SerializeToString())
 
 
 @given(strategies.add_requests(), strategies.txn_ids, st.binary(max_size=9))
@@ -236,6 +280,30 @@ def test_the_inner_status_counts_where_the_outer_is_ok(status) -> None:
     message.addResponse.ledgerId, message.addResponse.entryId = 1, 2
     rc = v3.decode_response(message.SerializeToString()).response.rc
     assert rc is (ReturnCode.EFENCED if status is ReturnCode.EOK else status)
+
+
+@pytest.mark.parametrize(
+    ("request_", "txn_id"),
+    [
+        (AddRequest(2**63, 0, KEY, bytes(40)), 1),
+        (AddRequest(0, -(2**63) - 1, KEY, bytes(40)), 1),
+        (AddRequest(0, 0, KEY, bytes(40)), -1),
+        (AddRequest(0, 0, KEY, bytes(40)), 2**64),
+        (ReadRequest(2**63, 0), 1),
+        (ReadRequest(0, 0), 2**64),
+        (AuthRequest("\ud800", b""), 1),
+    ],
+)
+def test_what_does_not_fit_its_field_is_our_error(request_, txn_id) -> None:
+    with pytest.raises(LocalProtocolError):
+        v3.encode_request(request_, txn_id)
+
+
+def test_a_response_that_does_not_fit_is_our_error() -> None:
+    with pytest.raises(LocalProtocolError):
+        v3.encode_response(AddResponse(ReturnCode.EOK, 2**63, 0), reply_to(Operation.ADD_ENTRY, 1))
+    with pytest.raises(LocalProtocolError):
+        v3.encode_varint(2**64)
 
 
 def test_what_v3_cannot_say_is_our_error() -> None:
