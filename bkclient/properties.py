@@ -54,6 +54,11 @@ class PropertiesError(BookKeeperError):
         super().__init__(f"{origin}: {message}")
         self.origin = origin
 
+    @classmethod
+    def of_option(cls, option: str, message: str) -> PropertiesError:
+        """Return the error of an option that cannot be understood."""
+        return cls(message, Origin(option))
+
 
 @attrs.frozen
 class Value:

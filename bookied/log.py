@@ -1,7 +1,8 @@
 """How the daemon's log lines look: text in the order of Java's, or one JSON object a line.
 
-Text: ISO time with comma milliseconds, level, thread and logger in brackets, message, attributes
-in braces. Attribute names are written as Java writes them (``ledger_id`` as ``ledgerId``).
+Text: ISO time with comma milliseconds, level, thread and logger in brackets, message, and in braces
+the attributes that the message does not hold. Attribute names are written as Java writes them
+(``ledger_id`` as ``ledgerId``).
 Rotation is left to the platform; a log file is opened anew on request.
 """
 
@@ -46,7 +47,9 @@ def text_line(event: LogEvent) -> str:
     """Return ``event`` as a line of text; a failure's traceback follows on lines of its own."""
     when = datetime.fromtimestamp(event["log_time"]).astimezone()
     stamp = f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond // 1000:03d}"
-    attributes = ", ".join(f"{key}={value}" for key, value in _attributes(event).items())
+    told = set(re.findall(r"\{(\w+)", str(event.get("log_format"))))
+    rest = {key: value for key, value in event.items() if key not in told}
+    attributes = ", ".join(f"{key}={value}" for key, value in _attributes(rest).items())
     line = f"{stamp} - {_level(event):<5} [{_thread()}:{_logger(event)}] - {_message(event)}"
     line = f"{line} {{{attributes}}}" if attributes else line
     trouble = _traceback(event)

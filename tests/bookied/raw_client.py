@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from types import TracebackType
+from typing import NamedTuple
 
 from tests.bookied.serving import KEY, packet
 from wire import v2
@@ -20,6 +22,15 @@ from wire.messages import (
     Request,
     Response,
 )
+
+READS_MAX = 256
+
+
+class Found(NamedTuple):
+    """The answer to a read."""
+
+    entry_id: int
+    found: bytes | ReturnCode
 
 
 class RawClient:
@@ -75,15 +86,28 @@ class RawClient:
 
     def read(self, ledger_id: int, entry_id: int, *, fence: bool = False) -> bytes | ReturnCode:
         """Return the entry packet, or the code of the refusal."""
+        self._send_read(ledger_id, entry_id, fence=fence)
+        return self._receive_read().found
+
+    def read_many(self, ledger_id: int, entry_ids: Sequence[int]) -> list[bytes | ReturnCode]:
+        """Return what ``read`` would for each id, with many requests on their way at a time."""
+        found: dict[int, bytes | ReturnCode] = {}
+        for start in range(0, len(entry_ids), READS_MAX):
+            some = entry_ids[start : start + READS_MAX]
+            for entry_id in some:
+                self._send_read(ledger_id, entry_id, fence=False)
+            for _ in some:
+                answer = self._receive_read()
+                found[answer.entry_id] = answer.found
+        return [found[entry_id] for entry_id in entry_ids]
+
+    def _send_read(self, ledger_id: int, entry_id: int, *, fence: bool) -> None:
         flags = ReadFlag.FENCE if fence else ReadFlag.NONE
-        self.send(
-            ReadRequest(
-                LedgerId(ledger_id),
-                EntryId(entry_id),
-                flags=flags,
-                master_key=KEY if fence else None,
-            )
-        )
+        key = KEY if fence else None
+        self.send(ReadRequest(LedgerId(ledger_id), EntryId(entry_id), flags, key))
+
+    def _receive_read(self) -> Found:
         answer = self.receive()
         assert isinstance(answer, ReadResponse)
-        return answer.rc if answer.rc is not ReturnCode.EOK else bytes(answer.entry or b"")
+        is_found = answer.rc is ReturnCode.EOK
+        return Found(answer.entry_id, bytes(answer.entry or b"") if is_found else answer.rc)

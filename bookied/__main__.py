@@ -1,0 +1,263 @@
+"""``bookied``: arguments and settings to a running bookie, signals to its end.
+
+Every way to end is one line on stderr and an exit status of its own (``ExitStatus``).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bkclient.properties import PropertiesError
+from bkclient.settings import ConfigError, Finding, Findings, Severity, changed
+from bookied.config import BookieConfig
+from bookied.exit_status import BookieStopError, ExitStatus
+from bookied.options import Options, configure, log_level, log_path, parse_options
+from wire.errors import BookKeeperError
+
+ABANDON_S: Final = 15.0
+"""How long a failed bookie has to let go of its parts before the process ends without that."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one bookie until it is told to stop; return the exit status."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    try:
+        config, findings = configure(options, os.environ)
+    except ConfigError as error:
+        return _refused(options, error)
+    except PropertiesError as error:
+        return _end(error, ExitStatus.INVALID_CONFIGURATION)
+    if options.check_config:
+        return _show(findings, "the settings can be used")
+    return _run(config, findings, options)
+
+
+def _refused(options: Options, error: ConfigError) -> int:
+    if options.check_config:
+        _show(error.findings, "the settings cannot be used")
+    else:
+        for found in error.findings:
+            if found.severity is Severity.ERROR:
+                sys.stderr.write(f"bookied: {found}\n")
+    return ExitStatus.INVALID_CONFIGURATION
+
+
+def _show(findings: Findings, verdict: str) -> int:
+    for found in findings:
+        sys.stdout.write(f"{found.severity.value}: {found}\n")
+    sys.stdout.write(f"{verdict}\n")
+    return ExitStatus.OK
+
+
+def _end(error: BaseException, status: int) -> int:
+    message = " ".join(str(error).split()) or type(error).__name__
+    sys.stderr.write(f"bookied: {message}\n")
+    sys.stderr.flush()
+    return status
+
+
+def _run(config: BookieConfig, findings: Findings, options: Options) -> int:
+    from bookied.log import Logging
+
+    try:
+        logging = Logging(
+            level=log_level(options, os.environ),
+            form=options.log_format,
+            file=log_path(options, os.environ),
+        )
+    except OSError as error:
+        return _end(error, ExitStatus.INVALID_CONFIGURATION)
+    logging.begin()
+
+    from twisted.internet import reactor
+
+    process = Process(config, findings, logging, reactor)
+    return process.run()
+
+
+class Process:
+    """The process around one bookie: its reactor, signals, service manager and exit status."""
+
+    def __init__(
+        self, config: BookieConfig, findings: Findings, logging: Any, reactor: Any
+    ) -> None:
+        from twisted.internet.task import LoopingCall
+        from twisted.logger import Logger
+
+        from bookied.systemd import Notifier
+
+        self._log = Logger("bookied")
+        self._config, self._findings = config, findings
+        self._logging, self._reactor = logging, reactor
+        self._notifier = Notifier()
+        self._patience = LoopingCall(self._notifier.tell, "EXTEND_TIMEOUT_USEC=30000000")
+        self._service: Any = None
+        self._began_s = time.monotonic()
+        self._stopping = False
+        self._reactor_stopped = False
+        self._error: BaseException | None = None
+        self._status: int = ExitStatus.OK
+
+    def run(self) -> int:
+        """Run until the bookie has stopped; return the exit status."""
+        from bookied.parts import raise_open_files_limit
+
+        raise_open_files_limit()
+        self._handle_signals()
+        self._reactor.callWhenRunning(self._spawn, self._live)
+        self._reactor.run(installSignalHandlers=False)
+        if self._error is not None:
+            return _end(self._error, self._status)
+        return self._status
+
+    # The bookie's life ---------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        from bookied.parts import real_parts
+        from bookied.service import BookieService
+
+        self._report_settings()
+        try:
+            parts = real_parts(self._config, self._reactor)
+            self._service = BookieService(
+                self._config, parts, failed=self._failed, progress=self._progress
+            )
+            self._patience.start(5.0)
+            await self._service.start()
+        except BookieStopError as error:
+            self._end_with(error)
+            return
+        finally:
+            if self._patience.running:
+                self._patience.stop()
+        self._notifier.tell("READY=1")
+        self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)
+
+    def _failed(self, error: BookKeeperError) -> None:
+        self._spawn(self._abandon, error)
+
+    async def _abandon(self, error: BookKeeperError) -> None:
+        self._stopping = True
+        self._notifier.tell("STOPPING=1", f"STATUS={error}")
+        # What failed may also hang: a disk that does not answer must not keep the process.
+        self._reactor.callLater(ABANDON_S, self._end_at_once, error)
+        await self._service.abandon()
+        self._end_with(error)
+
+    async def _stop(self) -> None:
+        self._notifier.tell("STOPPING=1")
+        if self._service is not None:
+            await self._service.stop()
+        self._stop_reactor()
+
+    def _end_with(self, error: BaseException) -> None:
+        status = _status_of(error)
+        if status != ExitStatus.OK:
+            self._error, self._status = error, status
+        self._stop_reactor()
+
+    def _stop_reactor(self) -> None:
+        if not self._reactor_stopped:
+            self._reactor_stopped = True
+            self._reactor.stop()
+
+    def _end_at_once(self, error: BaseException) -> None:
+        _end(error, _status_of(error))
+        os._exit(_status_of(error))
+
+    def _spawn(self, function: Any, *arguments: Any) -> None:
+        from twisted.internet.defer import Deferred
+
+        Deferred.fromCoroutine(function(*arguments)).addErrback(self._crashed)
+
+    def _crashed(self, failure: Any) -> None:
+        if not isinstance(failure.value, BookKeeperError):
+            self._log.failure("bookied failed", failure)
+        self._end_with(failure.value)
+
+    # Telling -------------------------------------------------------------------------------------
+
+    def _progress(self, phase: str) -> None:
+        self._notifier.tell(f"STATUS={phase}")
+
+    def _report_settings(self) -> None:
+        different = ", ".join(f"{key}={text}" for key, text in changed(self._config))
+        self._log.info("settings that are not the defaults: {different}", different=different)
+        ignored = [found.key for found in self._findings if found.severity is Severity.NOTE]
+        if ignored:
+            self._log.info("settings without effect here: {keys}", keys=", ".join(ignored))
+        for found in self._findings:
+            if found.severity is Severity.WARNING:
+                self._warn(found)
+
+    def _warn(self, found: Finding) -> None:
+        self._log.warn("{finding}", finding=str(found))
+
+    # Signals -------------------------------------------------------------------------------------
+
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop_now_or_soon)
+        handlers = {
+            signal.SIGHUP: self._reopen,
+            signal.SIGUSR1: self._dump,
+            signal.SIGQUIT: self._dump,
+        }
+        for number, handler in handlers.items():
+            # Python's handlers run between two instructions of whatever runs: get out of there.
+            signal.signal(number, lambda *_, then=handler: self._reactor.callFromThread(then))
+
+    def _stop_now_or_soon(self, *_: object) -> None:
+        if self._stopping:
+            os._exit(ExitStatus.FATAL)
+        self._stopping = True
+        self._reactor.callFromThread(self._stop_signal)
+
+    def _stop_signal(self) -> None:
+        self._log.info("asked to stop")
+        self._spawn(self._stop)
+
+    def _reopen(self) -> None:
+        self._notifier.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            self._logging.reopen()
+        except OSError as error:
+            self._log.error("the log file cannot be opened: {error}", error=error)
+        self._log.info("log file opened")
+        self._notifier.tell("READY=1")
+
+    def _dump(self) -> None:
+        if self._service is not None:
+            for what, value in self._service.dump().items():
+                self._log.info("{what}: {value}", what=what, value=value)
+        for number, frame in sys._current_frames().items():  # noqa: SLF001  # there is no other way
+            stack = " < ".join(
+                f"{entry.name} ({Path(entry.filename).name}:{entry.lineno})"
+                for entry in reversed(traceback.extract_stack(frame))
+            )
+            self._log.info("thread {number}: {stack}", number=number, stack=stack)
+
+
+def _status_of(error: BaseException) -> int:
+    """Return what the process ends with: the error's own status, where it is about a bookie."""
+    from bookied.errors import StartError, StorageError
+
+    if isinstance(error, (BookieStopError, StartError)):
+        return error.exit_status
+    if isinstance(error, StorageError) and error.exit_status in {
+        ExitStatus.FATAL,
+        ExitStatus.DAMAGED,
+    }:
+        return error.exit_status
+    return ExitStatus.FATAL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""The command line of ``bookied``: options in, settings out.
+
+The long options are those of Java's launcher (BookKeeper 4.18.0, server.Main); what they set wins
+over ``BK_<key>`` in the environment, and that over the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bkclient.properties import java_system_properties
+from bkclient.settings import (
+    Findings,
+    Properties,
+    PropertiesError,
+    environment,
+    read_properties,
+    value_text,
+)
+from bookied.config import BookieConfig, load_bookie_config
+from bookied.log import FORMATS, LEVELS, log_file
+
+CONF_VARIABLE: Final = "BOOKIE_CONF"
+LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
+
+_EPILOG: Final = """\
+exit status: 0 stopped as asked; 1 bad configuration or directory; 2 cannot start now (metadata out
+of reach, port or directories in use); 3 metadata session lost for good; 4 not registered; 5 failed
+while running; 6 cookie or instance id do not fit; 7 damaged or missing data.
+signals: TERM and INT drain and stop, a second one ends at once; HUP opens the log file anew; USR1
+and QUIT write the bookie's state to the log.
+"""
+
+
+class Options(argparse.Namespace):
+    """What was given on the command line."""
+
+    conf: Path | None
+    metadata_uri: str | None
+    zkserver: str | None
+    zkledgerpath: str | None
+    bookieport: str | None
+    httpport: str | None
+    journal: list[str] | None
+    ledgerdirs: list[str] | None
+    indexdirs: list[str] | None
+    read_only: bool
+    with_autorecovery: bool
+    overrides: list[str]
+    check_config: bool
+    strict_config: bool
+    log_format: str
+    log_level: str | None
+    log_file: Path | None
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Return the options; ends the process with status 0 after help, with 1 after nonsense."""
+    parser = _Parser(
+        prog="bookied",
+        description="Store ledgers for BookKeeper clients: one bookie, in the foreground.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("-c", "--conf", type=Path, metavar="FILE", help="settings, as a Java bk_server.conf")
+    add("-u", "--metadata-uri", metavar="URI", help="metadata service, as metadataServiceUri")
+    add("-z", "--zkserver", metavar="HOSTS", help="ZooKeeper servers, as zkServers")
+    add("-m", "--zkledgerpath", metavar="PATH", help="root of the metadata, with --zkserver")
+    add("-p", "--bookieport", metavar="PORT", help="port to listen on, as bookiePort")
+    add("-hp", "--httpport", metavar="PORT", help="port of the admin server, as httpServerPort")
+    add("-j", "--journal", nargs="+", metavar="DIR", help="journal directories")
+    add("-l", "--ledgerdirs", nargs="+", metavar="DIR", help="ledger directories")
+    add("-i", "--indexdirs", nargs="+", metavar="DIR", help="index directories")
+    add(
+        "-r",
+        "--readOnly",
+        "--read-only",
+        dest="read_only",
+        action="store_true",
+        help="start read-only and stay so",
+    )
+    add(
+        "-withAutoRecovery",
+        "--withAutoRecovery",
+        dest="with_autorecovery",
+        action="store_true",
+        help="as autoRecoveryDaemonEnabled=true",
+    )
+    add(
+        "-X",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set any key of the settings file; may be repeated",
+    )
+    add("--check-config", action="store_true", help="say what is odd about the settings, and end")
+    add("--strict-config", action="store_true", help="refuse unknown keys")
+    add("--log-format", choices=FORMATS, default="text", help="form of the log lines")
+    add("--log-level", choices=LEVELS, help="least level that is logged (info)")
+    add("--log-file", type=Path, metavar="FILE", help="log there rather than to stderr")
+    add("--version", action=_ShowVersion, nargs=0, help="show the version, and end")
+    return parser.parse_args(arguments, namespace=Options())
+
+
+def configure(options: Options, environ: Mapping[str, str]) -> tuple[BookieConfig, Findings]:
+    """Return the settings that file, environment and command line make together.
+
+    Raises:
+        PropertiesError: a settings file cannot be read, or an option cannot be understood.
+        ConfigError: a value is refused.
+    """
+    path = options.conf or (Path(environ[CONF_VARIABLE]) if environ.get(CONF_VARIABLE) else None)
+    system = java_system_properties()
+    if path is None:
+        properties = Properties(environ=environ, system=system)
+    else:
+        properties = read_properties(path, environ=environ, system=system)
+    properties = properties.override(
+        environment(environ, BookieConfig), "BK_{key} in the environment"
+    )
+    properties = properties.override(_settings(options), "the command line")
+    return load_bookie_config(properties, strict=options.strict_config)
+
+
+def log_level(options: Options, environ: Mapping[str, str]) -> str:
+    """Return the level to log at: the option, else the environment's, else ``info``."""
+    given = options.log_level or environ.get(LEVEL_VARIABLE, "").lower()
+    return given if given in LEVELS else "info"
+
+
+def log_path(options: Options, environ: Mapping[str, str]) -> Path | None:
+    """Return the file to log to, ``None`` for stderr."""
+    return options.log_file or log_file(environ)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends with status 1 on nonsense, as Java's launcher does; 2 means something else here."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(1, f"bookied: {message}; see bookied --help\n")
+
+
+def _settings(options: Options) -> dict[str, str]:
+    """Return what the options set, by Java's keys, as text for a settings file."""
+    if options.zkledgerpath is not None and options.zkserver is None:
+        raise PropertiesError.of_option("--zkledgerpath", "goes with --zkserver")
+    given = {
+        "metadataServiceUri": _metadata_uri(options),
+        "zkServers": options.zkserver,
+        "zkLedgersRootPath": options.zkledgerpath,
+        "bookiePort": options.bookieport,
+        "httpServerPort": options.httpport,
+        "journalDirectories": _joined(options.journal),
+        "ledgerDirectories": _joined(options.ledgerdirs),
+        "indexDirectories": _joined(options.indexdirs),
+        "forceReadOnlyBookie": "true" if options.read_only else None,
+        "autoRecoveryDaemonEnabled": "true" if options.with_autorecovery else None,
+    }
+    found = {key: text for key, text in given.items() if text is not None}
+    for override in options.overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise PropertiesError.of_option("-X", f"'{override}' is not KEY=VALUE")
+        found[key.strip()] = text
+    return found
+
+
+def _metadata_uri(options: Options) -> str | None:
+    """Return the URI as text for a file; an empty one lets ``--zkserver`` win over the file's."""
+    if options.metadata_uri is not None:
+        return value_text(options.metadata_uri)
+    return None if options.zkserver is None else ""
+
+
+def _joined(directories: list[str] | None) -> str | None:
+    return None if directories is None else ",".join(directories)
+
+
+class _ShowVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
+        parser.exit(0, f"{_version()}\n")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("bkctl")
+    except PackageNotFoundError:
+        number = "(not installed)"
+    return f"bookied {number}, a bookie in Python for clusters and clients of BookKeeper 4.18"

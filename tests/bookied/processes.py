@@ -1,0 +1,134 @@
+"""Real ``bookied`` processes, told apart by their directories."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bkclient.metadata import open_metadata
+from tests.bookied.raw_client import RawClient
+from tests.reactor import call, run, the_reactor
+
+READY_S = 30.0
+END_S = 30.0
+
+
+def make_cluster(path: Path) -> str:
+    """Make a cluster in a SQLite file; return its service URI."""
+    uri = f"sqlite://{path}"
+    store = call(lambda: open_metadata(uri, reactor=the_reactor()))
+    run(store.connect())
+    run(store.initialize())
+    run(store.close())
+    return uri
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def write_conf(directory: Path, uri: str, **changes: object) -> Path:
+    """Write a bookie's settings file; return its path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    settings: dict[str, object] = {
+        "metadataServiceUri": uri,
+        "bookiePort": free_port(),
+        "bookieId": directory.name,
+        "advertisedAddress": "127.0.0.1",
+        "allowLoopback": "true",
+        "zkTimeout": 400,
+        "journalPreAllocSizeMB": 1,
+        "journalDirectories": directory / "journal",
+        "ledgerDirectories": directory / "ledgers",
+    }
+    settings |= changes
+    path = directory / "bk.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+class BookieProcess:
+    """``python -m bookied`` with its output in a file; end it with ``kill`` or ``stop``."""
+
+    def __init__(self, conf: Path, *arguments: str, **environ: str) -> None:
+        self.directory = conf.parent
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        address = f"\0bookied-test-{os.getpid()}-{id(self)}"
+        self._notify.bind(address)
+        self.told: list[str] = []
+        self.output = self.directory / "output"
+        with self.output.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "bookied", "--conf", str(conf), *arguments],
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "NOTIFY_SOCKET": address.replace("\0", "@"), **environ},
+            )
+        self.port = int(
+            next(
+                line.partition("=")[2]
+                for line in conf.read_text().splitlines()
+                if line.startswith("bookiePort=")
+            )
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait_for(self, word: str) -> BookieProcess:
+        """Wait until the process has told its service manager ``word``."""
+        deadline_s = time.monotonic() + READY_S
+        while word not in self.told:
+            ready, _, _ = select.select([self._notify], [], [], 0.05)
+            if ready:
+                self.told += self._notify.recv(4096).decode().splitlines()
+            assert self.process.poll() is None, f"ended early:\n{self.output.read_text()}"
+            assert time.monotonic() < deadline_s, f"no {word}:\n{self.output.read_text()}"
+        return self
+
+    def ready(self) -> BookieProcess:
+        return self.wait_for("READY=1")
+
+    def client(self) -> RawClient:
+        return RawClient(self.port)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.ended()
+
+    def stop(self) -> int:
+        """Ask it to stop; return its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end; return the exit status."""
+        status = self.process.wait(END_S)
+        self._notify.close()
+        return status
+
+    def rss_kib(self) -> int:
+        """Return its resident memory."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        raise AssertionError("no VmRSS")
+
+    def last_line(self) -> str:
+        return self.output.read_text().splitlines()[-1]
+
+    def own_lines(self) -> list[str]:
+        """Return what it said of its end: the lines that are no log lines."""
+        lines = self.output.read_text().splitlines()
+        return [line for line in lines if line.startswith("bookied: ")]

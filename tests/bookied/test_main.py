@@ -1,0 +1,398 @@
+"""``bookied`` as a process: how it starts, how it ends, and what is left when it is killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bookied.__main__ import main
+from bookied.dirs import VERSION
+from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.bookied.raw_client import RawClient
+from tests.bookied.serving import packet
+from wire.codes import ReturnCode
+from wire.messages import AddResponse
+
+KILLS = 6
+
+
+class Machine:
+    """One cluster and its bookie processes; none outlives the test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.uri = make_cluster(directory / "metadata.db")
+        self.started: list[BookieProcess] = []
+
+    def conf(self, name: str = "b1", **changes: object) -> Path:
+        return write_conf(self.directory / name, self.uri, **changes)
+
+    def start(self, conf: Path, *arguments: str, **environ: str) -> BookieProcess:
+        process = BookieProcess(conf, *arguments, **environ)
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.process.poll() is None:
+                process.kill()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    found = Machine(tmp_path)
+    yield found
+    found.end()
+
+
+def refusal(process: BookieProcess) -> tuple[int, str]:
+    """Return the exit status and the one line that says why."""
+    status = process.ended()
+    (line,) = process.own_lines()
+    assert process.last_line() == line
+    return status, line
+
+
+# Options and settings, in this process ------------------------------------------------------------
+
+
+def test_a_conf_file_is_checked_without_starting(tmp_path: Path, capsys: Any) -> None:
+    conf = tmp_path / "b.conf"
+    conf.write_text(
+        "metadataServiceUri=sqlite:///x\njournalDirectories=/j\nledgerDirectories=/l\n"
+        "bookiPort=1\ndlog.x=1\n"
+    )
+    assert main(["--conf", str(conf), "--check-config"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"warning: {conf}:4: bookiPort: unknown key, not used; did you mean bookiePort?",
+        f"note: {conf}:5: dlog.x: no effect: belongs to Java's table service",
+        "the settings can be used",
+    ]
+
+
+def test_a_bad_conf_file_says_all_that_is_wrong(tmp_path: Path, capsys: Any) -> None:
+    conf = tmp_path / "b.conf"
+    conf.write_text("metadataServiceUri=sqlite:///x\nbookiePort=x\nzkTimeout=\n")
+    assert main(["--conf", str(conf)]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"bookied: {conf}:2: bookiePort: 'x' is not a whole number; allowed: 0 to 65535",
+        f"bookied: {conf}:3: zkTimeout: '' is empty where a number must be; allowed: 1 and above",
+    ]
+    assert main(["--conf", str(conf), "--check-config"]) == 1
+    assert capsys.readouterr().out.endswith("the settings cannot be used\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--conf", "/no/such.conf"], "/no/such.conf: cannot read /no/such.conf: No such file"),
+        (["-X", "bookiePort"], "-X: 'bookiePort' is not KEY=VALUE"),
+        (["--zkledgerpath", "/l"], "--zkledgerpath: goes with --zkserver"),
+        ([], "metadataServiceUri: is not set; give it here or with --metadata-uri"),
+        (["-p", "x", "-u", "sqlite:///x"], "the command line: bookiePort: 'x' is not a whole"),
+        (["--strict-config", "-u", "sqlite:///x", "-X", "foo=1"], "the command line: foo: unknown"),
+    ],
+)
+def test_a_bad_command_line_is_one_line_and_status_1(arguments, line, capsys, monkeypatch) -> None:
+    monkeypatch.delenv("BOOKIE_CONF", raising=False)
+    assert main(arguments) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"bookied: {line}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "output"),
+    [
+        (["--help"], 0, "exit status: 0 stopped as asked"),
+        (["--version"], 0, "a bookie in Python for clusters and clients of BookKeeper 4.18"),
+        (["--nonsense"], 1, "see bookied --help"),
+    ],
+)
+def test_help_and_version_end_with_0_and_nonsense_with_1(arguments, status, output, capsys) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == status
+    said = capsys.readouterr()
+    assert output in said.out + said.err
+
+
+def test_options_of_javas_launcher_win_over_environment_and_file(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    conf = tmp_path / "b.conf"
+    conf.write_text("metadataServiceUri=zk://file:1/l\nbookiePort=1\ndiskCheckInterval=x\n")
+    monkeypatch.setenv("BOOKIE_CONF", str(conf))
+    monkeypatch.setenv("BK_diskCheckInterval", "y")
+    options = ["-z", "h1:1,h2:2", "-m", "/r", "-p", "2", "-j", "/j", "-l", "/l1", "/l2", "-i", "/i"]
+    assert main([*options, "-r", "-hp", "8", "-withAutoRecovery", "--check-config"]) == 1
+    assert (
+        "BK_diskCheckInterval in the environment: diskCheckInterval: 'y'" in capsys.readouterr().out
+    )
+    monkeypatch.setenv("BK_diskCheckInterval", "5")
+    from bookied.options import configure, parse_options
+
+    config, findings = configure(parse_options([*options, "--readOnly"]), os.environ)
+    assert config.service_uri == "zk+hierarchical://h1:1;h2:2/r"
+    assert config.port == 2
+    assert config.journal_directories == ("/j",)
+    assert config.ledger_directories == ("/l1", "/l2")
+    assert config.index_directories == ("/i",)
+    assert config.force_read_only
+    assert config.disk_check_interval_ms == 5
+    assert findings == ()
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_stopped_bookie_ends_with_0_and_keeps_what_it_acknowledged(machine: Machine) -> None:
+    conf = machine.conf()
+    bookie = machine.start(conf).ready()
+    assert "STATUS=serving, writable" in bookie.told
+    with bookie.client() as client:
+        for entry_id in range(500):
+            client.send_add(7, entry_id, payload_of(7, entry_id))
+        answers = [client.receive() for _ in range(500)]
+        assert all(isinstance(one, AddResponse) and one.rc is ReturnCode.EOK for one in answers)
+        assert bookie.stop() == 0
+    assert "stopped" in bookie.last_line()
+    assert not (conf.parent / "ledgers/current/DIRTY").exists()
+    again = machine.start(conf).ready()
+    assert again.output.read_text().count("replayed 0 entries (0 bytes)") == 2
+    with again.client() as client:
+        check_ledger(client, 7, acknowledged=500, sent=500)
+    assert again.stop() == 0
+
+
+@pytest.mark.processes
+def test_a_second_signal_ends_at_once_with_5(machine: Machine) -> None:
+    bookie = machine.start(machine.conf()).ready()
+    # Held still, so that it meets both at once.
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+        bookie.process.send_signal(number)
+    assert bookie.ended() == 5
+
+
+@pytest.mark.processes
+def test_a_port_in_use_ends_with_2(machine: Machine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        bookie = machine.start(machine.conf(bookiePort=port))
+        assert refusal(bookie) == (2, f"bookied: port {port} is in use by another process")
+
+
+@pytest.mark.processes
+def test_a_second_process_on_the_same_directories_ends_with_2(machine: Machine) -> None:
+    conf = machine.conf()
+    first = machine.start(conf).ready()
+    second = machine.start(conf, "--bookieport", str(free_port()))
+    status, line = refusal(second)
+    assert status == 2
+    journal = conf.parent / "journal"
+    assert line == f"bookied: {journal} is in use by another bookie (process {first.pid})"
+    assert first.stop() == 0
+
+
+@pytest.mark.processes
+def test_an_unreachable_zookeeper_ends_with_2(machine: Machine) -> None:
+    uri = f"zk+hierarchical://127.0.0.1:{free_port()}/ledgers"
+    status, line = refusal(machine.start(machine.conf(metadataServiceUri=uri)))
+    assert status == 2
+    assert line.startswith("bookied: the metadata service cannot be reached: ")
+    assert "127.0.0.1" in line
+
+
+@pytest.mark.processes
+def test_a_cluster_that_was_never_made_ends_with_2(machine: Machine) -> None:
+    uri = f"sqlite://{machine.directory}/empty.db"
+    status, line = refusal(machine.start(machine.conf(metadataServiceUri=uri)))
+    assert status == 2
+    assert "bkctl cluster init" in line
+
+
+@pytest.mark.processes
+def test_a_bad_directory_ends_with_1(machine: Machine) -> None:
+    (machine.directory / "file").write_text("")
+    bad = machine.directory / "file" / "below"
+    status, line = refusal(machine.start(machine.conf(ledgerDirectories=bad)))
+    assert (status, line) == (1, f"bookied: {bad} cannot be used: Not a directory")
+
+
+@pytest.mark.processes
+def test_a_foreign_cookie_ends_with_6_field_by_field(machine: Machine) -> None:
+    conf = machine.conf()
+    assert machine.start(conf).ready().stop() == 0
+    path = conf.parent / "ledgers/current" / VERSION
+    path.write_bytes(path.read_bytes().replace(b'"b1"', b'"b2"'))
+    again = machine.start(conf)
+    assert refusal(again) == (
+        6,
+        f"bookied: the cookies do not fit the configuration; {path}: bookie id is b2, expected b1",
+    )
+
+
+@pytest.mark.processes
+def test_a_damaged_journal_ends_with_7(machine: Machine) -> None:
+    conf = machine.conf(flushInterval=3_600_000)
+    bookie = machine.start(conf).ready()
+    with bookie.client() as client:
+        for entry_id in range(20):
+            assert client.add(7, entry_id) is ReturnCode.EOK
+    bookie.kill()
+    (journal,) = (conf.parent / "journal/current").glob("*.txn")
+    data = bytearray(journal.read_bytes())
+    assert data[1024:1028] == b"\0\0\0\x29", "the second group begins with a record"
+    data[1024:1028] = b"\xff\xff\xf0\x00"  # A length that cannot be.
+    journal.write_bytes(data)
+    status, line = refusal(machine.start(conf))
+    assert status == 7
+    assert str(journal) in line
+
+
+@pytest.mark.processes
+def test_hup_opens_the_log_file_anew_and_usr1_writes_the_state(machine: Machine) -> None:
+    conf = machine.conf()
+    log = machine.directory / "logs" / "b.log"
+    log.parent.mkdir()
+    bookie = machine.start(
+        conf, "--log-format", "json", BOOKIE_LOG_DIR=str(log.parent), BOOKIE_LOG_FILE=log.name
+    ).ready()
+    log.rename(log.with_suffix(".1"))
+    bookie.told.clear()
+    bookie.process.send_signal(signal.SIGHUP)
+    bookie.wait_for("RELOADING=1").ready()
+    bookie.process.send_signal(signal.SIGUSR1)
+    deadline_s = time.monotonic() + 10
+    while '"writable"' not in log.read_text() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {"what": "state", "value": "writable"}.items() <= events[1].items()
+    assert bookie.stop() == 0
+    assert bookie.output.read_text() == ""
+
+
+@pytest.mark.processes
+def test_a_bookie_killed_under_load_keeps_every_acknowledged_entry(machine: Machine) -> None:
+    conf = machine.conf(flushInterval=200, journalMaxSizeMB=1, logSizeLimit=1 << 20)
+    chance = random.Random(20261121)
+    loads = [Load(ledger_id) for ledger_id in range(3)]
+    for _ in range(KILLS):
+        bookie = machine.start(conf).ready()
+        for load in loads:
+            with bookie.client() as client:
+                load.check(client)
+        for load in loads:
+            load.begin(bookie.client())
+        time.sleep(chance.uniform(0.01, 0.4))
+        bookie.kill()
+        for load in loads:
+            load.end()
+    bookie = machine.start(conf).ready()
+    for load in loads:
+        with bookie.client() as client:
+            load.check(client)
+    assert sum(load.acknowledged for load in loads) > 100, "there was hardly any load"
+    assert bookie.stop() == 0
+
+
+class Load:
+    """Adds to one ledger as fast as they are acknowledged, until the connection breaks."""
+
+    WINDOW = 100
+    ENTRIES_MAX = 3000  # A life, so that checking does not take longer than loading.
+
+    def __init__(self, ledger_id: int) -> None:
+        self.ledger_id = ledger_id
+        self.sent = self.acknowledged = 0
+        self._thread: threading.Thread | None = None
+        self._errors: list[BaseException] = []
+
+    def begin(self, client: RawClient) -> None:
+        self._thread = threading.Thread(target=self._run, args=(client,))
+        self._thread.start()
+
+    def end(self) -> None:
+        assert self._thread is not None
+        self._thread.join()
+        assert self._errors == []
+        # What was sent and not acknowledged may be there or not; it is written again.
+        self.sent = max(self.sent, self.acknowledged)
+
+    def _run(self, client: RawClient) -> None:
+        next_entry, limit = self.acknowledged, self.acknowledged + self.ENTRIES_MAX
+        try:
+            with client:
+                while True:
+                    while next_entry < min(self.acknowledged + self.WINDOW, limit):
+                        client.send_add(
+                            self.ledger_id, next_entry, payload_of(self.ledger_id, next_entry)
+                        )
+                        next_entry += 1
+                        self.sent = max(self.sent, next_entry)
+                    answer = client.receive()
+                    assert isinstance(answer, AddResponse)
+                    assert answer.rc is ReturnCode.EOK
+                    assert answer.entry_id == self.acknowledged, "out of order"
+                    self.acknowledged += 1
+        except OSError:
+            pass
+        except BaseException as error:  # noqa: BLE001  # raised again by end()
+            self._errors.append(error)
+
+    def check(self, client: RawClient) -> None:
+        check_ledger(client, self.ledger_id, acknowledged=self.acknowledged, sent=self.sent)
+
+
+def payload_of(ledger_id: int, entry_id: int) -> bytes:
+    seed = hashlib.sha256(b"%d %d" % (ledger_id, entry_id)).digest()
+    return seed * (1 + entry_id % 30)
+
+
+def check_ledger(client: RawClient, ledger_id: int, *, acknowledged: int, sent: int) -> None:
+    """Every acknowledged entry is there, byte for byte; nothing is there that was never sent."""
+    for entry_id, found in enumerate(client.read_many(ledger_id, range(sent + 5))):
+        if isinstance(found, bytes):
+            assert entry_id < sent, f"entry {entry_id} of ledger {ledger_id} was invented"
+            wanted = packet(ledger_id, entry_id, payload=payload_of(ledger_id, entry_id))
+            assert found == wanted, f"entry {entry_id} of ledger {ledger_id} has changed"
+        else:
+            assert found in {ReturnCode.ENOENTRY, ReturnCode.ENOLEDGER}
+            assert entry_id >= acknowledged, f"entry {entry_id} of ledger {ledger_id} is lost"
+
+
+@pytest.mark.processes
+def test_an_idle_bookie_is_small(machine: Machine, record_property: Any) -> None:
+    began_s = time.monotonic()
+    bookie = machine.start(machine.conf()).ready()
+    started_s = time.monotonic() - began_s
+    record_property("start_s", round(started_s, 2))
+    record_property("rss_idle_kib", bookie.rss_kib())
+    assert bookie.rss_kib() < 100 * 1024
+    assert bookie.stop() == 0
+
+
+def test_help_needs_no_reactor() -> None:
+    code = (
+        "import sys, bookied.options as o\n"
+        "try: o.parse_options(['--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit(any(m.startswith(('twisted.internet', 'kazoo')) for m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, stdout=subprocess.DEVNULL)
+    assert done.returncode == 0
