@@ -186,11 +186,11 @@ class Client:
     async def create_metadata(
         self,
         *,
-        ensemble_size: int,
-        write_quorum: int,
-        ack_quorum: int,
-        digest_type: DigestType,
-        password: bytes,
+        ensemble_size: int = 3,
+        write_quorum: int = 2,
+        ack_quorum: int = 2,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
         ledger_id: LedgerId | None = None,
     ) -> tuple[LedgerId, Versioned[LedgerMetadata]]:
@@ -268,15 +268,14 @@ class Client:
             LedgerRecoveryError: it cannot be recovered now.
             ReadFailedError: without recovery: too few bookies answered to know the LAC.
         """
-        stored = await self.store.read_ledger(ledger_id)
-        keys = self._keys(ledger_id, stored.value, password, digest_type)
-        local = LocalMetadata(stored)
+        local = await self.local_metadata(ledger_id)
+        keys = self._keys(ledger_id, local.value, password, digest_type)
         reader = LedgerReader(self.cluster, local, keys)
         await reader.follow()
         try:
-            if not stored.value.is_closed and recover:
+            if not reader.is_closed and recover:
                 await self._recover(local, keys, progress)
-            elif not stored.value.is_closed:
+            elif not reader.is_closed:
                 await self._find_lac(reader)
         except BaseException:
             reader.close()
@@ -332,14 +331,24 @@ class Client:
             )
         return self.cluster.keys(ledger_id, stored_digest, password)
 
-    async def writer_of(
-        self, ledger_id: LedgerId, stored: Versioned[LedgerMetadata], last: int, length: int
+    async def local_metadata(self, ledger_id: LedgerId) -> LocalMetadata:
+        """Read a ledger's metadata, to be changed or followed.
+
+        Raises:
+            NoSuchLedgerError: there is none.
+        """
+        return LocalMetadata(await self.store.read_ledger(ledger_id))
+
+    def keys_of(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerKeys:
+        """Return what goes into a ledger's requests, by its metadata and the configuration."""
+        return self._keys(ledger_id, metadata, None, None)
+
+    def writer_of(
+        self, ledger_id: LedgerId, local: LocalMetadata, *, last: int, length: int
     ) -> LedgerWriter:
         """Return a writer that goes on behind ``last``; only for a hand-over that was claimed."""
-        keys = self._keys(ledger_id, stored.value, None, None)
-        return LedgerWriter(
-            self.cluster, LocalMetadata(stored), keys, last_confirmed=last, length=length
-        )
+        keys = self.keys_of(ledger_id, local.value)
+        return LedgerWriter(self.cluster, local, keys, last_confirmed=last, length=length)
 
     # The rest
 

@@ -119,11 +119,12 @@ class Updater:
 # What the operations change --------------------------------------------------------------------
 
 
-def is_newer_state(state: LedgerState) -> ClientError:
+def state_error(ledger_id: LedgerId | None, state: LedgerState) -> ClientError:
     """Return why a writer that finds this state may not go on."""
+    name = "the ledger" if ledger_id is None else f"ledger {ledger_id}"
     if state is LedgerState.IN_RECOVERY:
-        return ClientLedgerFencedError("another client recovers the ledger")
-    return LedgerClosedError("the ledger was closed by another client")
+        return ClientLedgerFencedError(f"{name} is being recovered by another client")
+    return LedgerClosedError(f"{name} is closed")
 
 
 def still_has(metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]) -> bool:
@@ -134,7 +135,7 @@ def still_has(metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]) 
         LedgerClosedError: it is closed.
     """
     if metadata.state is not LedgerState.OPEN:
-        raise is_newer_state(metadata.state)
+        raise state_error(None, metadata.state)
     ensemble = metadata.last_fragment.ensemble
     return any(ensemble[index] == bookie for index, bookie in failed)
 
@@ -181,7 +182,7 @@ def writer_may_close(metadata: LedgerMetadata, last_entry: int, length: int) -> 
         MetadataVersionError: closed by another client, elsewhere.
     """
     if metadata.state is LedgerState.IN_RECOVERY:
-        raise is_newer_state(metadata.state)
+        raise state_error(None, metadata.state)
     if metadata.state is LedgerState.OPEN:
         return True
     if (metadata.last_entry_id, metadata.length) != (last_entry, length):

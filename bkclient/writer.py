@@ -7,10 +7,11 @@ comes from its own acks only.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -110,6 +111,16 @@ class LedgerWriter:
     def is_writable(self) -> bool:
         """Whether the handle takes more entries."""
         return self._quorum.state is not State.ENDED
+
+    @property
+    def in_flight_anywhere(self) -> int:
+        """How many copies are on their way, those of confirmed entries included."""
+        return self._pipeline.in_flight_anywhere
+
+    @property
+    def clock(self) -> IReactorTime:
+        """The clock of the client."""
+        return self._cluster.clock
 
     # Adding
 
@@ -247,6 +258,23 @@ class LedgerWriter:
             lambda m: writer_may_close(m, last, length),
             lambda m: closed(m, last, length),
         )
+
+    async def update_metadata(
+        self,
+        needed: Callable[[LedgerMetadata], bool],
+        changed: Callable[[LedgerMetadata], LedgerMetadata],
+    ) -> LedgerMetadata:
+        """Change the ledger's metadata in this handle's name; see ``Updater.update``."""
+        return await self._cluster.updater.update(self.ledger_id, self._local, needed, changed)
+
+    def retire(self) -> None:
+        """Take no more entries, because somebody else will; nothing may be pending."""
+        assert not self._quorum.pending, "adds are pending"
+        self._ended_by = ClientLedgerFencedError(
+            f"ledger {self.ledger_id} was handed over to its next writer"
+        )
+        self._pipeline.end(self._ended_by)
+        self._leave()
 
     def abandon(self) -> None:
         """Let go of the ledger without closing it: pending adds fail, the metadata stays.

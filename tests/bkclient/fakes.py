@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, Union
 
 import attrs
+from twisted.internet import error
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
@@ -318,7 +318,7 @@ class FakeLink:
         if self._open:
             self._open = False
             self._bookie.connections.remove(self)
-            self._world.later(self._protocol.connectionLost, Failure(ConnectionLost()))
+            self._world.later(self._protocol.connectionLost, Failure(error.ConnectionLost()))
 
 
 class World:
@@ -376,7 +376,7 @@ class World:
         """Return a client with its own session."""
         store = self.metadata.metadata(chance=random.Random(seed))
         self.run(store.connect())
-        client = Client(
+        return Client(
             store,
             clock=self.clock,
             connect=self.connect,
@@ -384,7 +384,6 @@ class World:
             rng=random.Random(seed),
             protocol=protocol,
         )
-        return client
 
     def connect(
         self, host: str, port: int, make_protocol: Callable[[], Protocol], timeout_s: float
@@ -398,7 +397,7 @@ class World:
                 return
             bookie = self.bookies[BookieId(f"b{port}")]
             if not bookie.up:
-                made.errback(ConnectionRefusedError())
+                made.errback(error.ConnectionRefusedError())
                 return
             protocol = make_protocol()
             protocol.makeConnection(FakeLink(self, bookie, protocol))  # type: ignore[arg-type]

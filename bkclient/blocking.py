@@ -1,0 +1,284 @@
+"""BlockingClient: the same client for callers that block: scripts, commands, Spark tasks.
+
+    with BlockingClient("sqlite:///cluster.db") as client:
+        for entry in client.iter_entries(7):
+            print(entry.payload)
+        metadata = client.call(admin.read_metadata, 7)
+
+The reactor runs in a daemon thread of its own, one for the process, started at the first use. Where
+a reactor runs in some other thread already, that one is used. This module and ``__main__`` modules
+are the only ones that import the reactor.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
+
+from bkclient.client import Client
+from bkclient.config import ClientConfig
+from bkclient.errors import IllegalOperationError
+from bkclient.metadata import open_metadata
+from bkclient.metadata.api import MetadataStore
+from wire.digest import Entry
+from wire.ids import EntryId, LedgerId
+
+T = TypeVar("T")
+
+START_TIMEOUT_S: Final = 30.0
+CANCEL_TIMEOUT_S: Final = 5.0
+"""How long an interrupted call may take to come to a safe end."""
+
+_starting: Final = threading.Lock()
+
+
+def reactor_in_thread() -> Any:
+    """Return the reactor, running in another thread; start it where it does not.
+
+    Raises:
+        IllegalOperationError: called from the reactor's own thread, which must not block.
+    """
+    from twisted.internet import reactor
+    from twisted.python.threadable import isInIOThread
+
+    the_reactor: Any = reactor
+    with _starting:
+        if not the_reactor.running:
+            _start(the_reactor)
+        elif isInIOThread():
+            raise IllegalOperationError(
+                "the blocking client cannot be used in the reactor's thread"
+            )
+    return the_reactor
+
+
+def _start(reactor: Any) -> None:
+    running = threading.Event()
+    reactor.callWhenRunning(running.set)
+    thread = threading.Thread(
+        target=reactor.run,
+        kwargs={"installSignalHandlers": False},
+        name="bkclient-reactor",
+        daemon=True,
+    )
+    thread.start()
+    if not running.wait(START_TIMEOUT_S):
+        raise IllegalOperationError("the reactor does not start")
+    atexit.register(_stop, reactor, thread)
+
+
+def _stop(reactor: Any, thread: threading.Thread) -> None:
+    """Let the reactor end before the interpreter takes its modules apart."""
+    if reactor.running:
+        reactor.callFromThread(reactor.stop)
+        thread.join(CANCEL_TIMEOUT_S)
+
+
+def call_in_reactor(reactor: Any, work: Callable[[], Any]) -> Any:
+    """Run ``work`` in the reactor's thread; wait for the value of what it returns.
+
+    An interruption (Ctrl-C) cancels the work, waits a little for it to end safely, and goes on up.
+
+    Raises:
+        Exception: whatever the work raised.
+    """
+    done = threading.Event()
+    outcome: list[Any] = []
+    running: list[Deferred[Any]] = []
+
+    def begin() -> None:
+        deferred = Deferred.fromCoroutine(_awaited(work))
+        running.append(deferred)
+        deferred.addBoth(finish)
+
+    def cancel() -> None:
+        running[0].cancel()
+
+    def finish(result: Any) -> None:
+        outcome.append(result)
+        done.set()
+
+    reactor.callFromThread(begin)
+    try:
+        done.wait()
+    except BaseException:
+        reactor.callFromThread(cancel)
+        done.wait(CANCEL_TIMEOUT_S)
+        raise
+    (result,) = outcome
+    if isinstance(result, Failure):
+        result.raiseException()
+    return result
+
+
+async def _awaited(work: Callable[[], Any]) -> Any:
+    result = work()
+    return await result if hasattr(result, "__await__") else result
+
+
+class BlockingClient:
+    """A ``Client`` for one thread at a time that may block.
+
+    Args:
+        uri: the metadata service.
+        config: settings; by default Java's.
+        rest: as for ``Client.connect``.
+
+    Raises:
+        MetadataStoreError: the metadata service cannot be reached, or holds no cluster.
+    """
+
+    def __init__(
+        self, uri: str | None = None, *, config: ClientConfig | None = None, **rest: Any
+    ) -> None:
+        self._reactor = reactor_in_thread()
+        config = ClientConfig() if config is None else config
+        where: Any = config if uri is None else uri
+        self.client: Client = self._run(
+            lambda: Client.connect(where, reactor=self._reactor, config=config, **rest)
+        )
+        self._closed = False
+
+    def __enter__(self) -> BlockingClient:  # noqa: PYI034 - typing.Self needs Python 3.11.
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the client; the reactor goes on for others."""
+        if not self._closed:
+            self._closed = True
+            self._run(self.client.close)
+
+    def _run(self, work: Callable[[], Any]) -> Any:
+        return call_in_reactor(self._reactor, work)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return ``await function(client, *args, **kwargs)``, run in the reactor's thread.
+
+        Raises:
+            Exception: whatever the function raises.
+        """
+        return self._run(lambda: function(self.client, *args, **kwargs))
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return ``await function(*args, **kwargs)``: for methods of writers and readers."""
+        return self._run(lambda: function(*args, **kwargs))
+
+    def iterate(self, make: Callable[[Client], AsyncIterator[T]]) -> Iterator[T]:
+        """Yield what an async iterator yields that ``make(client)`` returns.
+
+        Ending the iteration early closes the async iterator.
+        """
+        values = self._run(lambda: make(self.client))
+        try:
+            while True:
+                try:
+                    value = self._run(lambda: anext(values))
+                except StopAsyncIteration:
+                    return
+                yield value
+        finally:
+            if hasattr(values, "aclose"):
+                self._run(values.aclose)
+
+    def iter_entries(
+        self,
+        ledger_id: int,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        password: bytes | None = None,
+        recover: bool = False,
+    ) -> Iterator[Entry]:
+        """Yield a ledger's entries in order, reading ahead in bounded memory.
+
+        By default nothing is fenced, and all that is confirmed is read.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger.
+            ReadFailedError: ``last`` is not confirmed.
+            ClientError: an entry cannot be read; those before it have been yielded.
+        """
+        for entries in self.iterate(
+            lambda client: _chunks(client, LedgerId(ledger_id), first, last, password, recover)
+        ):
+            yield from entries
+
+    def read_entry(self, ledger_id: int, entry_id: int) -> Entry:
+        """Return one confirmed entry."""
+        (entry,) = self.iter_entries(ledger_id, entry_id, entry_id)
+        return entry
+
+    def ledgers(self, *, after: int | None = None) -> Iterator[LedgerId]:
+        """Yield the ids of all ledgers, ascending."""
+        start = None if after is None else LedgerId(after)
+        for ids in self.iterate(lambda client: client.store.ledger_ranges(after=start)):
+            yield from ids
+
+    def write_ledger(self, payloads: Any, **options: Any) -> tuple[LedgerId, EntryId]:
+        """Create a ledger, add ``payloads``, close it; return its id and last entry.
+
+        ``options`` are those of ``Client.create_ledger``. ``payloads`` is consumed in the
+        reactor's thread, so it must not block.
+        """
+        result: tuple[LedgerId, EntryId] = self.call(_write_ledger, payloads, options)
+        return result
+
+
+async def _chunks(
+    client: Client,
+    ledger_id: LedgerId,
+    first: int,
+    last: int | None,
+    password: bytes | None,
+    recover: bool,  # noqa: FBT001 - passed through.
+) -> AsyncIterator[list[Entry]]:
+    reader = await client.open_ledger(ledger_id, password=password, recover=recover)
+    try:
+        async for entries in reader.read_chunks(first, last):
+            yield entries
+    finally:
+        reader.close()
+
+
+async def _write_ledger(
+    client: Client, payloads: Any, options: dict[str, Any]
+) -> tuple[LedgerId, EntryId]:
+    writer = await client.create_ledger(**options)
+    await writer.add_many(payloads)
+    await writer.close()
+    return writer.ledger_id, writer.last_add_confirmed
+
+
+def with_store(uri: str, function: Callable[[MetadataStore], Any], **options: Any) -> Any:
+    """Connect to a metadata service, return ``await function(store)``, close the connection.
+
+    For what there is before a cluster: ``with_store(uri, admin.init_cluster)``.
+    """
+    reactor = reactor_in_thread()
+
+    async def work() -> Any:
+        store = open_metadata(uri, reactor=reactor, **options)
+        await store.connect()
+        try:
+            return await function(store)
+        finally:
+            await store.close()
+
+    return call_in_reactor(reactor, work)
+
+
+__all__ = [
+    "BlockingClient",
+    "CancelledError",
+    "call_in_reactor",
+    "reactor_in_thread",
+    "with_store",
+]

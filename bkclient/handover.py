@@ -1,0 +1,169 @@
+"""One-shot adds: a ledger passes from writer to writer by compare-and-swap on its own metadata.
+
+Custom metadata ``bkctl.handover`` is there only while no writer exists; it says where the next one
+goes on. Who removes it is the only writer; who has written puts it back as its last act. There are
+no leases and no clocks: a writer that dies, or whose add fails, leaves no key, and the ledger is
+then closed by recovery like that of any dead writer. Java readers, recoverers and replication see
+nothing of it.
+
+``bkctl.writer`` holds a random word of the writer, by which it recognises its own change after a
+reply was lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import attrs
+from twisted.internet.task import deferLater
+
+from bkclient.client import Client
+from bkclient.errors import ClientError, IllegalOperationError
+from bkclient.updates import state_error
+from bkclient.writer import LedgerWriter
+from wire.codes import LedgerState
+from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+HANDOVER_KEY: Final = "bkctl.handover"
+WRITER_KEY: Final = "bkctl.writer"
+SETTLE_S: Final = 5.0
+"""How long a release waits for the whole write quorum, where the ack quorum is met already."""
+
+_LOOK_S: Final = 0.01
+_FORMAT: Final = 1
+
+
+class NotHandedOverError(ClientError):
+    """The ledger's last writer did not hand it over, so nobody can add to it any more."""
+
+    exit_status: ClassVar[int] = 7
+    hint: ClassVar[str] = "`bkctl ledger recover LEDGER` closes it, as for any dead writer"
+
+
+@attrs.frozen
+class HandedOver:
+    """Where the next writer goes on."""
+
+    last: EntryId
+    length: int
+
+    def encode(self) -> bytes:
+        """Return the value of the key."""
+        value = {"v": _FORMAT, "last": self.last, "length": self.length}
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def handed_over(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandedOver:
+    """Return where the next writer goes on.
+
+    Raises:
+        ClientError: the ledger is not open.
+        NotHandedOverError: there is no key, or one that we do not understand.
+    """
+    if metadata.state is not LedgerState.OPEN:
+        raise state_error(ledger_id, metadata.state)
+    value = metadata.custom.get(HANDOVER_KEY)
+    if value is None:
+        raise NotHandedOverError(f"ledger {ledger_id}: the last writer did not hand over")
+    return _decode(ledger_id, value)
+
+
+def is_handed_over(metadata: LedgerMetadata) -> bool:
+    """Return whether the ledger waits for its next writer."""
+    return metadata.state is LedgerState.OPEN and HANDOVER_KEY in metadata.custom
+
+
+def _decode(ledger_id: LedgerId, value: bytes) -> HandedOver:
+    try:
+        found = json.loads(value)
+        version, last, length = found["v"], int(found["last"]), int(found["length"])
+    except (ValueError, KeyError, TypeError) as error:
+        text = f"ledger {ledger_id}: its {HANDOVER_KEY} cannot be understood: {error}"
+        raise NotHandedOverError(text) from error
+    if version != _FORMAT or last < NO_ENTRY or length < 0:
+        raise NotHandedOverError(f"ledger {ledger_id}: its {HANDOVER_KEY} is {value!r}")
+    return HandedOver(EntryId(last), length)
+
+
+async def create_handed_over(
+    client: Client, *, custom: Mapping[str, bytes] | None = None, **options: Any
+) -> tuple[LedgerId, LedgerMetadata]:
+    """Create a ledger that no writer has yet; arguments as for ``Client.create_ledger``."""
+    key = {HANDOVER_KEY: HandedOver(NO_ENTRY, 0).encode()}
+    ledger_id, stored = await client.create_metadata(custom={**(custom or {}), **key}, **options)
+    return ledger_id, stored.value
+
+
+async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
+    """Become the only writer of a ledger that was handed over.
+
+    Raises:
+        NotHandedOverError: it has a writer, or had one that did not hand over.
+        LedgerClosedError, ClientLedgerFencedError: it is closed, or being recovered.
+        NoSuchLedgerError: there is none.
+        MetadataUnavailableError: the store is away. The claim may have been stored; then the
+            ledger has no writer any more and must be recovered.
+    """
+    local = await client.local_metadata(ledger_id)
+    nonce = b"%032x" % client.cluster.rng.getrandbits(128)
+    start = handed_over(ledger_id, local.value)
+
+    def needed(metadata: LedgerMetadata) -> bool:
+        nonlocal start
+        if metadata.custom.get(WRITER_KEY) == nonce:
+            return False
+        start = handed_over(ledger_id, metadata)
+        return True
+
+    def claimed(metadata: LedgerMetadata) -> LedgerMetadata:
+        custom = {key: value for key, value in metadata.custom.items() if key != HANDOVER_KEY}
+        custom[WRITER_KEY] = nonce
+        return attrs.evolve(metadata, custom=custom, creator_token=0)
+
+    await client.cluster.updater.update(ledger_id, local, needed, claimed)
+    return client.writer_of(ledger_id, local, last=start.last, length=start.length)
+
+
+async def release(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> LedgerMetadata:
+    """Hand the ledger over to whoever claims it next. The writer takes no more entries.
+
+    First every add is confirmed; then the rest of the write quorum is waited for, at most
+    ``settle_s``, so that the ledger is left with all its copies where that can be.
+
+    Raises:
+        ClientError: an add failed, or the metadata was changed by somebody else. The ledger is
+            not handed over then, and must be recovered.
+        IllegalOperationError: the writer did not claim the ledger.
+    """
+    nonce = writer.metadata.custom.get(WRITER_KEY)
+    if nonce is None or HANDOVER_KEY in writer.metadata.custom:
+        raise IllegalOperationError(f"ledger {writer.ledger_id} was not claimed by this writer")
+    await writer.drain()
+    await _settle(writer, settle_s)
+    await writer.drain()
+    value = HandedOver(writer.last_add_confirmed, writer.length).encode()
+    # From here on this process never writes again, whatever comes of the release.
+    writer.retire()
+
+    def needed(metadata: LedgerMetadata) -> bool:
+        if metadata.state is not LedgerState.OPEN:
+            raise state_error(writer.ledger_id, metadata.state)
+        if metadata.custom.get(WRITER_KEY) != nonce:
+            raise NotHandedOverError(f"ledger {writer.ledger_id} has another writer")
+        return metadata.custom.get(HANDOVER_KEY) != value
+
+    def released(metadata: LedgerMetadata) -> LedgerMetadata:
+        custom = {**metadata.custom, HANDOVER_KEY: value}
+        return attrs.evolve(metadata, custom=custom, creator_token=0)
+
+    return await writer.update_metadata(needed, released)
+
+
+async def _settle(writer: LedgerWriter, settle_s: float) -> None:
+    clock = writer.clock
+    end_s = clock.seconds() + settle_s
+    while writer.in_flight_anywhere and clock.seconds() < end_s:
+        await deferLater(clock, _LOOK_S)
