@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from bkctl.command import Group
-from bkctl.errors import MEANING, ExitStatus
+from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import global_options, options_of
 
 if TYPE_CHECKING:
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "bkctl"
 
+HELP_WIDTH_MAX: Final = 100
+HELP_WIDTH_MIN: Final = 50
+_WIDTH_DEFAULT: Final = 80
+
 COMMANDS: Final = {
     "ledger": ("bkctl.ledger:ledger", "Ledgers: create, add, read, close, recover, delete."),
     "bookie": ("bkctl.bookie:bookie", "Bookies: who is there."),
     "cluster": ("bkctl.cluster:cluster", "The cluster as a whole: make one, look at it."),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
-    "local": ("bkctl.local_command:local", "Run a cluster of N bookies on this machine."),
+    "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),
     "fence": ("bkctl.ledger:fence", "Short for `ledger fence`."),
     "recover": ("bkctl.ledger:recover", "Short for `ledger recover`."),
@@ -59,6 +63,18 @@ class RootGroup(Group):
         except BaseException as error:  # noqa: BLE001 -- the one place where all of them end
             return _report(error, meta.get("bkctl.session"), args)
         return ExitStatus.DONE
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        # Else click finds it out with shutil, whose import brings three compression libraries.
+        return super().make_context(
+            info_name, args, parent, terminal_width=_terminal_width(), **extra
+        )
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
@@ -101,6 +117,19 @@ def _drop_stdout() -> None:
         return  # A stdout that is no file (in a test) cannot fail later either.
 
 
+def _terminal_width() -> int:
+    """Return the width that help texts may have."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        width = int(columns)
+    else:
+        try:
+            width = os.get_terminal_size().columns
+        except OSError:
+            width = _WIDTH_DEFAULT
+    return max(min(width, HELP_WIDTH_MAX) - 2, HELP_WIDTH_MIN)
+
+
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001
     if not wanted or ctx.resilient_parsing:
         return
@@ -132,7 +161,7 @@ cli = RootGroup(
     bkctl export 42 --to DIR       as Parquet
     """,
     lazy=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     params=[
         *global_options(root=True),

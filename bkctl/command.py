@@ -7,7 +7,6 @@ and tests read that.
 
 from __future__ import annotations
 
-import difflib
 import enum
 import importlib
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from bkctl.errors import MEANING, ExitStatus
+from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import global_options, is_global
 
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE)
@@ -142,6 +141,8 @@ class Group(click.Group):
 
     def similar(self, ctx: click.Context, word: str) -> list[str]:
         """Return command lines that were perhaps meant by ``word``, nearest first."""
+        import difflib
+
         path = ctx.command_path
         near = difflib.get_close_matches(word, self.list_commands(ctx), n=2, cutoff=0.6)
         return [f"`{path} {name}`" for name in near] or [

@@ -127,7 +127,10 @@ class Emitter:
         """Print values as they come."""
         view = view_of(kind)
         if self._form in {"table", "wide"}:
-            self._table(view, values)
+            if view.sentence is not None and self._form == "table" and not self._options.columns:
+                self._write_lines(map(view.sentence, values))
+            else:
+                self._table(view, values)
             return
         for text in self._texts(view, values):
             self._write(text)

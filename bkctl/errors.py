@@ -1,61 +1,30 @@
-"""What a command can end with: the exit statuses, and the errors that are the command line's own.
+"""The errors that are the command line's own, and how any error is told.
 
-``bkctl`` returns the ``exit_status`` of the error that ended a command. This module is imported at
-every start, so it leans on nothing.
+``bkctl`` returns the ``exit_status`` of the error that ended a command.
 """
 
 from __future__ import annotations
 
-import enum
 import re
-from typing import ClassVar, Final
+from typing import ClassVar
 
+from bkctl.exit_status import ExitStatus
 from wire.errors import BookKeeperError
-
-
-class ExitStatus(enum.IntEnum):
-    """Every status ``bkctl`` exits with; scripts may rely on them."""
-
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    REFUSED = 4
-    UNREACHABLE = 5
-    TIME_LIMIT = 6
-    CONFLICT = 7
-    PARTLY = 8
-    PROBLEMS = 10
-    INTERRUPTED = 130
-    TERMINATED = 143
-
-
-MEANING: Final = {
-    ExitStatus.DONE: "done",
-    ExitStatus.FAILED: "the operation failed",
-    ExitStatus.USAGE: "wrong usage, or a setting that cannot be",
-    ExitStatus.NOT_FOUND: "no such ledger, entry, bookie or file",
-    ExitStatus.REFUSED: "refused: not confirmed, nobody to ask, wrong password, safety check",
-    ExitStatus.UNREACHABLE: "metadata service or bookies unreachable",
-    ExitStatus.TIME_LIMIT: "time limit reached; the work goes on or is incomplete",
-    ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",
-    ExitStatus.PARTLY: "partly done; the output says what is missing",
-    ExitStatus.PROBLEMS: "a check found problems",
-    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C",
-    ExitStatus.TERMINATED: "stopped by SIGTERM",
-}
 
 
 class CommandError(BookKeeperError):
     """The command could not do what was asked.
 
-    ``next_step`` overrides the hint of the class: a sentence or a command to try.
+    ``next_step`` overrides the hint of the class: a sentence or a command to try. ``status``
+    overrides its exit status.
     """
 
-    def __init__(self, message: str, *, next_step: str = "") -> None:
+    def __init__(self, message: str, *, next_step: str = "", status: int | None = None) -> None:
         super().__init__(message)
         if next_step:
-            self.hint = next_step  # type: ignore[misc] # one error's own next step
+            self.hint = next_step  # type: ignore[misc] # this one's own
+        if status is not None:
+            self.exit_status = status  # type: ignore[misc] # that of another process
 
 
 class UsageError(CommandError):

@@ -13,7 +13,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from bkctl.errors import CommandError, ExitStatus
+from bkctl.errors import CommandError
+from bkctl.exit_status import ExitStatus
 from bkctl.units import human_bytes
 
 LENGTH: Final = struct.Struct(">I")

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.errors import ExitStatus, Interrupted
+from bkctl.errors import Interrupted
+from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,6 +62,8 @@ class Interrupts:
     """The signal handlers of one command. Outside the main thread they stay as they were."""
 
     def __init__(self, timeout_s: float = 0.0) -> None:
+        self.last_words = ""
+        """In which state a command leaves things that is ended at once."""
         self._timeout_s = timeout_s
         self._stop: Stop | None = None
         self._count = 0
@@ -94,7 +97,7 @@ class Interrupts:
         words, status = _STATUS[signal.Signals(number)]
         self._count += 1
         if self._count > 1 and number != signal.SIGALRM:
-            leave(status)
+            leave(status, self.last_words)
         reason = Interrupted(words, status)
         if self._stop is None:
             raise reason
@@ -102,12 +105,12 @@ class Interrupts:
             self._stop.ask(reason)
 
 
-def leave(status: int) -> None:
+def leave(status: int, words: str = "") -> None:
     """End the process now, without clean-up; try to write out what was printed so far."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         # A progress bar hides the cursor.
         sys.stderr.write("\x1b[?25h" if sys.stderr.isatty() else "")
-        sys.stderr.write("bkctl: left at once\n")
+        sys.stderr.write(f"bkctl: left at once{'; ' if words else ''}{words}\n")
         sys.stderr.flush()
     os._exit(status)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from bkctl.errors import ExitStatus, Interrupted, error_message, error_name
+from bkctl.errors import Interrupted, error_message, error_name
+from bkctl.exit_status import ExitStatus
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def _describe(error: BaseException, session: Session | None) -> Report:
         return Report("BK-USAGE", error.format_message(), error.exit_code, about)
     if isinstance(error, BookKeeperError):
         name, message = error_name(type(error)), error_message(error)
-        return Report(name, message, error.exit_status, about, error.hint)
+        hint = (session.failed if session else "") or error.hint
+        return Report(name, message, error.exit_status, about, hint)
     if isinstance(error, OSError):
         return _os_error(error, about)
     words = f"{type(error).__name__}: {error_message(error)}"

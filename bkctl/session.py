@@ -23,15 +23,11 @@ from bkctl.options import Options, options_of
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
-
     from bkclient.config import ClientConfig
     from bkctl.emit import Emitter
     from bkctl.progress import Progress
 
 T = TypeVar("T")
-
-DEFAULT_CONF: Final = ("/etc/bookkeeper/bk_server.conf", "/opt/bookkeeper/conf/bk_server.conf")
-"""Where a bookie's settings are looked for when nothing else says where the cluster is."""
 
 SESSION_META: Final = "bkctl.session"
 
@@ -43,23 +39,28 @@ class Host:
         self,
         *,
         environ: Mapping[str, str] | None = None,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
         connect: Callable[[str, ClientConfig], BlockingClient] | None = None,
     ) -> None:
+        """What is left out is the process's own; its streams are looked up at each use."""
         self.environ = os.environ if environ is None else environ
+        self._streams = stdin, stdout, stderr
         self._connect = connect or _connect
         self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
 
     @property
     def stdin(self) -> TextIO:
-        return sys.stdin
+        return self._streams[0] or sys.stdin
 
     @property
     def stdout(self) -> TextIO:
-        return sys.stdout
+        return self._streams[1] or sys.stdout
 
     @property
     def stderr(self) -> TextIO:
-        return sys.stderr
+        return self._streams[2] or sys.stderr
 
     def client(self, uri: str, config: ClientConfig) -> BlockingClient:
         """Return the connection with one cluster, made at the first call."""
@@ -99,8 +100,8 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
 class Session:
     """One command at work.
 
-    ``about`` names what the command is at work on, and errors name it; ``resume`` says what to do
-    after an interruption.
+    ``about`` names what the command is at work on, and errors name it. ``failed`` says what to do
+    after an error just now, instead of the error's own hint, and ``resume`` after an interruption.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Session:
     ) -> None:
         self.host, self.options, self.effect = host, options, effect
         self.about = ""
+        self.failed = ""
         self.resume = ""
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
@@ -141,6 +143,10 @@ class Session:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
         return self.client.call(function, *args, **kwargs)
 
+    def iterate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Yield what ``function(client, *args)``, an async iterator, yields on the reactor."""
+        return self.client.iterate(lambda client: function(client, *args, **kwargs))
+
     def _where(self) -> tuple[str, ClientConfig]:
         if self._settings is not None:
             return self._settings
@@ -165,6 +171,12 @@ class Session:
     def emit(self, value: object) -> None:
         """Print one value in the form that was asked for."""
         self.emitter.one(value)
+
+    def plan(self, steps: Iterable[str]) -> None:
+        """Print what a dry run would have done."""
+        from bkctl.views import Plan
+
+        self.emit(Plan(tuple(steps)))
 
     def emit_all(self, values: Iterable[Any], kind: type) -> None:
         """Print values of one kind as they come; none at all is a result too."""
@@ -207,22 +219,39 @@ class Session:
 
         return make_progress(self.options, self.host, what, total=total, unit=unit)
 
+    @property
+    def last_words(self) -> str:
+        """What a second Ctrl-C prints before it ends the process at once."""
+        return self._interrupts.last_words
+
+    @last_words.setter
+    def last_words(self, text: str) -> None:
+        self._interrupts.last_words = text
+
     def stopping(self) -> contextlib.AbstractContextManager[Stop]:
         """Let Ctrl-C ask the block to stop at a safe point instead of ending it anywhere."""
         return self._interrupts.stopping()
 
     # Asking -------------------------------------------------------------------------------------
 
-    def confirm(self, plan: Iterable[str], question: str, *, proof: str | None = None) -> None:
-        """Show ``plan`` and ask, in the way the command's ``Effect`` calls for.
+    def confirm(
+        self,
+        plan: Iterable[str],
+        question: str,
+        *,
+        proof: str | None = None,
+        effect: Effect | None = None,
+    ) -> None:
+        """Show ``plan`` and ask, in the way the ``Effect`` calls for (the command's, or another).
 
         What loses data asks for ``proof`` (an id) to be typed; everything else for yes or no.
 
         Raises:
             RefusedError: the answer was no, or there is nobody to ask.
         """
-        assert self.effect is not Effect.READ, "a command that only reads has nothing to ask"
-        assert (proof is not None) == (self.effect is Effect.LOSES_DATA) or proof is None
+        effect = effect or self.effect
+        assert effect is not Effect.READ, "a command that only reads has nothing to ask"
+        assert proof is None or effect is Effect.LOSES_DATA
         if self.options.yes:
             return
         for line in plan:
@@ -231,10 +260,11 @@ class Session:
             raise RefusedError(
                 f"{question} Nobody to ask here", next_step=f"add --yes: {self.again('--yes')}"
             )
-        if proof is None:
-            agreed = self._ask(f"{question} [y/N] ").lower() in {"y", "yes"}
-        else:
+        if effect is Effect.LOSES_DATA:
+            assert proof, "what loses data asks for an id to be typed"
             agreed = self._ask(f"{question}\nType {proof} to go on: ") == proof
+        else:
+            agreed = self._ask(f"{question} [y/N] ").lower() in {"y", "yes"}
         if not agreed:
             raise RefusedError("not confirmed; nothing was changed")
 

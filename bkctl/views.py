@@ -108,7 +108,6 @@ class LedgerDeleted:
     state: str | None
     last_entry: int | None
     length: int | None
-    deleted: bool
 
 
 @attrs.frozen
@@ -165,6 +164,22 @@ class LocalBookie:
     pid: int | None
     directory: str
     log: str
+
+
+@attrs.frozen
+class LocalSummary:
+    """A local cluster, for programs."""
+
+    uri: str
+    directory: str
+    bookies: tuple[LocalBookie, ...]
+
+
+@attrs.frozen
+class Plan:
+    """What a dry run would have done."""
+
+    steps: tuple[str, ...]
 
 
 # Fields ----------------------------------------------------------------------------------------
@@ -317,10 +332,30 @@ def _fenced_sentence(fenced: LedgerFenced) -> str:
 
 
 def _deleted_sentence(deleted: LedgerDeleted) -> str:
-    return f"ledger {deleted.ledger_id} " + ("deleted" if deleted.deleted else "was gone already")
+    return f"ledger {deleted.ledger_id} deleted"
 
 
 VIEWS: Final[Mapping[type, View]] = {
+    LocalSummary: View(
+        "clusters",
+        (
+            Field("uri", "The metadata service.", lambda v: v.uri),
+            Field("directory", "Where everything lies.", lambda v: v.directory),
+            Field(
+                "bookies",
+                "Its bookies.",
+                lambda v: [attrs.asdict(bookie) for bookie in v.bookies],
+                Kind.NESTED,
+            ),
+        ),
+        "uri",
+    ),
+    Plan: View(
+        "plans",
+        (Field("would", "The steps, in order.", lambda v: list(v.steps), Kind.NESTED),),
+        "would",
+        sentence=lambda v: "\n".join(f"would {step}" for step in v.steps),
+    ),
     LedgerSummary: View("ledgers", _LEDGER, "ledger_id"),
     LedgerCount: View(
         "counts",
@@ -398,7 +433,6 @@ VIEWS: Final[Mapping[type, View]] = {
             Field("state", "Its last state.", lambda v: v.state, Kind.STATE),
             Field("last_entry", "Its last entry.", lambda v: v.last_entry, Kind.COUNT),
             Field("length", "Bytes of payload.", lambda v: v.length, Kind.BYTES),
-            Field("deleted", "False where it was gone already.", lambda v: v.deleted, Kind.FLAG),
         ),
         "ledger_id",
         sentence=_deleted_sentence,

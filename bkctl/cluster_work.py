@@ -1,0 +1,143 @@
+"""What the cluster and bookie commands do: the steps between parsed options and printed values.
+
+Functions whose first argument is a ``client`` are coroutines for the reactor's thread, given to
+``Session.call``. Those that take a ``session`` run on the main thread and block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from twisted.internet.defer import Deferred, gatherResults
+
+from bkclient import admin
+from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
+from bkclient.metadata import open_metadata
+from bkclient.metadata.api import AlreadyInitializedError
+from bkctl.views import BookieSummary, ClusterCreated, ClusterSummary
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from bkclient.client import Client
+    from bkclient.metadata.api import MetadataStore
+    from bkctl.session import Session
+    from wire.ids import BookieId
+
+
+async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[BookieSummary]:
+    """Return the bookies in a state (``None``: all), by id; ``ask`` them for their free space."""
+    found = [one for one in await admin.list_bookies(client) if wanted in {None, one.state.value}]
+    looks = (Deferred.fromCoroutine(_look_at(client, one, ask=ask)) for one in found)
+    return list(await gatherResults(looks, consumeErrors=True))
+
+
+async def _look_at(client: Client, one: admin.BookieStatus, *, ask: bool) -> BookieSummary:
+    found = BookieSummary(one.bookie_id, one.state.value)
+    if one.info is None:
+        return found
+    endpoint = one.info.endpoint()
+    address = None if endpoint is None else f"{endpoint.host}:{endpoint.port}"
+    found = attrs.evolve(found, address=address, properties=one.info.properties)
+    if not ask:
+        return found
+    try:
+        disks = await admin.bookie_info(client, one.bookie_id)
+    except BookKeeperError:
+        return found  # The state is what metadata says; the sizes stay unknown.
+    return attrs.evolve(found, free=disks.free_bytes, total=disks.total_bytes)
+
+
+async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:
+    """Return what the cluster is; counting ledgers takes a walk over all of them."""
+    store = client.store
+    writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
+    down = await store.known_bookies() - writable - read_only
+    ledgers = None
+    if count_ledgers:
+        ledgers = 0
+        async for ids in store.ledger_ranges():
+            ledgers += len(ids)
+    return ClusterSummary(
+        uri=store.uri,
+        instance_id=await store.instance_id(),
+        layout=(await store.layout()).name,
+        writable=len(writable),
+        read_only=len(read_only),
+        down=len(down),
+        ledgers=ledgers,
+    )
+
+
+def init(session: Session, layout: str | None) -> ClusterCreated:
+    """Make a new cluster where the session's URI points.
+
+    Raises:
+        AlreadyInitializedError: there is one.
+    """
+    timeout_s = session.config.zk_timeout_ms / 1000
+
+    async def make(store: MetadataStore) -> ClusterCreated:
+        instance_id = await admin.init_cluster(store, layout)
+        return ClusterCreated(store.uri, instance_id, (await store.layout()).name)
+
+    created: ClusterCreated = with_store(session.uri, make, session_timeout_s=timeout_s)
+    return created
+
+
+class Watched:
+    """A cluster's metadata, for what starts its bookies: make it, and see who is registered.
+
+    Connects at the first use, when there is something to connect to.
+    """
+
+    def __init__(self, uri: Callable[[], str]) -> None:
+        self._uri = uri
+        self._reactor = reactor_in_thread()
+        self._store: MetadataStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            self._run(self._store.close)
+            self._store = None
+
+    def initialize(self) -> None:
+        """Make the cluster, unless it is there already."""
+        self._run(self._initialize)
+
+    async def _initialize(self) -> None:
+        store = await self._connected()
+        try:
+            await store.initialize()
+        except AlreadyInitializedError:
+            return
+
+    def writable(self) -> frozenset[str]:
+        """Return the bookies that take adds."""
+        found: frozenset[str] = self._run(self._writable)
+        return found
+
+    async def _writable(self) -> frozenset[BookieId]:
+        return await (await self._connected()).writable_bookies()
+
+    def _run(self, work: Callable[[], Any]) -> Any:
+        return call_in_reactor(self._reactor, work)
+
+    async def _connected(self) -> MetadataStore:
+        if self._store is None:
+            self._store = open_metadata(self._uri(), reactor=self._reactor)
+            await self._store.connect()
+        return self._store

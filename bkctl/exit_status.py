@@ -1,0 +1,39 @@
+"""Every status that ``bkctl`` exits with. Imported at every start, so it leans on nothing."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class ExitStatus(enum.IntEnum):
+    """Every status ``bkctl`` exits with; scripts may rely on them."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    UNREACHABLE = 5
+    TIME_LIMIT = 6
+    CONFLICT = 7
+    PARTLY = 8
+    PROBLEMS = 10
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANING: Final = {
+    ExitStatus.DONE: "done",
+    ExitStatus.FAILED: "the operation failed",
+    ExitStatus.USAGE: "wrong usage, or a setting that cannot be",
+    ExitStatus.NOT_FOUND: "no such ledger, entry, bookie or file",
+    ExitStatus.REFUSED: "refused: not confirmed, nobody to ask, wrong password, safety check",
+    ExitStatus.UNREACHABLE: "metadata service or bookies unreachable",
+    ExitStatus.TIME_LIMIT: "time limit reached; the work goes on or is incomplete",
+    ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",
+    ExitStatus.PARTLY: "partly done; the output says what is missing",
+    ExitStatus.PROBLEMS: "a check found problems",
+    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitStatus.TERMINATED: "stopped by SIGTERM",
+}

@@ -1,0 +1,197 @@
+"""``bkctl local``: a cluster of bookies on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from bkctl.command import Command, Effect
+from bkctl.exit_status import ExitStatus
+from bkctl.params import KEY_VALUE
+
+if TYPE_CHECKING:
+    from bkctl.cluster_work import Watched
+    from bkctl.local_cluster import LocalCluster
+    from bkctl.session import Session
+
+DETACHED: Final = "BKCTL_LOCAL_DETACHED"
+"""In the environment of a cluster in the background."""
+
+_LOOK_EVERY_S: Final = 0.5
+
+
+@click.command(
+    "local",
+    cls=Command,
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl local 3", "three bookies; everything is removed at the end"),
+        ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),
+        ("bkctl local 3 --zookeeper", "with a real ZooKeeper, which Java bookies can join"),
+    ),
+    exits=(
+        ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT,
+        ExitStatus.INTERRUPTED,
+    ),
+    replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
+    short_help="Run a cluster of N bookies on this machine.",
+)  # fmt: skip
+@click.argument("bookies", metavar="N", type=click.IntRange(1, 100))
+@click.option(
+    "--dir", "directory", metavar="DIR", help="Keep everything in DIR, and start it again."
+)
+@click.option("--keep", is_flag=True, help="Keep the directory made without --dir.")
+@click.option(
+    "--zookeeper", is_flag=True, help="Real ZooKeeper (needs the extra `spark`, for its jars)."
+)
+@click.option(
+    "--port-base", type=click.IntRange(1, 65000), help="Ports from here on, not free ones."
+)
+@click.option(
+    "--set", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",
+    help="A setting for every bookie, as in bk_server.conf.",
+)  # fmt: skip
+@click.option("--background", is_flag=True, help="Return when all are up; needs --dir.")
+@click.pass_obj
+def local(
+    session: Session,
+    *,
+    bookies: int,
+    directory: str | None,
+    keep: bool,
+    zookeeper: bool,
+    port_base: int | None,
+    settings: tuple[tuple[str, str], ...],
+    background: bool,
+) -> None:
+    """Run a cluster of N bookies on this machine until Ctrl-C.
+
+    The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
+    only. Without --dir they live in a temporary directory that is removed at the end; a directory
+    that was not made here is never removed.
+    """
+    from bkctl.errors import UsageError
+    from bkctl.local_cluster import LocalCluster
+
+    if background and directory is None:
+        raise UsageError("--background needs --dir DIR, to know where it is")
+    if session.dry_run:
+        session.plan([f"start {bookies} bookies in {directory or 'a temporary directory'}"])
+        return
+    if background:
+        _start_in_background(session, Path(str(directory)))
+        return
+    cluster = LocalCluster(
+        Path(directory) if directory else None,
+        bookies,
+        zookeeper=zookeeper,
+        port_base=port_base or 0,
+        settings=dict(settings),
+    )
+    try:
+        with running(session, cluster):
+            _show(session, cluster)
+            if DETACHED in session.host.environ:
+                _detach()
+            _watch(session, cluster)
+    finally:
+        if not keep:
+            cluster.remove()
+        elif cluster.is_temporary:
+            session.note(f"kept in {cluster.directory}")
+
+
+@contextlib.contextmanager
+def running(session: Session, cluster: LocalCluster) -> Iterator[Watched]:
+    """Run a cluster for the time of the block; give what knows who is registered.
+
+    Raises:
+        LocalStartError: a part did not start; everything is stopped again.
+    """
+    from bkctl import cluster_work
+
+    with cluster, cluster_work.Watched(lambda: cluster.uri) as watched:
+        cluster.start(watched.writable, watched.initialize, session.note)
+        yield watched
+
+
+def _show(session: Session, cluster: LocalCluster) -> None:
+    """Print the bookies and what to type next."""
+    from bkctl.views import LocalBookie, LocalSummary
+
+    if session.options.output in {None, "table", "wide"}:
+        session.emit_all(cluster.states(), LocalBookie)
+        session.finish()
+        out = session.host.stdout
+        out.write(f"\nexport BKCTL_SERVICE_URI={cluster.uri}\n# or: . {cluster.env_file}\n")
+        out.flush()
+        session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
+    else:
+        session.emit(LocalSummary(cluster.uri, str(cluster.directory), tuple(cluster.states())))
+        session.host.stdout.flush()
+
+
+def _watch(session: Session, cluster: LocalCluster) -> None:
+    """Wait for the end, and tell of bookies that end before it."""
+    from bkctl.errors import CommandError, Interrupted
+
+    try:
+        while cluster.running:
+            time.sleep(_LOOK_EVERY_S)
+            for bookie_id, status, log in cluster.newly_ended():
+                session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
+        raise CommandError("no bookie is left")
+    except Interrupted as reason:
+        session.note("stopping")
+        if reason.exit_status == ExitStatus.TIME_LIMIT:
+            raise
+
+
+# In the background -----------------------------------------------------------------------------
+
+
+def _start_in_background(session: Session, directory: Path) -> None:
+    """Start this command again without --background; return when it says that all are up."""
+    from bkctl.errors import CommandError
+    from bkctl.local_cluster import BACKGROUND_LOG, refuse_foreign
+
+    refuse_foreign(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    log = directory / BACKGROUND_LOG
+    arguments = [word for word in session.options.args if word != "--background"]
+    with log.open("ab") as errors:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "bkctl.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={
+                **os.environ,
+                DETACHED: "1",
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            },
+        )
+    shown, _ = child.communicate()  # Ends when the child has shown what there is: see _detach.
+    if not shown:
+        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
+        said = "".join(last).removeprefix("bkctl: ") or "the cluster ended"
+        raise CommandError(said, status=child.returncode)
+    session.host.stdout.write(shown.decode())
+    session.note(f"\nrunning in the background; stop it with: kill {child.pid}")
+
+
+def _detach() -> None:
+    """Let go of stdout: who started us in the background knows by that that all are up."""
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bkctl.params import (
+    BOOKIE_ID,
+    ENTRY_RANGE,
+    KEY_VALUE,
+    LEDGER_ID,
+    LEDGER_IDS,
+    SIZE,
+    format_ledger_id,
+    parse_ledger_id,
+)
+
+
+@given(ledger_id=st.integers(0, 2**63 - 1), form=st.sampled_from(["long", "hex", "uuid"]))
+def test_a_ledger_id_is_read_as_it_is_shown(ledger_id: int, form: str) -> None:
+    assert parse_ledger_id(format_ledger_id(ledger_id, form), form) == ledger_id
+
+
+def test_the_forms_are_those_of_java() -> None:
+    assert format_ledger_id(3_735_928_559, "hex") == "deadbeef"
+    assert format_ledger_id(3_735_928_559, "uuid") == "00000000-0000-0000-0000-0000deadbeef"
+
+
+def test_a_hexadecimal_prefix_counts_in_every_form() -> None:
+    assert LEDGER_ID.convert("0x2A", None, None) == 42
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("2a", "written 0x2a"),
+        ("-1", "is no ledger id"),
+        ("", "is no ledger id"),
+        ("9223372036854775808", "too large"),
+        ("00000000-0000-0000-0000-00000000002a", "--ledger-id-format uuid"),
+    ],
+)
+def test_what_is_no_ledger_id_is_refused_with_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(click.BadParameter, match=hint):
+        LEDGER_ID.convert(text, None, None)
+
+
+def test_a_dash_passes_only_where_ids_may_come_from_stdin() -> None:
+    assert LEDGER_IDS.convert("-", None, None) == "-"
+    with pytest.raises(click.BadParameter):
+        LEDGER_ID.convert("-", None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5", (5, 5)), ("5-9", (5, 9)), ("5-", (5, None)), ("-9", (0, 9))]
+)
+def test_ranges_of_entries_include_both_ends(text: str, expected: tuple[int, int | None]) -> None:
+    assert ENTRY_RANGE.convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize("text", ["", "-", "a", "9-5", "1-2-3"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        ENTRY_RANGE.convert(text, None, None)
+
+
+def test_bookie_ids_are_what_java_accepts() -> None:
+    assert BOOKIE_ID.convert("bookie-1.example:3181", None, None) == "bookie-1.example:3181"
+    for text in ("", "a b", "a/b", "readonly"):
+        with pytest.raises(click.BadParameter):
+            BOOKIE_ID.convert(text, None, None)
+
+
+def test_pairs_are_cut_at_the_first_equals_sign() -> None:
+    assert KEY_VALUE.convert("a=b=c", None, None) == ("a", "b=c")
+    for text in ("a", "=b"):
+        with pytest.raises(click.BadParameter):
+            KEY_VALUE.convert(text, None, None)
+
+
+def test_a_size_that_is_none_is_a_usage_error() -> None:
+    assert SIZE.convert("1MiB", None, None) == 2**20
+    with pytest.raises(click.BadParameter):
+        SIZE.convert("much", None, None)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bkctl.table import Cell, Table, display_width, vertical
+
+COLUMNS = (("ID", 0, False), ("SIZE", 1, True), ("NOTE", 2, False))
+
+
+def _rows(*rows: tuple[str, str, str]) -> list[list[Cell]]:
+    return [[Cell(text) for text in row] for row in rows]
+
+
+def test_numbers_are_right_aligned_and_ends_are_trimmed() -> None:
+    table = Table(COLUMNS, width=None)
+    assert list(table.lines(_rows(("a", "10", ""), ("bcd", "9", "x")))) == [
+        "ID   SIZE  NOTE",
+        "a      10",
+        "bcd     9  x",
+    ]
+
+
+def test_later_rows_keep_the_widths_and_are_not_cut() -> None:
+    table = Table(COLUMNS, width=None)
+    list(table.lines(_rows(("a", "1", "x"))))
+    assert list(table.lines(_rows(("longer", "1", "x")))) == ["longer     1  x"]
+
+
+def test_the_highest_rank_gives_way_first() -> None:
+    table = Table(COLUMNS, width=9)
+    assert list(table.lines(_rows(("abc", "12", "text")))) == ["ID   SIZE", "abc    12"]
+    assert table.hidden == ["NOTE"]
+
+
+@given(
+    rows=st.lists(st.tuples(*[st.text("abc", max_size=12)] * 3), min_size=1),
+    width=st.integers(1, 60),
+)
+def test_what_may_never_give_way_is_always_whole(
+    rows: list[tuple[str, str, str]], width: int
+) -> None:
+    table = Table(COLUMNS, width=width)
+    _, *lines = table.lines(_rows(*rows))
+    for row, line in zip(rows, lines, strict=True):
+        assert line.startswith(row[0].rstrip())
+        assert len(line) <= width or len(table.hidden) == 2
+
+
+def test_wide_characters_take_two_columns_and_combining_ones_none() -> None:
+    assert display_width("日本") == 4
+    assert display_width("e\u0301") == 1
+
+
+def test_an_object_is_titles_and_texts_with_further_lines_indented() -> None:
+    pairs = [("ID", Cell("7")), ("BOOKIES", Cell("a\nb"))]
+    assert list(vertical(pairs)) == ["id       7", "bookies  a", "         b"]
