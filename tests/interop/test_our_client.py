@@ -1,0 +1,231 @@
+"""Our client: against Java bookies, against ours, and with both in one ensemble.
+
+What it writes the Java client reads, and the reverse: metadata, last entry, every byte.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from bkclient.client import Client
+from bkclient.errors import (
+    ClientLedgerFencedError,
+    ClientUnauthorizedError,
+    LedgerClosedError,
+    NoSuchLedgerError,
+)
+from tests.interop.ours import our_bookies
+from tests.interop.peers import JavaBookie, JavaError, Peers
+from tests.reactor import run, the_reactor
+from wire.codes import DigestType, LedgerState, ProtocolVersion
+
+PAYLOADS = [b"", b"one", bytes(range(256)) * 5, *(b"entry %d" % i for i in range(500)), b""]
+PROTOCOLS = [ProtocolVersion.V2, ProtocolVersion.V3]
+
+
+@attrs.frozen
+class Stage:
+    """A cluster with one kind of bookies, or both, and where its metadata is."""
+
+    peers: Peers
+    uri: str
+    bookies: list[JavaBookie]
+
+    def ours(self, protocol: ProtocolVersion = ProtocolVersion.V3) -> Client:
+        client = run(Client.connect(self.uri, reactor=the_reactor(), protocol=protocol))
+        self.peers.on_close(lambda: run(client.close()))
+        return client
+
+    def of(self, bookie_id: str) -> JavaBookie:
+        return next(b for b in self.bookies if b.bookie_id == bookie_id)
+
+
+def make_stage(peers: Peers, kind: str) -> Stage:
+    uri = peers.metadata_uri()
+    counts = {"java": (0, 3), "mixed": (2, 2)}[kind]
+    return Stage(
+        peers, uri, [*our_bookies(peers, counts[0], uri), *peers.java_bookies(counts[1], uri)]
+    )
+
+
+@pytest.fixture(scope="module", params=["java", "mixed"])
+def stage(request, module_peers: Peers) -> Stage:
+    return make_stage(module_peers, request.param)
+
+
+@pytest.fixture(params=PROTOCOLS, ids=lambda p: p.name.lower())
+def client(request, stage: Stage) -> Iterator[Client]:
+    connected = run(Client.connect(stage.uri, reactor=the_reactor(), protocol=request.param))
+    yield connected
+    run(connected.close())
+
+
+async def write(client: Client, payloads, *, close=True, **how):
+    writer = await client.create_ledger(**{"ensemble_size": 3, "write_quorum": 3, **how})
+    await writer.add_many(payloads)
+    if close:
+        await writer.close()
+    return writer
+
+
+async def read(client: Client, ledger_id: int, **how) -> list[bytes]:
+    reader = await client.open_ledger(ledger_id, **how)
+    found = [entry.payload async for entry in reader.read()]
+    reader.close()
+    return found
+
+
+@pytest.mark.parametrize("digest_type", list(DigestType))
+def test_what_we_write_java_reads(stage: Stage, client: Client, digest_type) -> None:
+    writer = run(write(client, PAYLOADS, digest_type=digest_type, password=b"pw"))
+    java = stage.peers.java_client(stage.uri)
+    reader = java.open_ledger(writer.ledger_id, digest=digest_type.name, password=b"pw")
+    assert reader.read(0, len(PAYLOADS) - 1) == PAYLOADS
+    assert reader.length == sum(map(len, PAYLOADS))
+    found = java.metadata(writer.ledger_id)
+    assert (found.state, found.last_entry_id) == ("CLOSED", len(PAYLOADS) - 1)
+    assert (found.password, found.format_version) == (b"pw", 3)
+    ours = run(client.read_metadata(writer.ledger_id)).value
+    assert ours.state is LedgerState.CLOSED
+    assert {f.first_entry_id: f.ensemble for f in ours.fragments} == dict(found.ensembles)
+
+
+@pytest.mark.parametrize("digest", ["CRC32", "CRC32C", "MAC", "DUMMY"])
+def test_what_java_writes_we_read(stage: Stage, client: Client, digest: str) -> None:
+    java = stage.peers.java_client(stage.uri)
+    ledger = java.create_ledger(3, 2, 2, digest=digest, password=b"pw", custom={"k": b"\0v"})
+    ledger.add_many(PAYLOADS)
+    ledger.close()
+    assert run(read(client, ledger.ledger_id, password=b"pw")) == PAYLOADS
+    assert dict(run(client.read_metadata(ledger.ledger_id)).value.custom) == {"k": b"\0v"}
+    with pytest.raises(ClientUnauthorizedError):
+        run(client.open_ledger(ledger.ledger_id, password=b"wrong"))
+
+
+def test_striped_ledgers(stage: Stage, client: Client) -> None:
+    writer = run(write(client, PAYLOADS, write_quorum=2, ack_quorum=2))
+    assert run(read(client, writer.ledger_id)) == PAYLOADS
+    java = stage.peers.java_client(stage.uri, v2=True)
+    assert java.open_ledger(writer.ledger_id).read(0, len(PAYLOADS) - 1) == PAYLOADS
+
+
+def test_java_fences_our_writer(stage: Stage, client: Client) -> None:
+    writer = run(write(client, PAYLOADS[:50], close=False))
+    reader = stage.peers.java_client(stage.uri).open_ledger(writer.ledger_id)
+    assert reader.read(0, 49) == PAYLOADS[:50]
+
+    async def late() -> None:
+        await writer.add(b"too late")
+
+    with pytest.raises((ClientLedgerFencedError, LedgerClosedError)):
+        run(late())
+    assert run(client.read_metadata(writer.ledger_id)).value.last_entry_id == 49
+
+
+def test_we_fence_javas_writer(stage: Stage, client: Client) -> None:
+    writer = stage.peers.java_client(stage.uri).create_ledger(3, 3, 2)
+    writer.add_many(PAYLOADS[:50])
+    assert run(read(client, writer.ledger_id)) == PAYLOADS[:50]
+    with pytest.raises(JavaError, match=r"Fenced|LedgerClosed"):
+        writer.add(b"too late")
+    found = stage.peers.java_client(stage.uri).metadata(writer.ledger_id)
+    assert (found.state, found.last_entry_id) == ("CLOSED", 49)
+
+
+def test_recoveries_race_and_agree(stage: Stage, client: Client) -> None:
+    java = stage.peers.java_client(stage.uri)
+    for _ in range(5):
+        writer = run(write(client, PAYLOADS[:30], close=False))
+        opening = java._client.newOpenLedgerOp().withLedgerId(writer.ledger_id)
+        theirs = opening.withPassword(b"").withRecovery(True).execute()
+        ours = run(client.open_ledger(writer.ledger_id))
+        handle = java.vm.call(theirs.get)
+        assert ours.last_add_confirmed == handle.getLastAddConfirmed() == 29
+        ours.close()
+
+
+def test_we_tail_javas_writer(stage: Stage, client: Client) -> None:
+    writer = stage.peers.java_client(stage.uri).create_ledger(3, 3, 2)
+    for payload in PAYLOADS[:3]:
+        writer.add(payload)
+    reader = run(client.open_ledger(writer.ledger_id, recover=False))
+    assert reader.last_add_confirmed == 1
+
+    async def follow() -> list[bytes]:
+        return [entry.payload async for entry in reader.tail()]
+
+    import threading
+
+    found: list[list[bytes]] = []
+    tailing = threading.Thread(target=lambda: found.append(run(follow(), 60)))
+    tailing.start()
+    for payload in PAYLOADS[3:40]:
+        writer.add(payload)
+    writer.close()
+    tailing.join(60)
+    assert found == [PAYLOADS[:40]]
+    reader.close()
+
+
+def test_java_tails_our_writer(stage: Stage, client: Client) -> None:
+    writer = run(write(client, PAYLOADS[:2], close=False))
+    reader = stage.peers.java_client(stage.uri).open_ledger(writer.ledger_id, recover=False)
+
+    async def add(payload: bytes) -> int:
+        return await writer.add(payload)
+
+    poll = reader.poll_async(1, wait_ms=4000)
+    run(add(b"next"))
+    lac, entry = reader.poll_result(poll)
+    assert (lac, entry.payload) == (1, PAYLOADS[1])
+    run(writer.close())
+
+
+def test_a_deleted_ledger_is_gone_for_both(stage: Stage, client: Client) -> None:
+    writer = run(write(client, PAYLOADS[:3]))
+    run(client.delete_ledger(writer.ledger_id))
+    with pytest.raises(NoSuchLedgerError):
+        run(client.open_ledger(writer.ledger_id))
+    with pytest.raises(JavaError, match="NoSuchLedger"):
+        stage.peers.java_client(stage.uri).open_ledger(writer.ledger_id)
+
+
+def test_all_ledgers_are_listed_alike(stage: Stage, client: Client) -> None:
+    async def ours() -> list[int]:
+        return [ledger_id async for ledger_id in client.list_ledgers()]
+
+    run(write(client, []))
+    assert run(ours()) == stage.peers.java_client(stage.uri).list_ledgers()
+
+
+class TestLosses:
+    """A bookie of either kind dies under our writer."""
+
+    @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name.lower())
+    @pytest.mark.parametrize("dies", ["ours", "java"])
+    def test_the_ensemble_changes_and_nothing_is_lost(self, peers: Peers, protocol, dies) -> None:
+        stage = make_stage(peers, "mixed")
+        client = stage.ours(protocol)
+        candidates = [b for b in stage.bookies if (type(b) is JavaBookie) is (dies == "java")]
+        entries = [random.Random(i).randbytes(300) for i in range(3000)]
+
+        async def lose_one() -> int:
+            writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+            await writer.add_many(entries[:500])
+            done = writer.add_many(entries[500:1500])
+            victim = next(b for b in candidates if b.bookie_id in writer.metadata.ensemble)
+            victim.kill()
+            await done
+            await writer.add_many(entries[1500:])
+            await writer.close()
+            return writer.ledger_id
+
+        ledger_id = run(lose_one(), 60)
+        assert run(read(client, ledger_id), 60) == entries
+        java = peers.java_client(stage.uri)
+        assert java.open_ledger(ledger_id).read(0, len(entries) - 1) == entries
+        assert len(java.metadata(ledger_id).ensembles) >= 2
