@@ -51,6 +51,7 @@ MARK_DEPTH: Final = 4
 OURS: Final = frozenset({DISABLE_HEALTH_CHECK})
 """Children of the root that Java makes too but does not count as special."""
 
+_SIXTEEN_DIGITS: Final = re.compile("[0-9a-f]{16}")
 _MARK: Final = re.compile(r"urL(\d+)")
 _SPECIAL: Final = frozenset(
     path[1:]
@@ -201,6 +202,12 @@ def marked_ledger(path: str) -> LedgerId | None:
     """Return whose mark or lock this path or name is."""
     found = _MARK.fullmatch(path.rpartition("/")[2])
     return LedgerId(int(found[1])) if found else None
+
+
+def ledger_of_mark_parent(path: str) -> LedgerId | None:
+    """Return whose mark lies below this path, by the hexadecimal digits it ends with."""
+    digits = "".join(path.split("/")[-MARK_DEPTH:])
+    return LedgerId(int(digits, 16)) if _SIXTEEN_DIGITS.fullmatch(digits) else None
 
 
 def lock(ledger_id: LedgerId) -> str:

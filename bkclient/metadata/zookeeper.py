@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import random
 import socket
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -53,6 +54,8 @@ log = Logger()
 T = TypeVar("T")
 
 DEFAULT_PORT: Final = 2181
+
+_NO_WATCHER: Final = -121
 
 _UNUSABLE: Final = {
     "ms": "Java's own release cannot use it either",
@@ -218,6 +221,7 @@ class KazooTree:
         self._session_id = 0
         self._flying: set[Deferred[Any]] = set()
         self._watched: dict[tuple[str, bool], _Watched] = {}
+        self._places: dict[Fired, set[tuple[str, bool]]] = {}
 
     @property
     def uri(self) -> str:
@@ -265,6 +269,8 @@ class KazooTree:
     def _new_client(self) -> KazooClient:
         from kazoo.client import KazooClient
         from kazoo.handlers.threading import SequentialThreadingHandler
+
+        _teach_kazoo()
 
         class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             """Kazoo's handler with our crossing in the place of its two worker threads."""
@@ -446,9 +452,37 @@ class KazooTree:
         await self._do(lambda kazoo: kazoo.delete_async(self._full(path), version))
 
     def forget(self, fired: Fired) -> None:
-        """See ``Tree``. The server keeps the watch until it fires; then nobody is called."""
-        for watched in self._watched.values():
-            watched.forget(fired)
+        """See ``Tree``. The server forgets it too, once nobody else waits there."""
+        for key in self._places.pop(fired, ()):
+            watched = self._watched.get(key)
+            if watched is not None and watched.forget(fired):
+                del self._watched[key]
+                self._remove_watch(key, watched)
+
+    def _remove_watch(self, key: tuple[str, bool], watched: _Watched) -> None:
+        """Take a watch away from the server and from kazoo, which has no call for it.
+
+        Without that each ledger ever opened would leave one behind on both sides.
+        """
+        if not self._state.connected or self._kazoo is None:
+            return  # Kazoo sets no watches again by itself: they are gone.
+        kazoo, (path, of_children) = self._kazoo, key
+        kept = kazoo._child_watchers if of_children else kazoo._data_watchers  # noqa: SLF001
+        answer = kazoo.handler.async_result()
+        # After the answer: a request of ours that is on its way may still set it.
+        answer.rawlink(lambda _: kept.get(self._full(path), set()).discard(watched))
+        kazoo._call(_RemoveWatches(self._full(path), of_children=of_children), answer)  # noqa: SLF001
+
+    def _fired(self, watched: _Watched) -> None:
+        """Call who waits for a watch, which is gone now."""
+        if self._watched.get(watched.key) is watched:
+            del self._watched[watched.key]
+        for fired in watched.take():
+            places = self._places.get(fired, set())
+            places.discard(watched.key)
+            if not places:
+                self._places.pop(fired, None)
+            fired()
 
     def _watch(self, path: str, fired: Fired | None, *, of_children: bool) -> _Watched | None:
         """Return the one object that kazoo knows for all watches of a path."""
@@ -456,8 +490,9 @@ class KazooTree:
             return None
         key = (path, of_children)
         if key not in self._watched:
-            self._watched[key] = _Watched(self._watched, key)
+            self._watched[key] = _Watched(key, self._fired)
         self._watched[key].add(fired)
+        self._places.setdefault(fired, set()).add(key)
         return self._watched[key]
 
     def _full(self, path: str) -> str:
@@ -517,22 +552,56 @@ class KazooTree:
 class _Watched:
     """Who waits for a path to change; what kazoo calls, on the reactor."""
 
-    def __init__(self, among: dict[tuple[str, bool], _Watched], key: tuple[str, bool]) -> None:
-        self._among, self._key = among, key
+    def __init__(self, key: tuple[str, bool], called: Callable[[_Watched], None]) -> None:
+        self.key, self._called = key, called
         self._waiting: dict[Fired, None] = {}
 
     def add(self, fired: Fired) -> None:
         self._waiting[fired] = None
 
-    def forget(self, fired: Fired) -> None:
+    def forget(self, fired: Fired) -> bool:
+        """Forget one; return whether nobody is left."""
         self._waiting.pop(fired, None)
+        return not self._waiting
+
+    def take(self) -> dict[Fired, None]:
+        """Return who waits, and forget them."""
+        waiting, self._waiting = self._waiting, {}
+        return waiting
 
     def __call__(self, _event: object) -> None:
-        if self._among.get(self._key) is self:
-            del self._among[self._key]
-        waiting, self._waiting = self._waiting, {}
-        for fired in waiting:
-            fired()
+        self._called(self)
+
+
+class _RemoveWatches:
+    """The request that kazoo lacks (ZooKeeper 3.5, RemoveWatchesRequest)."""
+
+    type: ClassVar[int] = 18
+
+    def __init__(self, path: str, *, of_children: bool) -> None:
+        self._path, self._of_children = path.encode(), of_children
+
+    def serialize(self) -> bytes:
+        """Return path and kind: 1 for children, 2 for the value."""
+        kind = 1 if self._of_children else 2
+        size = len(self._path)
+        return struct.pack(f">i{size}si", size, self._path, kind)
+
+    def deserialize(self, _data: bytes, _offset: int) -> bool:
+        """The answer says nothing."""
+        return True
+
+
+def _teach_kazoo() -> None:
+    """Name an error that kazoo does not know, which would end its thread."""
+    from kazoo import exceptions
+
+    class NoWatcherError(exceptions.ZookeeperError):  # type: ignore[misc]
+        """The watch to be removed has fired already."""
+
+        code = _NO_WATCHER
+
+    exceptions.EXCEPTIONS.setdefault(_NO_WATCHER, NoWatcherError)
 
 
 def _settle(answer: Deferred[Any], result: IAsyncResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from typing import Any
 
@@ -33,6 +34,14 @@ L1 = LedgerId(1)
 
 async def all_ids(store: Any) -> list[int]:
     return [i async for ids in store.ledger_ranges() for i in ids]
+
+
+def watch_count(server: ZooKeeperProcess) -> int:
+    """Return how many watches the server keeps."""
+    with socket.create_connection((server.host, server.port), timeout=5) as connection:
+        connection.sendall(b"mntr")
+        answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+    return int(next(line for line in answer.splitlines() if "zk_watch_count" in line).split()[1])
 
 
 class TestLostAnswers:
@@ -183,6 +192,50 @@ class TestConnections:
             with pytest.raises(MetadataUnavailableError):
                 await store.write_ledger(L1, metadata(), 0)
             zk_driver.proxy.thaw()
+
+        zk_driver.run(scenario())
+
+    def test_watches_that_were_given_up_are_gone_from_the_server(
+        self, zk_driver: ZooKeeperDriver, contract_zookeeper: ZooKeeperProcess
+    ) -> None:
+        async def scenario() -> None:
+            store, other = await zk_driver.open(), await zk_driver.open()
+            calls: list[int] = []
+            before = watch_count(contract_zookeeper)
+            for ledger_id in range(20):
+                await store.create_ledger(LedgerId(ledger_id), metadata())
+            watches = [
+                await store.watch_ledger(LedgerId(i % 20), lambda: calls.append(1))
+                for i in range(40)
+            ]
+            bookies = await store.watch_bookies(lambda: calls.append(1))
+            assert watch_count(contract_zookeeper) - before == 22
+            for watch in watches[:20]:
+                watch.cancel()
+            await store.layout()
+            assert watch_count(contract_zookeeper) - before == 22  # The others still wait.
+            for watch in watches[20:]:
+                watch.cancel()
+            bookies.cancel()
+            await store.layout()
+            assert watch_count(contract_zookeeper) - before == 0
+            kazoo: Any = store.session._kazoo
+            assert not any(kazoo._data_watchers.values())
+            assert not any(kazoo._child_watchers.values())
+            assert not store.session._watched
+            assert not store.session._places
+
+            # Given up in the moment it fires: the server has no such watch any more.
+            for _ in range(20):
+                watch = await store.watch_ledger(L1, lambda: calls.append(1))
+                version = (await other.read_ledger(L1)).version
+                writing = start(other.write_ledger(L1, closed(), version))
+                watch.cancel()
+                await writing
+            await store.watch_ledger(L1, lambda: calls.append(1))
+            seen = len(calls)
+            await other.write_ledger(L1, closed(), (await other.read_ledger(L1)).version)
+            await zk_driver.until(lambda: len(calls) > seen)
 
         zk_driver.run(scenario())
 

@@ -5,11 +5,12 @@ BookKeeper 4.18.0, ZkLedgerUnderreplicationManager; metadata.md section 11.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import attrs
+from twisted.internet.defer import Deferred
 
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
@@ -36,6 +37,7 @@ from bkclient.metadata.tree.nodes import (
     delete_if_there,
     insist,
     make_path,
+    together,
 )
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
@@ -52,6 +54,12 @@ from wire.records import (
     encode_mark,
     encode_repair_layout,
 )
+
+T = TypeVar("T")
+
+_READS_AT_ONCE: Final = 256
+_WALK_PAUSE_S: Final = 1.0
+"""How long the watch on the queue rests between two walks over its nodes."""
 
 
 @attrs.frozen
@@ -139,16 +147,27 @@ class TreeRepair(TreePart):
             return None
 
     async def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
-        """See ``UnderreplicationQueue``; ascending, one level after the other."""
+        """See ``UnderreplicationQueue``; ascending, and many reads at a time."""
         level = [zk_paths.MARKS]
         for _ in range(zk_paths.MARK_DEPTH):
-            level = [child for path in level for child in await self._below(path)]
-        for leaf in level:
-            for path in await self._below(leaf):
-                ledger_id = zk_paths.marked_ledger(path)
-                mark = None if ledger_id is None else await self.underreplicated(ledger_id)
-                if ledger_id is not None and mark is not None:
+            level = [child for some in await self._each(self._below, level) for child in some]
+        # The levels spell the ledger's id, so its mark can be read without listing the last one.
+        ids = [i for i in map(zk_paths.ledger_of_mark_parent, level) if i is not None]
+        for start in range(0, len(ids), _READS_AT_ONCE):
+            some_ids = ids[start : start + _READS_AT_ONCE]
+            marks = await together(map(self.underreplicated, some_ids))
+            for ledger_id, mark in zip(some_ids, marks, strict=True):
+                if mark is not None:
                     yield ledger_id, mark
+
+    async def _each(
+        self, read: Callable[[str], Coroutine[Deferred[Any], Any, T]], paths: list[str]
+    ) -> list[T]:
+        """Read many paths, not too many at a time."""
+        found: list[T] = []
+        for start in range(0, len(paths), _READS_AT_ONCE):
+            found += await together(map(read, paths[start : start + _READS_AT_ONCE]))
+        return found
 
     async def _below(self, path: str, fired: Fired | None = None) -> list[str]:
         try:
@@ -264,19 +283,33 @@ class TreeRepair(TreePart):
     # Waiting for work
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
-        """See ``UnderreplicationQueue``; watches all levels but the last, and the locks."""
+        """See ``UnderreplicationQueue``; watches all levels but the last, and the locks.
+
+        Setting it means to list all of them, so where much changes it calls once a second.
+        """
+        walked_s = -_WALK_PAUSE_S
 
         async def arm(fired: Fired) -> None:
+            nonlocal walked_s
+            await self._pause(walked_s + _WALK_PAUSE_S - self._clock.seconds())
+            walked_s = self._clock.seconds()
             await self._prepare()
             await children_or_birth(self._tree, zk_paths.LOCKS, fired)
             level = [zk_paths.MARKS]
             for _ in range(zk_paths.MARK_DEPTH):
-                level = [child for path in level for child in await self._below(path, fired)]
+                listed = await self._each(lambda path: self._below(path, fired), level)
+                level = [child for some in listed for child in some]
 
         watch = _QueueWatch(self._tree, arm, changed, self._queue_watches)
         self._queue_watches.add(watch)
         await watch.start()
         return watch
+
+    async def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            rested: Deferred[None] = Deferred()
+            self._clock.callLater(seconds, rested.callback, None)
+            await rested
 
     async def _watch_birth(self, leaf: str) -> None:
         """Wake the watches when a mark appears here: its parent came a moment earlier."""
