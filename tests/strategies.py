@@ -144,7 +144,11 @@ v3_responses = st.one_of(
     st.builds(ErrorResponse, failures),
 )
 
-bookie_ids = st.from_regex(r"[a-z][a-z0-9.\-]{0,12}:[1-9][0-9]{0,4}", fullmatch=True).map(BookieId)
+bookie_ids = st.builds(
+    lambda host, port: BookieId(f"{host}:{port}"),
+    st.text("abcxyz019.-_", min_size=1, max_size=12),
+    st.integers(1, 65535),
+)
 custom_metadata = st.dictionaries(words, st.binary(max_size=20), max_size=4)
 
 

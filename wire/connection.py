@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from wire import v2, v3
-from wire.codes import FRAME_BYTES_MAX, ProtocolVersion
+from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion
 from wire.errors import RemoteProtocolError
-from wire.messages import NEED_DATA, Answer, Received, Request, Signal
+from wire.messages import NEED_DATA, Answer, Received, Request, Signal, StartTlsRequest
 
 _PREFIX_BYTES: Final = v2.LENGTH.size
 
@@ -55,7 +55,8 @@ class FrameBuffer:
         end = _PREFIX_BYTES + size
         if len(buffer) < end:
             return None
-        payload = bytes(buffer[_PREFIX_BYTES:end])
+        with memoryview(buffer) as view:
+            payload = bytes(view[_PREFIX_BYTES:end])
         del buffer[:end]
         return payload
 
@@ -88,12 +89,16 @@ class ServerConnection(FrameBuffer):
 
 
 class ClientConnection(FrameBuffer):
-    """The client's end: requests to bytes, bytes to answers, all in one protocol."""
+    """The client's end: requests to bytes, bytes to answers, all in one protocol.
+
+    The exception is START_TLS, which is V3 on any connection, and so is its answer.
+    """
 
     def __init__(self, protocol: ProtocolVersion, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         super().__init__(frame_bytes_max)
         self.protocol = protocol
         self._decode = v2.decode_response if protocol is ProtocolVersion.V2 else v3.decode_response
+        self._awaits_tls = False
 
     def send(self, request: Request, txn_id: int = 0) -> bytes:
         """Return the request's frame; ``txn_id`` is what a V3 answer echoes.
@@ -101,7 +106,8 @@ class ClientConnection(FrameBuffer):
         Raises:
             LocalProtocolError: this protocol has no such request.
         """
-        if self.protocol is ProtocolVersion.V2:
+        self._awaits_tls = self._awaits_tls or isinstance(request, StartTlsRequest)
+        if self.protocol is ProtocolVersion.V2 and not self._awaits_tls:
             return v2.encode_request(request)
         return v3.encode_request(request, txn_id)
 
@@ -112,4 +118,10 @@ class ClientConnection(FrameBuffer):
             RemoteProtocolError: the peer broke the framing or the coding; close the connection.
         """
         payload = self.next_payload()
-        return NEED_DATA if payload is None else self._decode(payload)
+        if payload is None:
+            return NEED_DATA
+        if not self._awaits_tls:
+            return self._decode(payload)
+        answer = v3.decode_response(payload)
+        self._awaits_tls = answer.operation is not Operation.START_TLS
+        return answer

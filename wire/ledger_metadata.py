@@ -13,6 +13,7 @@ Agrees with BookKeeper 4.18.0, LedgerMetadataSerDe, LedgerMetadataImpl and Ledge
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Final
@@ -33,7 +34,8 @@ _IN_RECOVERY_ENTRY: Final = -102
 """What format 1 stores as last entry of a ledger in recovery."""
 
 _CLOSED_LINE: Final = "CLOSED"
-_NO_CTIME: Final = -1
+_NUMBER: Final = re.compile("[+-]?[0-9]{1,19}")
+_LINE_END: Final = re.compile("\r\n|\r|\n")
 _QUORUM_LINES: Final = 3
 
 
@@ -140,8 +142,11 @@ def validate_for_write(metadata: LedgerMetadata) -> None:
         last_first = m.last_fragment.first_entry_id
         _require(last_first <= m.last_entry_id + 1, "last fragment starts beyond the end")
     _require(1 <= m.format_version <= NEWEST_FORMAT, f"format {m.format_version}")
-    # Java cannot rewrite a ledger of format 2 or 3 without them.
-    _require(m.format_version == 1 or m.password is not None, "no password and digest type")
+    if m.format_version == 1:
+        _require(m.ack_quorum == m.write_quorum, "format 1 cannot hold an ack quorum of its own")
+    else:  # Java cannot rewrite such a ledger without them.
+        _require(m.password is not None, "no password and digest type")
+    encode_metadata(metadata)
 
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001 -- reads as a sentence
@@ -153,19 +158,23 @@ def _require(holds: bool, rule: str) -> None:  # noqa: FBT001 -- reads as a sent
 
 
 def encode_metadata(metadata: LedgerMetadata) -> bytes:
-    """Write the metadata in its ``format_version``."""
+    """Write the metadata in its ``format_version``.
+
+    Raises:
+        MetadataFormatError: there is no such format, or a value does not fit its field.
+    """
     version = metadata.format_version
-    if version == 1:
-        body = _encode_v1(metadata)
-    elif version == 2:  # noqa: PLR2004 -- the format's number
-        body = text_form.write(_message(metadata))
-    elif version == NEWEST_FORMAT:
-        message = _message(metadata)
-        message.cToken = metadata.creator_token
-        binary = message.SerializeToString()
-        body = _varint(len(binary)) + binary
-    else:
-        raise MetadataFormatError(f"ledger metadata: format {version} is unknown")
+    try:
+        if version == 1:
+            body = _encode_v1(metadata)
+        elif version == 2:  # noqa: PLR2004 -- the format's number
+            body = text_form.write(_message(metadata))
+        elif version == NEWEST_FORMAT:
+            body = _encode_v3(metadata)
+        else:
+            raise MetadataFormatError(f"ledger metadata: format {version} is unknown")
+    except ValueError as error:  # A number out of range, or a key that is no text.
+        raise MetadataFormatError(f"ledger metadata: {error}") from error
     return _MAGIC + b"%d\n" % version + body
 
 
@@ -207,6 +216,13 @@ def _varint(value: int) -> bytes:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes(out) + bytes((value,))
+
+
+def _encode_v3(metadata: LedgerMetadata) -> bytes:
+    message = _message(metadata)
+    message.cToken = metadata.creator_token
+    binary = message.SerializeToString()
+    return _varint(len(binary)) + binary
 
 
 def _decode_v3(body: bytes) -> pb.LedgerMetadataFormat:
@@ -297,20 +313,20 @@ def _encode_v1(metadata: LedgerMetadata) -> bytes:
 
 
 def _decode_v1(body: bytes) -> LedgerMetadata:
-    lines = body.decode().split("\n")
+    lines = _LINE_END.split(body.decode())
     if lines and not lines[-1]:
         lines.pop()
     _require(len(lines) > _QUORUM_LINES, "too few lines")
-    write_quorum, ensemble_size, length = map(int, lines[:_QUORUM_LINES])
+    write_quorum, ensemble_size, length = map(_number, lines[:_QUORUM_LINES])
     fragments, state, last = [], LedgerState.OPEN, None
     for line in lines[_QUORUM_LINES:]:
         first, *rest = line.split("\t")
         if rest == [_CLOSED_LINE]:
-            recovering = int(first) == _IN_RECOVERY_ENTRY
+            recovering = _number(first) == _IN_RECOVERY_ENTRY
             state = LedgerState.IN_RECOVERY if recovering else LedgerState.CLOSED
-            last = None if recovering else EntryId(int(first))
+            last = None if recovering else EntryId(_number(first))
             break
-        fragments.append(Fragment(EntryId(int(first)), tuple(map(BookieId, rest))))
+        fragments.append(Fragment(EntryId(_number(first)), tuple(map(BookieId, rest))))
     return LedgerMetadata(
         ensemble_size=ensemble_size,
         write_quorum=write_quorum,
@@ -322,3 +338,9 @@ def _decode_v1(body: bytes) -> LedgerMetadata:
         ctime_ms=None,
         format_version=1,
     )
+
+
+def _number(text: str) -> int:
+    # Not int() alone: that takes spaces, underscores and the digits of other scripts too.
+    _require(_NUMBER.fullmatch(text) is not None, f"{text!r} is no number")
+    return int(text)

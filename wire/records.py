@@ -39,6 +39,7 @@ COOKIE_VERSION: Final = 5
 _COOKIE_VERSION_MIN: Final = 3
 _TEXT_COOKIE_VERSION: Final = 4
 _LINES_OF_V3: Final = 4
+_INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,9}")
 
 
 @attrs.frozen
@@ -81,18 +82,19 @@ def encode_cookie(cookie: Cookie) -> bytes:
 
 
 def decode_cookie(data: bytes) -> Cookie:
-    """Read a cookie of version 3 to 5; a higher one is read as version 5, as Java does.
+    """Read a cookie of version 3 to 5. Java takes a higher version for 5; we cannot know.
 
     Raises:
-        FormatError: empty, too old, or a required field is missing.
+        FormatError: empty, too old or too new, or a required field is missing.
     """
     first, _, body = data.partition(b"\n")
-    try:
-        version = int(first.strip())
-    except ValueError:
-        raise FormatError(f"cookie begins with {first[:40]!r}, not with its version") from None
+    if _INTEGER.fullmatch(first.strip()) is None:
+        raise FormatError(f"cookie begins with {first[:40]!r}, not with its version")
+    version = int(first)
     if version < _COOKIE_VERSION_MIN:
         raise FormatError(f"cookie of version {version} is too old to be read")
+    if version > COOKIE_VERSION:
+        raise FormatError(f"cookie of version {version} is of a newer release")
     if version < _TEXT_COOKIE_VERSION:
         return _decode_cookie_v3(body, version)
     message = text_form.parse(body, pb.CookieFormat())
@@ -110,7 +112,7 @@ def decode_cookie(data: bytes) -> Cookie:
 
 
 def _decode_cookie_v3(body: bytes, version: int) -> Cookie:
-    lines = body.decode("utf-8", "replace").split("\n")
+    lines = body.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     if len(lines) + 1 < _LINES_OF_V3:
         raise FormatError("cookie of version 3 has too few lines")
     return Cookie(lines[0], lines[1], _decode_dirs(lines[2]), layout_version=version)
@@ -122,8 +124,8 @@ def _encode_dirs(dirs: Iterable[str]) -> str:
 
 
 def _decode_dirs(text: str) -> tuple[str, ...]:
-    count, *dirs = text.rstrip("\r").split("\t")
-    if not count.isdigit():
+    count, *dirs = text.split("\t")
+    if count != str(len(dirs)):
         raise FormatError(f"cookie lists directories as {text!r}")
     return tuple(dirs)
 
@@ -177,6 +179,7 @@ LAYOUT_FACTORIES: Final[dict[str, str]] = {
 """A layout's short name to the Java class that stands for it in the LAYOUT node."""
 
 _LAYOUT_FORMATS: Final = (1, 2)
+_LAYOUT: Final = re.compile(rb"(-?[0-9]{1,9})\n([^:\n]*):(-?[0-9]{1,9})(?:\n|\Z)")
 
 
 @attrs.frozen
@@ -198,16 +201,13 @@ def decode_layout(data: bytes) -> Layout:
     Raises:
         FormatError: no layout that Java would read.
     """
-    lines = data.decode("utf-8", "replace").split("\n")
-    try:
-        layout_format = int(lines[0])
-        factory, version = lines[1].split(":")
-        layout = Layout(factory, int(version))
-    except (ValueError, IndexError):
-        raise FormatError(f"no ledger layout: {data[:80]!r}") from None
-    if layout_format not in _LAYOUT_FORMATS:
-        raise FormatError(f"ledger layout of format {layout_format} is unknown")
-    return layout
+    match = _LAYOUT.match(data)
+    if match is None:
+        raise FormatError(f"no ledger layout: {data[:80]!r}")
+    layout_format, factory, version = match.groups()
+    if int(layout_format) not in _LAYOUT_FORMATS:
+        raise FormatError(f"ledger layout of format {int(layout_format)} is unknown")
+    return Layout(factory.decode("utf-8", "replace"), int(version))
 
 
 # Registration ----------------------------------------------------------------------------------
@@ -433,6 +433,7 @@ def decode_db_ledger(data: bytes) -> DbLedger:
 _LIST_HEADER: Final = struct.Struct(">ii56x")
 _GROUP: Final = struct.Struct(">qqii")
 _LIST_VERSION: Final = 0
+_ENTRY_ID_MAX: Final = 2**63 - 1
 
 
 def encode_entry_list(entry_ids: Iterable[int]) -> bytes:
@@ -470,7 +471,12 @@ class EntryList:
                     return True
         return False
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many entries the groups have, those in two groups counted twice.
+
+        Not ``len()``: a peer can write a list longer than Python's longest.
+        """
         return sum(
             size * ((last - first) // period + 1 if period else 1)
             for first, last, size, period in self.groups
@@ -500,7 +506,15 @@ def decode_entry_list(data: bytes) -> EntryList:
     groups = tuple(
         _GROUP.unpack_from(data, _LIST_HEADER.size + k * _GROUP.size) for k in range(count)
     )
-    for first, last, size, period in groups:
-        if size < 1 or last < first or (period == 0) != (first == last) or period < 0:
-            raise FormatError(f"entry list holds the group {(first, last, size, period)}")
+    for group in groups:
+        if not _makes_sense(*group):
+            raise FormatError(f"entry list holds the group {group}")
     return EntryList(groups)
+
+
+def _makes_sense(first: int, last: int, size: int, period: int) -> bool:
+    if not (0 <= first <= last <= _ENTRY_ID_MAX - size and size >= 1):
+        return False
+    if first == last:
+        return period == 0
+    return period >= size and (last - first) % period == 0

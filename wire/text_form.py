@@ -16,7 +16,9 @@ from wire.errors import FormatError
 
 M = TypeVar("M", bound=Message)
 
-_STRING: Final = re.compile(rb"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|#[^\n]*", re.DOTALL)
+_STRING_OR_COMMENT: Final = re.compile(
+    rb"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|#[^\n]*", re.DOTALL
+)
 _NUMERIC_ENUM: Final = re.compile(rb"\b(?:state|digestType)\s*:\s*[-+0-9]")
 
 
@@ -26,7 +28,8 @@ def parse(data: bytes, message: M) -> M:
     Raises:
         FormatError: no such text, or a required field is missing.
     """
-    if _NUMERIC_ENUM.search(_STRING.sub(b'""', data)):
+    # What stands in a string or a comment is no field.
+    if _NUMERIC_ENUM.search(_STRING_OR_COMMENT.sub(b" ", data)):
         raise FormatError("an enum is given by number")
     try:
         text_format.Merge(data, message, allow_unknown_field=True)

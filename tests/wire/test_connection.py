@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pytest
@@ -14,7 +15,7 @@ from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection, ServerConnection
 from wire.errors import RemoteProtocolError
-from wire.messages import NEED_DATA, AddResponse, ReplyTo
+from wire.messages import NEED_DATA, AddResponse, ReplyTo, StartTlsRequest, StartTlsResponse
 
 requests = st.one_of(
     strategies.v2_requests.map(lambda r: (r, v2.encode_request(r))),
@@ -47,6 +48,33 @@ def test_every_split_point_of_every_recorded_frame() -> None:
                 assert connection.next_event() is NEED_DATA
                 connection.receive_data(frame[cut:])
                 assert connection.next_event() is not NEED_DATA
+
+
+def recorded_steps() -> list[dict]:
+    return [step for exchange in load("wire.json")["exchanges"] for step in exchange["steps"]]
+
+
+def test_java_closes_where_we_raise() -> None:
+    for step in recorded_steps():
+        connection = ServerConnection()
+        connection.receive_data(bytes.fromhex(step["send"]))
+        # This one counts as a first frame here; in the recording V2 came before it.
+        if step["closed"] and step["label"] != "v3 again":
+            with pytest.raises(RemoteProtocolError):
+                connection.next_event()
+        else:
+            connection.next_event()
+
+
+def test_every_truncation_of_every_recorded_payload_is_a_typed_error_or_a_message() -> None:
+    frames = {step[side] for step in recorded_steps() for side in ("send", "expect")} - {None}
+    for frame in frames:
+        payload = bytes.fromhex(frame)[4:]
+        for end in range(min(len(payload), 120)):
+            for codec in (v2, v3):
+                for decode in (codec.decode_request, codec.decode_response):
+                    with contextlib.suppress(RemoteProtocolError):
+                        decode(payload[:end])
 
 
 def test_every_recorded_answer_is_understood_and_written_alike() -> None:
@@ -98,10 +126,24 @@ def test_v3_is_told_by_its_first_byte() -> None:
 
 def test_what_follows_a_start_tls_can_be_taken_away() -> None:
     connection = ServerConnection()
-    connection.receive_data(v3.encode_request(strategies.StartTlsRequest(), 1) + b"\x16\x03\x01")
+    connection.receive_data(v3.encode_request(StartTlsRequest(), 1) + b"\x16\x03\x01")
     assert connection.next_event().reply_to.operation is Operation.START_TLS
     assert connection.pending() == b"\x16\x03\x01"
     assert connection.next_event() is NEED_DATA
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+@pytest.mark.parametrize("rc", [ReturnCode.EOK, ReturnCode.EBADREQ])
+def test_tls_is_started_in_v3_on_any_connection(protocol, rc) -> None:
+    client, server = ClientConnection(protocol), ServerConnection()
+    server.receive_data(client.send(StartTlsRequest(), 6))
+    received = server.next_event()
+    assert (received.request, server.version) == (StartTlsRequest(), ProtocolVersion.V3)
+    client.receive_data(v3.encode_response(StartTlsResponse(rc), received.reply_to))
+    answer = client.next_event()
+    assert (answer.operation, answer.txn_id, answer.response.rc) == (Operation.START_TLS, 6, rc)
+    server.receive_data(client.send(strategies.ReadRequest(4, 5), 7))
+    assert server.next_event().reply_to.version is protocol
 
 
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))

@@ -134,11 +134,41 @@ CLOSED = {"state": LedgerState.CLOSED, "length": 5}
         ({**CLOSED, "last_entry_id": -2}, "last entry below"),
         ({**CLOSED, "last_entry_id": 10, "length": -1}, "negative length"),
         ({"format_version": 4}, "format 4"),
+        ({"format_version": 1}, "ack quorum of its own"),
+        ({"custom": {"\ud800": b""}}, "ledger metadata"),
+        ({"creator_token": 2**63}, "ledger metadata"),
+        ({"ctime_ms": 2**63, "store_ctime": True}, "ledger metadata"),
+        ({**CLOSED, "last_entry_id": 2**63}, "ledger metadata"),
     ],
 )
 def test_what_java_could_not_handle_is_not_written(changes, rule) -> None:
     with pytest.raises(MetadataFormatError, match=rule):
         validate_for_write(sample(**changes))
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_format_1_may_end_its_lines_in_any_way(line_end) -> None:
+    lines = ("2", "2", "7", "0\ta:1\tb:1", "4\tCLOSED")
+    found = decode_metadata(MAGIC + b"1\n" + line_end.join(lines).encode())
+    assert (found.ack_quorum, found.length, found.last_entry_id) == (2, 7, 4)
+
+
+@pytest.mark.parametrize("number", ["1_0", " 2", "\u0662", "", "9" * 20])
+def test_format_1_has_plain_numbers(number) -> None:
+    for at in range(5):
+        lines = ["2", "2", "7", "0\ta:1\tb:1", "4\tCLOSED"]
+        lines[at] = "\t".join((number, *lines[at].split("\t")[1:]))
+        with pytest.raises(MetadataFormatError):
+            decode_metadata(MAGIC + b"1\n" + "\n".join(lines).encode())
+
+
+@pytest.mark.parametrize("colon", [":", " :", " # 1\n :", ": # x\n "])
+def test_an_enum_by_number_is_refused_wherever_the_comment_stands(colon) -> None:
+    text = 'quorumSize: 1 ensembleSize: 1 segment { ensembleMember: "state:1" firstEntryId: 0 }'
+    good = MAGIC + f"2\n{text} state{colon} OPEN  # state: 1".encode()
+    assert decode_metadata(good).all_bookies() == {"state:1"}
+    with pytest.raises(MetadataFormatError, match="by number"):
+        decode_metadata(good.replace(b"OPEN", b"1"))
 
 
 def test_good_metadata_may_be_written() -> None:
