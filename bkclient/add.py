@@ -302,7 +302,8 @@ class AddQuorum:
             return []
         self._head = head
         if self._failures:
-            self._failures = {e: mask for e, mask in self._failures.items() if e >= head}
+            for entry_id in range(first, head):
+                self._failures.pop(entry_id, None)
         return [ConfirmAdds(EntryId(first), EntryId(head - 1))]
 
     def _is_enough(self, mask: int) -> bool:

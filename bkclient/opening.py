@@ -226,6 +226,7 @@ class RecoveryRun:
                 meta.write_quorum,
                 meta.ack_quorum,
                 last_confirmed=lac0,
+                delay_changes=self._cluster.config.delay_ensemble_change,
                 changes_max=self._cluster.config.ensemble_changes_max,
             ),
             write_quorum=meta.write_quorum,
