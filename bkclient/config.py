@@ -93,6 +93,7 @@ class MetadataConfig:
         minimum=0,
         doc="First pause before a failed metadata request is tried again.",
         default_text="10000",
+        without_effect="the ZooKeeper client has its own pauses",
     )
     zk_retry_backoff_max_ms: int | None = setting(
         None,
@@ -101,9 +102,14 @@ class MetadataConfig:
         minimum=0,
         doc="Longest pause between tries.",
         default_text="10000",
+        without_effect="the ZooKeeper client has its own pauses",
     )
     zk_retry_backoff_max_retries: int = setting(
-        _INT32_MAX, key="zkRetryBackoffMaxRetries", minimum=0, doc="How often to try again."
+        _INT32_MAX,
+        key="zkRetryBackoffMaxRetries",
+        minimum=0,
+        doc="How often to try again.",
+        without_effect="the ZooKeeper client has its own pauses",
     )
     zk_request_rate_limit: float = setting(
         0,

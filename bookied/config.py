@@ -139,12 +139,14 @@ class LimitsConfig:
         False,
         key="closeChannelOnResponseTimeout",
         doc="Close connections that do not take their answers in time.",
+        without_effect="a connection is not read while its client takes no answers",
     )
     response_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnResponseBackpressureMs",
         unit="ms",
         doc="How long a connection may not take its answers; below 0 is no limit.",
+        without_effect="a connection is not read while its client takes no answers",
     )
     force_read_only: bool = setting(
         False, key="forceReadOnlyBookie", doc="Start read-only and stay so."

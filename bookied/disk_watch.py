@@ -34,6 +34,7 @@ class DiskWatch:
         limits: DiskLimits,
         *,
         run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
+        was_read_only: bool = False,
         changed: Callable[[DiskVerdict], None],
         failed: Callable[[Exception], None],
     ) -> None:
@@ -41,7 +42,7 @@ class DiskWatch:
         self._changed, self._failed = changed, failed
         self._loop: LoopingCall = LoopingCall(self._look)
         self._loop.clock = clock
-        self.verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
+        self.verdict = DiskVerdict((), (), was_read_only, high_priority_allowed=True)
 
     async def look_once(self) -> DiskVerdict:
         """Sample and judge now, without telling anybody.

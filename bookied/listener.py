@@ -10,6 +10,7 @@ import errno
 import socket
 from typing import Any, Final, Protocol, cast
 
+import attrs
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
 
@@ -50,14 +51,34 @@ class Listener(Protocol):
         ...
 
 
+@attrs.frozen(kw_only=True)
+class KeepAlive:
+    """When TCP finds out that a silent peer is gone; -1 leaves it to the system."""
+
+    idle_s: int = -1
+    interval_s: int = -1
+    count: int = -1
+
+    def apply(self, sock: socket.socket) -> None:
+        """Set it on a listening socket: Linux hands it on to the accepted ones."""
+        for option, value in (
+            (socket.TCP_KEEPIDLE, self.idle_s),
+            (socket.TCP_KEEPINTVL, self.interval_s),
+            (socket.TCP_KEEPCNT, self.count),
+        ):
+            if value > 0:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 class TcpListener:
     """TCP ports on a Twisted reactor."""
 
-    def __init__(self, reactor: IReactorSocket) -> None:
-        self._reactor = reactor
+    def __init__(self, reactor: IReactorSocket, keep_alive: KeepAlive | None = None) -> None:
+        self._reactor, self._keep_alive = reactor, keep_alive or KeepAlive()
 
     def bind(self, host: str, port: int) -> BoundPort:
         sock = _bind(host, port)
+        self._keep_alive.apply(sock)
         return _TcpPort(self._reactor, sock)
 
 

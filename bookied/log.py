@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -29,9 +29,6 @@ from twisted.logger import (
 )
 from twisted.python.failure import Failure
 from zope.interface import implementer
-
-LEVELS: Final = ("debug", "info", "warn", "error", "critical")
-FORMATS: Final = ("text", "json")
 
 REPEATS_MAX: Final = 20
 """Events of one kind that are written within ``REPEAT_S``; more are only counted."""
@@ -162,14 +159,6 @@ class Logging:
         """
         if self._file is not None:
             self._observer.write_to(_open(self._file)).close()
-
-
-def log_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the file that ``BOOKIE_LOG_DIR`` and ``BOOKIE_LOG_FILE`` name, if they name one."""
-    directory, name = environ.get("BOOKIE_LOG_DIR"), environ.get("BOOKIE_LOG_FILE")
-    if not directory and not name:
-        return None
-    return Path(directory or ".") / (name or "bookkeeper-server.log")
 
 
 def _open(path: Path) -> TextIO:

@@ -21,8 +21,9 @@ from bkclient.settings import (
     value_text,
 )
 from bookied.config import BookieConfig, load_bookie_config
-from bookied.log import FORMATS, LEVELS, log_file
 
+LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+FORMATS: Final = ("text", "json")
 CONF_VARIABLE: Final = "BOOKIE_CONF"
 LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
@@ -135,8 +136,11 @@ def log_level(options: Options, environ: Mapping[str, str]) -> str:
 
 
 def log_path(options: Options, environ: Mapping[str, str]) -> Path | None:
-    """Return the file to log to, ``None`` for stderr."""
-    return options.log_file or log_file(environ)
+    """Return the file to log to, ``None`` for stderr; the names are those of Java's scripts."""
+    directory, name = environ.get("BOOKIE_LOG_DIR"), environ.get("BOOKIE_LOG_FILE")
+    if options.log_file is not None or not (directory or name):
+        return options.log_file
+    return Path(directory or ".") / (name or "bookkeeper-server.log")
 
 
 class _Parser(argparse.ArgumentParser):

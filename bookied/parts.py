@@ -22,7 +22,7 @@ from bookied.dirs import DirectoryLocks
 from bookied.exit_status import BookieStopError, ExitStatus
 from bookied.files import Files, RealFiles
 from bookied.identity import Host, RealHost
-from bookied.listener import Listener, TcpListener
+from bookied.listener import KeepAlive, Listener, TcpListener
 
 RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
 """Runs a function in a thread; its value or error comes back on the reactor."""
@@ -96,7 +96,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "store": store,
         "files": RealFiles(),
         "host": RealHost(),
-        "listener": TcpListener(reactor),
+        "listener": TcpListener(reactor, _keep_alive(config)),
         "locks": DirectoryLocks(),
         "run_blocking": partial(deferToThreadPool, reactor, blocking),
         "run_reads": run_reads,
@@ -111,6 +111,14 @@ def raise_open_files_limit() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
+
+
+def _keep_alive(config: BookieConfig) -> KeepAlive:
+    return KeepAlive(
+        idle_s=config.tcp_keepalive_idle_s,
+        interval_s=config.tcp_keepalive_interval_s,
+        count=config.tcp_keepalive_count,
+    )
 
 
 def _stop_pools(pools: tuple[ThreadPool, ...]) -> None:

@@ -55,11 +55,13 @@ from bookied.identity import Identity, identify, listen_host
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.writer import Journal
 from bookied.listener import BoundPort
+from bookied.mode import Mode, ModeEffects
 from bookied.parts import Parts
 from bookied.registration import Registration
 from bookied.replay import recover
 from bookied.server import BookieServer
 from bookied.state import SERVING, BookieState, Event, State
+from bookied.status_file import BookieStatus, read_status, write_status
 from bookied.storage import LedgerStorage, StorageLimits
 from wire.errors import BookKeeperError
 from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
@@ -111,6 +113,7 @@ class BookieService:
         self.server: BookieServer | None = None
         self.registration: Registration | None = None
         self.disks: DiskWatch | None = None
+        self.mode: Mode | None = None
         self._checkpoints: Checkpoints | None = None
         self._port: BoundPort | None = None
         self._is_flushable = False
@@ -188,7 +191,7 @@ class BookieService:
             direct=self.parts.threads,
         )
         await self._blocking(storage.open)
-        await self._look_at_disks()
+        await self._look_at_disks(storage)
         self._note("replaying journals")
         await self._replay(storage)
         self._insist_wanted()
@@ -207,21 +210,30 @@ class BookieService:
         self._checkpoints.start(self.config.flush_interval_ms / 1000)
         self._is_flushable = True
 
-    async def _look_at_disks(self) -> None:
-        parts, storage = self.parts, self.storage
+    async def _look_at_disks(self, storage: LedgerStorage) -> None:
+        config, parts, found = self.config, self.parts, self.directories
+        kept = BookieStatus()
+        if config.persist_status:
+            kept = await self._blocking(partial(read_status, parts.files, found.ledger_dirs))
+        effects = ModeEffects(
+            allow=self._allow,
+            register=self._register_mode,
+            keep=self._keep_status,
+            failed=self._fail,
+        )
+        self.mode = Mode(config, self.state, parts.clock, effects, kept=kept)
         self.disks = DiskWatch(
             parts.clock,
-            partial(sample_disks, parts.files, self.directories),
-            DiskLimits.of(self.config),
+            partial(sample_disks, parts.files, found),
+            DiskLimits.of(config),
             run_blocking=parts.run_blocking,
+            was_read_only=kept.read_only,
             changed=self._disks_changed,
             failed=self._disk_failed,
         )
         verdict = await self.disks.look_once()
-        assert storage is not None
         self._choose_directories(storage, verdict)
-        if verdict.read_only and not self.config.read_only_mode:
-            raise NoSpaceError(_full_message(verdict))
+        self.mode.begin(verdict)
 
     async def _replay(self, storage: LedgerStorage) -> None:
         found = await self._blocking(
@@ -245,8 +257,8 @@ class BookieService:
         config, parts, storage = self.config, self.parts, self.storage
         assert storage is not None
         assert self.disks is not None
+        assert self.mode is not None
         assert self._port is not None
-        read_only = config.force_read_only or self.disks.verdict.read_only
         self.bookie = Bookie(
             storage,
             self.journals,
@@ -254,7 +266,7 @@ class BookieService:
             disk_usage=partial(total_and_free, parts.files, self.directories),
             batch_bytes_max=config.batch_read_bytes_max,
         )
-        self.bookie.writes = self._writes_allowed(read_only=read_only)
+        self.bookie.writes = self.mode.writes
         self.server = BookieServer(
             self.bookie,
             parts.clock,
@@ -273,9 +285,9 @@ class BookieService:
             give_up_s=GIVE_UP_S,
             failed=self._fail,
         )
-        await self.registration.register(read_only=read_only)
+        await self.registration.register(read_only=self.mode.read_only)
         self._insist_wanted()
-        self.state.move(Event.STARTED_READ_ONLY if read_only else Event.STARTED)
+        self.mode.started()
         self.disks.start(config.disk_check_interval_ms / 1000)
         self._note(f"serving, {self.state.now.value}")
 
@@ -427,51 +439,32 @@ class BookieService:
 
     def _directory_full(self, directory: Path) -> None:
         """Obey a write that found no room, rather than wait for the next look at the disks."""
-        if self.state.now is State.WRITABLE:
-            log.warn("no room left in {directory}", directory=directory)
-            self._go_read_only(Writes.NONE)
+        log.warn("no room left in {directory}", directory=directory)
+        if self.mode is not None:
+            self.mode.out_of_room()
 
     def _disks_changed(self, verdict: DiskVerdict) -> None:
-        storage, bookie = self.storage, self.bookie
-        if self.state.now not in SERVING or storage is None or bookie is None:
-            return
-        self._choose_directories(storage, verdict)
-        writes = self._writes_allowed(read_only=verdict.read_only or self.config.force_read_only)
-        if writes is Writes.ALL:
-            if self.state.now is State.READ_ONLY:
-                self._go_writable()
-        elif self.state.now is State.READ_ONLY:
-            bookie.writes = writes
-        elif self.config.read_only_mode:
-            self._go_read_only(writes)
-        else:
-            self._fail(NoSpaceError(_full_message(verdict)))
+        assert self.storage is not None
+        assert self.mode is not None
+        self._choose_directories(self.storage, verdict)
+        self.mode.disks_changed(verdict)
 
-    def _go_read_only(self, writes: Writes) -> None:
+    def _allow(self, writes: Writes) -> None:
         assert self.bookie is not None
         self.bookie.writes = writes
-        self.state.move(Event.DISKS_FULL)
-        self._register_mode(read_only=True)
 
-    def _go_writable(self) -> None:
-        assert self.bookie is not None
-        self.bookie.writes = Writes.ALL
-        self.state.move(Event.SPACE_BACK)
-        self._register_mode(read_only=False)
-
-    def _register_mode(self, *, read_only: bool) -> None:
+    def _register_mode(self, state: State) -> None:
         assert self.registration is not None
-        log.warn("the bookie is {state} now", state=self.state.now.value)
-        self._note(f"serving, {self.state.now.value}")
+        self._note(f"serving, {state.value}")
+        read_only = state is State.READ_ONLY
         changing = Deferred.fromCoroutine(self.registration.set_read_only(read_only=read_only))
         changing.addErrback(self._part_crashed)
 
-    def _writes_allowed(self, *, read_only: bool) -> Writes:
-        if not read_only:
-            return Writes.ALL
-        assert self.disks is not None
-        roomy = self.disks.verdict.high_priority_allowed and not self.config.force_read_only
-        return Writes.HIGH_PRIORITY if roomy else Writes.NONE
+    def _keep_status(self, status: BookieStatus) -> None:
+        if self.config.persist_status:
+            directories = self.directories.ledger_dirs
+            keep = partial(write_status, self.parts.files, directories, status)
+            self.parts.run_blocking(keep).addErrback(self._part_crashed)
 
     def _choose_directories(self, storage: LedgerStorage, verdict: DiskVerdict) -> None:
         """Say where new entry logs go; on full disks anywhere, for recovery adds and replay."""
@@ -525,11 +518,6 @@ def _start_error(error: BaseException) -> BaseException:
             return NoSpaceError(f"no space left: {error}")
         return DamagedError(f"the directories cannot be read or written: {error}")
     return error
-
-
-def _full_message(verdict: DiskVerdict) -> str:
-    full = ", ".join(str(directory) for directory in verdict.full)
-    return f"{full} is full, and readOnlyModeEnabled=false forbids to go read-only"
 
 
 def _service_info(identity: Identity) -> BookieServiceInfo:

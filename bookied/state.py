@@ -26,8 +26,8 @@ class Event(enum.Enum):
 
     STARTED = "started"
     STARTED_READ_ONLY = "started read-only"
-    DISKS_FULL = "disks full"
-    SPACE_BACK = "space back"
+    TURN_READ_ONLY = "turn read-only"
+    TURN_WRITABLE = "turn writable"
     STOP = "stop"
     """Asked for, or for a failure."""
     DRAINED = "drained"
@@ -37,9 +37,9 @@ TRANSITIONS: Final = {
     (State.STARTING, Event.STARTED): State.WRITABLE,
     (State.STARTING, Event.STARTED_READ_ONLY): State.READ_ONLY,
     (State.STARTING, Event.STOP): State.STOPPING,
-    (State.WRITABLE, Event.DISKS_FULL): State.READ_ONLY,
+    (State.WRITABLE, Event.TURN_READ_ONLY): State.READ_ONLY,
     (State.WRITABLE, Event.STOP): State.STOPPING,
-    (State.READ_ONLY, Event.SPACE_BACK): State.WRITABLE,
+    (State.READ_ONLY, Event.TURN_WRITABLE): State.WRITABLE,
     (State.READ_ONLY, Event.STOP): State.STOPPING,
     (State.STOPPING, Event.DRAINED): State.STOPPED,
 }

@@ -76,13 +76,24 @@ class JournalConfig:
         16, key="journalPreAllocSizeMB", unit="MiB", minimum=1, doc="Preallocation step."
     )
     journal_write_buffer_kb: int = setting(
-        64, key="journalWriteBufferSizeKB", unit="KiB", minimum=1, doc="Write buffer."
+        64,
+        key="journalWriteBufferSizeKB",
+        unit="KiB",
+        minimum=1,
+        doc="Write buffer.",
+        without_effect="a group is written with one call",
     )
     journal_remove_from_page_cache: bool = setting(
-        True, key="journalRemoveFromPageCache", doc="Drop a journal's pages after each sync."
+        True,
+        key="journalRemoveFromPageCache",
+        doc="Drop a journal's pages after each sync.",
+        without_effect="journals stay in the page cache",
     )
     journal_adaptive_groups: bool = setting(
-        True, key="journalAdaptiveGroupWrites", doc="Let adds share an fsync."
+        True,
+        key="journalAdaptiveGroupWrites",
+        doc="Let adds share an fsync.",
+        without_effect="what arrives in one fsync shares the next",
     )
     journal_group_wait_ms: int | None = setting(
         None,
@@ -159,6 +170,7 @@ class JournalConfig:
         unit="ms",
         minimum=1,
         doc="Pause between writes to the page cache where journalSyncData is false.",
+        without_effect="it is one second",
     )
     journal_reuse_files: bool = setting(
         False,
@@ -256,7 +268,10 @@ class LedgerConfig:
         doc="Size at which an entry log rolls.",
     )
     log_preallocation: bool = setting(
-        True, key="entryLogFilePreallocationEnabled", doc="Create the next entry log ahead."
+        True,
+        key="entryLogFilePreallocationEnabled",
+        doc="Create the next entry log ahead.",
+        without_effect="entry logs begin when they are needed",
     )
     log_flush_bytes: int = setting(
         0,
@@ -264,18 +279,34 @@ class LedgerConfig:
         unit="bytes",
         minimum=0,
         doc="Sync the entry log after so many bytes; 0 leaves it to the checkpoints.",
+        without_effect="entry logs are synced every 32 MiB",
     )
     read_buffer_bytes: int = setting(
-        512, key="readBufferSizeBytes", unit="bytes", minimum=1, doc="Read buffer of entry logs."
+        512,
+        key="readBufferSizeBytes",
+        unit="bytes",
+        minimum=1,
+        doc="Read buffer of entry logs.",
+        without_effect="entries are read 4 KiB at a time",
     )
     write_buffer_bytes: int = setting(
-        65_536, key="writeBufferSizeBytes", unit="bytes", minimum=1, doc="Their write buffer."
+        65_536,
+        key="writeBufferSizeBytes",
+        unit="bytes",
+        minimum=1,
+        doc="Their write buffer.",
+        without_effect="entry logs are written 1 MiB at a time",
     )
     open_files_max: int = setting(
         20_000, key="openFileLimit", minimum=1, doc="Index files open at a time."
     )
     index_page_bytes: int = setting(
-        8192, key="pageSize", unit="bytes", minimum=8, doc="Size of an index page."
+        8192,
+        key="pageSize",
+        unit="bytes",
+        minimum=8,
+        doc="Size of an index page.",
+        without_effect="index pages are 8192 bytes",
     )
     index_pages_max: int = setting(
         -1, key="pageLimit", minimum=-1, doc="Index pages in memory; -1 is a fixed budget."
@@ -293,6 +324,7 @@ class LedgerConfig:
         unit="s",
         minimum=0,
         doc="Close index files idle for so long; 0 is never.",
+        without_effect="the least used index files are closed",
     )
     log_per_ledger: bool = setting(
         False,
@@ -381,6 +413,7 @@ class DiskConfig:
         unit="bytes",
         minimum=0,
         doc="Space needed for new index files on a full disk.",
+        without_effect="replay takes what room there is",
     )
     _entry_log_bytes_min: int | None = setting(
         None,

@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 from typing import cast
 
-import pytest
 from twisted.logger import ILogObserver, LogLevel
 from twisted.python.failure import Failure
 
@@ -20,7 +19,6 @@ from bookied.log import (
     Logging,
     RepeatLimiter,
     json_line,
-    log_file,
     text_line,
 )
 
@@ -113,16 +111,3 @@ def test_a_log_file_that_was_moved_away_is_opened_anew(tmp_path: Path) -> None:
     assert (tmp_path / "b.log.1").read_text().count("\n") == 2
     assert "ledger 3" in path.read_text()
     logging._observer.write_to(io.StringIO()).close()
-
-
-@pytest.mark.parametrize(
-    ("environ", "path"),
-    [
-        ({}, None),
-        ({"BOOKIE_LOG_DIR": "/l"}, Path("/l/bookkeeper-server.log")),
-        ({"BOOKIE_LOG_FILE": "x.log"}, Path("x.log")),
-        ({"BOOKIE_LOG_DIR": "/l", "BOOKIE_LOG_FILE": "x.log"}, Path("/l/x.log")),
-    ],
-)
-def test_the_environment_names_the_log_file(environ, path) -> None:
-    assert log_file(environ) == path

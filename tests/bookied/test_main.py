@@ -20,6 +20,7 @@ import pytest
 
 from bookied.__main__ import main
 from bookied.dirs import VERSION
+from bookied.options import configure, log_path, parse_options
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.bookied.raw_client import RawClient
 from tests.bookied.serving import packet
@@ -142,8 +143,6 @@ def test_options_of_javas_launcher_win_over_environment_and_file(
         "BK_diskCheckInterval in the environment: diskCheckInterval: 'y'" in capsys.readouterr().out
     )
     monkeypatch.setenv("BK_diskCheckInterval", "5")
-    from bookied.options import configure, parse_options
-
     config, findings = configure(parse_options([*options, "--readOnly"]), os.environ)
     assert config.service_uri == "zk+hierarchical://h1:1;h2:2/r"
     assert config.port == 2
@@ -153,6 +152,20 @@ def test_options_of_javas_launcher_win_over_environment_and_file(
     assert config.force_read_only
     assert config.disk_check_interval_ms == 5
     assert findings == ()
+
+
+@pytest.mark.parametrize(
+    ("environ", "path"),
+    [
+        ({}, None),
+        ({"BOOKIE_LOG_DIR": "/l"}, Path("/l/bookkeeper-server.log")),
+        ({"BOOKIE_LOG_FILE": "x.log"}, Path("x.log")),
+        ({"BOOKIE_LOG_DIR": "/l", "BOOKIE_LOG_FILE": "x.log"}, Path("/l/x.log")),
+    ],
+)
+def test_the_environment_names_the_log_file(environ, path) -> None:
+    assert log_path(parse_options([]), environ) == path
+    assert log_path(parse_options(["--log-file", "/x"]), environ) == Path("/x")
 
 
 # Processes ----------------------------------------------------------------------------------------

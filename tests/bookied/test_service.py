@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -347,6 +348,18 @@ def test_a_bookie_starts_read_only_on_a_full_disk(running: Running) -> None:
     disk.used = 0.99
     service = running.start(parts={"files": disk})
     assert service.state.now is State.READ_ONLY
+    assert running.seen() == "read-only"
+
+
+def test_a_mode_set_by_hand_is_kept_over_a_restart(running: Running) -> None:
+    service = running.start(persist_status=True)
+    assert service.mode is not None
+    call(partial(service.mode.set_by_hand, read_only=True))
+    path = service.directories.ledger_dirs[0] / "BOOKIE_STATUS"
+    run(until(path.exists))
+    run(service.stop())
+    again = running.start()
+    assert again.state.now is State.READ_ONLY
     assert running.seen() == "read-only"
 
 

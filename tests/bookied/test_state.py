@@ -28,7 +28,13 @@ def test_every_pair_of_state_and_event_moves_as_the_table_says_or_is_refused(sta
 def test_a_bookie_goes_from_starting_to_stopped() -> None:
     seen: list[State] = []
     bookie = BookieState(seen.append)
-    for event in (Event.STARTED, Event.DISKS_FULL, Event.SPACE_BACK, Event.STOP, Event.DRAINED):
+    for event in (
+        Event.STARTED,
+        Event.TURN_READ_ONLY,
+        Event.TURN_WRITABLE,
+        Event.STOP,
+        Event.DRAINED,
+    ):
         bookie.move(event)
     writable = State.WRITABLE
     assert seen == [writable, State.READ_ONLY, writable, State.STOPPING, State.STOPPED]

@@ -1,0 +1,128 @@
+"""Whether a bookie takes adds: as its settings, its operator and its disks have it.
+
+Read-only while any of the three says so; agrees with BookKeeper 4.18.0, BookieStateManager. Adds
+of high priority (recovery) are taken in read-only mode too while some disk has room for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bookied.bookie import Writes
+from bookied.config import BookieConfig
+from bookied.dirs import DiskVerdict
+from bookied.exit_status import NoSpaceError
+from bookied.state import SERVING, BookieState, Event, State
+from bookied.status_file import BookieStatus
+from wire.errors import BookKeeperError
+
+log = Logger()
+
+
+@attrs.frozen(kw_only=True)
+class ModeEffects:
+    """What a change of mode is put into effect by."""
+
+    allow: Callable[[Writes], None]
+    register: Callable[[State], None]
+    keep: Callable[[BookieStatus], None]
+    failed: Callable[[BookKeeperError], None]
+
+
+class Mode:
+    """The reasons to be read-only, and the moves between ``WRITABLE`` and ``READ_ONLY``.
+
+    Before the bookie serves nothing is put into effect; ``started`` does so at once.
+    """
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        state: BookieState,
+        clock: IReactorTime,
+        effects: ModeEffects,
+        *,
+        kept: BookieStatus | None = None,
+    ) -> None:
+        """Begin with what was ``kept`` from before the start."""
+        self._config, self._state = config, state
+        self._clock, self._effects = clock, effects
+        self._status = kept or BookieStatus()
+        self._verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
+        self._out_of_room = False
+
+    @property
+    def read_only(self) -> bool:
+        """Whether there is any reason for it."""
+        by_hand = self._status.by_hand and self._status.read_only
+        return self._config.force_read_only or by_hand or self._verdict.read_only
+
+    @property
+    def writes(self) -> Writes:
+        """Which adds may be taken."""
+        if not self.read_only and not self._out_of_room:
+            return Writes.ALL
+        roomy = self._verdict.high_priority_allowed and not self._out_of_room
+        return Writes.HIGH_PRIORITY if roomy else Writes.NONE
+
+    def begin(self, verdict: DiskVerdict) -> None:
+        """Take the first look at the disks into account.
+
+        Raises:
+            NoSpaceError: they are full, and the bookie may not be read-only.
+        """
+        self._verdict = verdict
+        if verdict.read_only and not self._config.read_only_mode:
+            raise NoSpaceError(_full_message(verdict))
+
+    def started(self) -> None:
+        """Say that the bookie is registered as ``read_only`` had it; put the mode into effect."""
+        self._state.move(Event.STARTED_READ_ONLY if self.read_only else Event.STARTED)
+        self._effects.allow(self.writes)
+
+    def disks_changed(self, verdict: DiskVerdict) -> None:
+        """Obey what a look at the disks has found."""
+        self._verdict, self._out_of_room = verdict, False
+        if verdict.read_only and not self._config.read_only_mode:
+            self._effects.failed(NoSpaceError(_full_message(verdict)))
+        else:
+            self._put_into_effect()
+
+    def out_of_room(self) -> None:
+        """Obey a write that found no room, until the next look at the disks says otherwise."""
+        self._out_of_room = True
+        self._put_into_effect()
+
+    def set_by_hand(self, *, read_only: bool) -> None:
+        """Obey the operator, who alone can take it back."""
+        self._status = BookieStatus(read_only, self._now_ms(), by_hand=read_only)
+        self._put_into_effect()
+
+    def _put_into_effect(self) -> None:
+        if self._state.now not in SERVING:
+            return
+        writes = self.writes
+        self._effects.allow(writes)
+        if (writes is Writes.ALL) == (self._state.now is State.WRITABLE):
+            return
+        self._state.move(Event.TURN_WRITABLE if writes is Writes.ALL else Event.TURN_READ_ONLY)
+        log.warn("the bookie is {state} now", state=self._state.now.value)
+        self._keep(read_only=writes is not Writes.ALL)
+        self._effects.register(self._state.now)
+
+    def _keep(self, *, read_only: bool) -> None:
+        if self._status.read_only != read_only:
+            self._status = BookieStatus(read_only, self._now_ms(), by_hand=False)
+        self._effects.keep(self._status)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+
+def _full_message(verdict: DiskVerdict) -> str:
+    full = ", ".join(str(directory) for directory in verdict.full)
+    return f"{full} is full, and readOnlyModeEnabled=false forbids to go read-only"
