@@ -75,6 +75,28 @@ def test_we_accept_and_refuse_as_java_does(vector) -> None:
     assert as_java_tells(found) == vector["java_decoded"]
 
 
+@pytest.mark.parametrize(
+    "vector",
+    [v for v in load("metadata.json")["ledger_metadata_parsed"] if "java_rewrite_hex" in v],
+    ids=by_name,
+)
+def test_a_rewrite_is_the_bytes_java_rewrites(vector) -> None:
+    found = decode_metadata(bytes.fromhex(vector["hex"]), ctime_ms=1111)
+    rewritten = encode_metadata(attrs.evolve(found, creator_token=0))
+    assert rewritten.hex() == vector["java_rewrite_hex"]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [v for v in load("metadata.json")["znodes"] if v["kind"] == "ledger metadata"],
+    ids=by_name,
+)
+def test_the_nodes_of_a_live_cluster_are_read_and_written_alike(vector) -> None:
+    found = decode_metadata(bytes.fromhex(vector["hex"]))
+    validate_for_write(found)
+    assert encode_metadata(found).hex() == vector["hex"]
+
+
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 @given(data=st.data())
 def test_metadata_survives_the_store(format_version, data) -> None:
