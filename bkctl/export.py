@@ -22,6 +22,7 @@ import attrs
 
 from bkctl.spark.plan import LedgerExtent, cut, encode_tasks
 from bkctl.spark.progress import Done, ProgressListener
+from bkctl.views import ExportedLedger, ExportReport
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -54,35 +55,6 @@ class ExportReadError(ExportError):
 
 class ExportVerifyError(ExportError):
     """What Spark wrote is not what the plan says; nothing was put in place."""
-
-
-@attrs.frozen
-class ExportedLedger:
-    """What one ledger's directory holds."""
-
-    ledger_id: int
-    state: str
-    last_entry: int
-    entries: int
-    payload_bytes: int
-    digest_type: str
-    files: int
-    file_bytes: int
-    path: str
-    unchanged: bool
-
-
-@attrs.frozen
-class ExportReport:
-    """What an export did; ``read_back`` is a line of Python for a Spark session."""
-
-    target: str
-    ledgers: tuple[ExportedLedger, ...]
-    entries: int
-    payload_bytes: int
-    files: int
-    file_bytes: int
-    read_back: str
 
 
 Progress = Callable[[Done, "int", "int"], None]
@@ -150,7 +122,9 @@ def spark_session(
             PYSPARK_PYTHON=sys.executable,
             PYSPARK_DRIVER_PYTHON=sys.executable,
             PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
-            JAVA_HOME=str(java.spark_java_home(Path(scratch))),
+            # PySpark warns of the pandas it finds, which nothing here uses.
+            PYTHONWARNINGS="ignore::FutureWarning",
+            JAVA_HOME=str(java.spark_java_home(Path(scratch), quiet=True)),
             SPARK_CONF_DIR=str(_quiet_conf(Path(scratch))),
             SPARK_LOCAL_IP="127.0.0.1" if master.startswith("local") else None,
         ),
@@ -175,6 +149,17 @@ _SPARK_OPTIONS: Final = {
     # An entry that cannot be read cannot be read the fourth time either.
     "spark.task.maxFailures": "1",
 }
+
+
+_SILENT_LOGGERS: Final = (
+    "org.apache.spark.api.python",
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.scheduler.TaskSchedulerImpl",
+    "org.apache.spark.sql.execution.datasources.FileFormatWriter",
+    "org.apache.spark.util.Utils",
+)
+"""They tell of a failed task in a hundred lines; the command itself does in one."""
 
 
 @contextlib.contextmanager
@@ -207,9 +192,10 @@ def _quiet_conf(scratch: Path) -> Path:
         "appender.stderr.target = SYSTEM_ERR\n"
         "appender.stderr.layout.type = PatternLayout\n"
         "appender.stderr.layout.pattern = spark: %m%n\n"
-        # A failed task is reported by the command itself, in one line.
-        "logger.task.name = org.apache.spark\n"
-        "logger.task.level = off\n"
+        + "".join(
+            f"logger.{number}.name = {name}\nlogger.{number}.level = off\n"
+            for number, name in enumerate(_SILENT_LOGGERS)
+        )
     )
     return conf
 

