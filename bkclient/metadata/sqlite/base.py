@@ -213,7 +213,8 @@ class SqlitePart:
         self._session_id = outcome.session_id
         if not unreachable and not self._state.connected:
             self._state.move(SessionEvent.CONNECTED)
-        if self._session_id and self._renewing is None and not self._state.closed:
+        needed = self._session_id or not self._state.connected
+        if needed and self._renewing is None and not self._state.closed:
             self._renewing = self._reactor.callLater(self._timeout_s / RENEWALS, self._renew)
 
     def _renew(self) -> None:

@@ -17,10 +17,17 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.sqlite.base import AVAILABLE, COOKIE, READ_ONLY, SqlitePart, delete_own
 from bkclient.metadata.sqlite.database import Rows
-from bkclient.metadata.tree.bookies import cookie_changed, decode_info, no_cookie, valid_bookies
+from bkclient.metadata.tree.bookies import (
+    check_bookie_id,
+    cookie_changed,
+    decode_info,
+    no_cookie,
+    registration_bytes,
+    valid_bookies,
+)
 from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
 from wire.ids import BookieId
-from wire.records import BookieServiceInfo, encode_service_info
+from wire.records import BookieServiceInfo
 
 _LOOK_S: Final = 0.25
 
@@ -32,7 +39,7 @@ class SqliteBookies(SqlitePart):
         self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
     ) -> None:
         """See ``BookieRegistry``."""
-        value = encode_service_info(info)
+        value = registration_bytes(bookie_id, info)
         wanted, other = (READ_ONLY, AVAILABLE) if read_only else (AVAILABLE, READ_ONLY)
 
         def announce(rows: Rows, session_id: int) -> bool:
@@ -111,6 +118,7 @@ class SqliteCookies(SqlitePart):
         """See ``CookieStore``."""
         try:
             if version == NEW:
+                check_bookie_id(bookie_id)
                 await self._write(lambda rows, _: rows.insert(COOKIE, bookie_id, cookie))
                 return 0
             return await self._write(

@@ -177,13 +177,13 @@ class Core:
         return outcome
 
     def renew(self) -> Outcome[None]:
-        """Renew the lease of the session, if there is one."""
-        outcome: Outcome[None] = Outcome()
-        if self._session_id:
-            started_at_s = self._times_s()
-            outcome = self.do(self._renew, write=True, needs_cluster=False)
-            if outcome.error is None and outcome.session_id:
-                self._renewed_at_s = started_at_s
+        """Renew the lease of the session; without one, see whether the file can be read."""
+        if not self._session_id:
+            return self.look()
+        started_at_s = self._times_s()
+        outcome = self.do(self._renew, write=True, needs_cluster=False)
+        if outcome.error is None and outcome.session_id:
+            self._renewed_at_s = started_at_s
         return outcome
 
     def _renew(self, rows: Rows, session_id: int) -> None:

@@ -5,13 +5,15 @@ BookKeeper 4.18.0, ZKRegistrationManager and ZKRegistrationClient; metadata.md s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
-from bkclient.errors import MetadataVersionError
+from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     ANY,
@@ -49,6 +51,8 @@ from wire.records import (
 
 log = Logger()
 
+_WRITTEN_ID: Final = re.compile(r"[A-Za-z0-9._:-]+")
+
 
 class TreeBookies(TreePart):
     """Implements ``BookieRegistry``."""
@@ -57,11 +61,10 @@ class TreeBookies(TreePart):
         self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
     ) -> None:
         """See ``BookieRegistry``."""
+        value = registration_bytes(bookie_id, info)
         if read_only:
             await make_path(self._tree, zk_paths.READ_ONLY)
-        await self._announce(
-            zk_paths.registration(bookie_id, read_only=read_only), encode_service_info(info)
-        )
+        await self._announce(zk_paths.registration(bookie_id, read_only=read_only), value)
         await self._delete_own(zk_paths.registration(bookie_id, read_only=not read_only))
 
     async def _announce(self, path: str, value: bytes) -> None:
@@ -162,6 +165,7 @@ class TreeCookies(TreePart):
         """See ``CookieStore``."""
         path = zk_paths.cookie(bookie_id)
         if version == NEW:
+            check_bookie_id(bookie_id)
             try:
                 await create_with_parents(self._tree, path, cookie)
             except NodeExistsError as error:
@@ -182,6 +186,28 @@ class TreeCookies(TreePart):
             raise no_cookie(bookie_id) from error
         except BadVersionError as error:
             raise cookie_changed(bookie_id, version) from error
+
+
+def check_bookie_id(bookie_id: BookieId) -> None:
+    """Raise ``IncorrectParameterError`` for an id that we never write.
+
+    Java takes some more characters, which are read but not written (metadata.md section 4).
+    """
+    if _WRITTEN_ID.fullmatch(bookie_id) is None or not is_valid_bookie_id(bookie_id):
+        raise IncorrectParameterError(f"{bookie_id!r} cannot be a bookie id")
+
+
+def registration_bytes(bookie_id: BookieId, info: BookieServiceInfo) -> bytes:
+    """Return what is stored for a registered bookie.
+
+    Raises:
+        IncorrectParameterError: no such id or info may be written: starting Java clients would
+            wait for ever (metadata.md H2).
+    """
+    check_bookie_id(bookie_id)
+    if info.endpoint() is None:
+        raise IncorrectParameterError(f"bookie {bookie_id} must say where it serves entries")
+    return encode_service_info(info)
 
 
 def no_cookie(bookie_id: BookieId) -> CookieNotFoundError:

@@ -1,0 +1,182 @@
+"""Whom to ask, when enough have answered, and which error counts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from bkclient.distribution import Coverage
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientDigestMismatchError,
+    ClientError,
+    ClientUnauthorizedError,
+    DataUnknownError,
+    NoSuchEntryInLedgerError,
+    NoSuchLedgerOnBookieError,
+    RequestTimeoutError,
+)
+from bkclient.read import (
+    Ask,
+    Deliver,
+    Fail,
+    KnownLac,
+    LacQuorum,
+    LongPoll,
+    Polled,
+    ReplicaRead,
+    Speculation,
+    worse,
+)
+
+NEGATIVE = NoSuchEntryInLedgerError("no")
+NO_LEDGER = NoSuchLedgerOnBookieError("no")
+SILENT = RequestTimeoutError("silent")
+LIMBO = DataUnknownError("limbo")
+DAMAGED = ClientDigestMismatchError("damaged")
+GONE = BookieUnavailableError("gone")
+
+
+# One entry -------------------------------------------------------------------------------------
+
+
+def test_candidates_are_asked_one_after_another() -> None:
+    read: ReplicaRead[str] = ReplicaRead((2, 0, 1))
+    assert read.start() == [Ask(2)]
+    assert read.failed(2, SILENT) == [Ask(0)]
+    assert read.answered(0, "entry") == [Deliver("entry", 0, (2,))]
+    assert read.answered(1, "late") == []
+    assert read.failed(1, SILENT) == []
+
+
+def test_a_slow_candidate_is_not_waited_for() -> None:
+    read: ReplicaRead[str] = ReplicaRead((0, 1))
+    read.start()
+    assert read.can_speculate
+    assert read.waited() == [Ask(1)]
+    assert not read.can_speculate
+    assert read.waited() == []
+    assert read.failed(1, NEGATIVE) == [], "the first may still answer"
+    assert read.answered(0, "entry") == [Deliver("entry", 0, (1,))]
+
+
+def test_the_error_after_all_have_failed() -> None:
+    read: ReplicaRead[str] = ReplicaRead((0, 1, 2))
+    read.start()
+    read.failed(0, NEGATIVE)
+    read.failed(1, SILENT)
+    assert read.failed(2, GONE) == [Fail(SILENT)]
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [
+        ((NEGATIVE, SILENT), SILENT),
+        ((NO_LEDGER, GONE), GONE),
+        ((GONE, SILENT), SILENT),
+        ((GONE, NEGATIVE), GONE),
+        ((SILENT, DAMAGED), SILENT),
+        ((NEGATIVE, GONE, LIMBO), LIMBO),
+        ((SILENT, GONE, NEGATIVE), SILENT),
+    ],
+)
+def test_which_error_a_caller_hears_of(errors: tuple[ClientError, ...], told: ClientError) -> None:
+    worst: ClientError | None = None
+    for error in errors:
+        worst = worse(worst, error)
+    assert worst is told
+
+
+def test_speculation_waits_grow_up_to_a_limit() -> None:
+    waits = Speculation(1.0, 5.0, 2.0).waits()
+    assert [next(waits) for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
+    assert list(Speculation(0.0, 5.0).waits()) == []
+
+
+# The LAC ---------------------------------------------------------------------------------------
+
+
+def test_s15_every_order_and_subset_of_answers() -> None:
+    """E=3, Qw=2, Qa=2 and E=5, Qw=3, Qa=2: OK, negative, unknown and silent, in any order."""
+    for size, write, ack in ((3, 2, 2), (5, 3, 2)):
+        for kinds in itertools.product("onus", repeat=size):
+            order = sorted(range(size), key=lambda i: (kinds[i], -i))
+            quorum = LacQuorum(size, write, ack)
+            definite: set[int] = set()
+            for index in order:
+                kind = kinds[index]
+                if kind == "s":
+                    continue
+                if kind == "u":
+                    quorum.failed(index, LIMBO)
+                elif kind == "n":
+                    quorum.failed(index, NEGATIVE)
+                    definite.add(index)
+                else:
+                    quorum.answered(index, KnownLac(index))
+                    definite.add(index)
+                covered = Coverage(size, write, ack).covered(definite)
+                assert (isinstance(quorum.result, KnownLac)) == covered
+            if "s" not in kinds:
+                assert quorum.result is not None, "all have answered"
+
+
+def test_the_highest_lac_of_those_that_answered_counts() -> None:
+    quorum = LacQuorum(3, 3, 2)
+    quorum.answered(0, KnownLac(4, 400))
+    assert quorum.result is None
+    quorum.answered(2, KnownLac(7, 700))
+    assert quorum.result == KnownLac(7, 700)
+    quorum.answered(1, KnownLac(9, 900))
+    assert quorum.result == KnownLac(7, 700), "a result does not change"
+
+
+def test_a_wrong_password_ends_it_at_once() -> None:
+    quorum = LacQuorum(3, 3, 2)
+    error = ClientUnauthorizedError("wrong")
+    quorum.failed(1, error)
+    assert quorum.result is error
+
+
+def test_s16_s41_damage_and_limbo_are_no_answers() -> None:
+    quorum = LacQuorum(3, 3, 2)
+    quorum.failed(0, DAMAGED)
+    quorum.failed(1, LIMBO)
+    assert quorum.result is None
+    quorum.answered(2, KnownLac(3))
+    assert quorum.result is LIMBO
+
+
+# Long poll -------------------------------------------------------------------------------------
+
+
+def test_a_long_poll_ends_with_news() -> None:
+    poll: LongPoll[str] = LongPoll((0, 1, 2), 2, 5)
+    assert poll.start() == [Ask(0)]
+    assert poll.answered(0, Polled(6, "six")) == [Deliver(Polled(6, "six"), 0, ())]
+
+
+def test_a_long_poll_ends_when_enough_have_nothing_new() -> None:
+    poll: LongPoll[str] = LongPoll((0, 1, 2), 2, 5)
+    poll.start()
+    assert poll.answered(0, Polled(5)) == [Ask(1)]
+    assert poll.answered(1, Polled(4)) == [Deliver(Polled(5), 1, (0,))]
+
+
+def test_a_long_poll_prefers_an_empty_answer_to_an_error() -> None:
+    poll: LongPoll[str] = LongPoll((0, 1, 2), 1, 5)
+    poll.start()
+    poll.failed(0, SILENT)
+    poll.answered(1, Polled(5))
+    assert poll.failed(2, GONE) == [Deliver(Polled(5), 2, ())]
+
+
+def test_a_long_poll_of_bookies_that_know_nothing_says_so() -> None:
+    poll: LongPoll[str] = LongPoll((0, 1, 2), 2, 5)
+    poll.start()
+    poll.failed(0, GONE)
+    poll.failed(1, NEGATIVE)
+    (command,) = poll.failed(2, NEGATIVE)
+    assert isinstance(command, Fail)
+    assert isinstance(command.error, NoSuchEntryInLedgerError)

@@ -1,0 +1,271 @@
+"""Recovery's steps, without a network."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    ClientUnauthorizedError,
+    DataUnknownError,
+    LedgerRecoveryError,
+    NoSuchEntryInLedgerError,
+    ReadFailedError,
+    RequestTimeoutError,
+)
+from bkclient.read import KnownLac
+from bkclient.recover import (
+    AbortRecovery,
+    CloseAt,
+    EntryVerdict,
+    FenceBookies,
+    MeasureLength,
+    ReadReplicas,
+    Recovery,
+    RecoveryCommand,
+    WriteBack,
+)
+from wire.codes import DigestType, LedgerState
+from wire.digest import Entry
+from wire.errors import LocalProtocolError
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+
+NEGATIVE = NoSuchEntryInLedgerError("no")
+SILENT = RequestTimeoutError("silent")
+LIMBO = DataUnknownError("limbo")
+
+
+def metadata(*firsts: int, size: int = 3, write: int = 3, ack: int = 2) -> LedgerMetadata:
+    fragments = tuple(
+        Fragment(EntryId(first), tuple(BookieId(f"f{number}b{i}") for i in range(size)))
+        for number, first in enumerate(firsts or (0,))
+    )
+    return LedgerMetadata(
+        ensemble_size=size,
+        write_quorum=write,
+        ack_quorum=ack,
+        state=LedgerState.IN_RECOVERY,
+        fragments=fragments,
+        digest_type=DigestType.CRC32C,
+        password=b"",
+    )
+
+
+def entry(entry_id: int, length: int | None = None) -> Entry:
+    size = 10 * (entry_id + 1) if length is None else length
+    return Entry(LedgerId(1), EntryId(entry_id), EntryId(entry_id - 1), size, b"x" * 10)
+
+
+def fenced(*known: KnownLac | None, **rest: int) -> tuple[Recovery, list[RecoveryCommand]]:
+    """Return a recovery whose bookies have answered the fencing."""
+    recovery = Recovery(metadata(**rest))
+    commands: list[RecoveryCommand] = []
+    recovery.start()
+    for index, one in enumerate(known):
+        commands += recovery.fence_answered(index, one)
+    return recovery, commands
+
+
+# Verdicts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("write", "ack"), [(1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 2)])
+def test_every_order_of_answers_gives_the_right_verdict(write: int, ack: int) -> None:
+    for kinds in itertools.product("onu", repeat=write):
+        for order in itertools.permutations(range(write)):
+            verdict = EntryVerdict(EntryId(0), write, ack)
+            negatives = found = 0
+            for index in order:
+                if verdict.decided:
+                    break
+                if kinds[index] == "o":
+                    verdict.found(index, entry(0))
+                    found += 1
+                else:
+                    verdict.failed(index, NEGATIVE if kinds[index] == "n" else LIMBO)
+                    negatives += kinds[index] == "n"
+            assert verdict.decided, "all have answered"
+            if verdict.is_end:
+                # I14: an ack quorum would have to be among those who said no.
+                assert negatives >= write - ack + 1
+                assert not found
+            elif verdict.entry is not None:
+                assert found == 1
+            else:
+                assert verdict.failure is not None
+                assert negatives < write - ack + 1
+                assert not found
+
+
+# Steps -----------------------------------------------------------------------------------------
+
+
+def test_the_last_fragment_is_fenced_first() -> None:
+    recovery = Recovery(metadata(0, 7))
+    assert recovery.start() == [FenceBookies(metadata(0, 7).last_fragment.ensemble)]
+
+
+def test_an_empty_ledger_ends_empty() -> None:
+    recovery, commands = fenced(None, None)
+    (read,) = commands
+    assert isinstance(read, ReadReplicas)
+    assert read.entry_id == 0
+    assert [index for index, _ in read.replicas] == [0, 1, 2]
+    assert recovery.read_failed(EntryId(0), 0, NEGATIVE) == []
+    assert recovery.read_failed(EntryId(0), 2, NEGATIVE) == [CloseAt(EntryId(-1), 0)]
+
+
+def test_entries_beyond_the_lac_are_written_back_with_lac0() -> None:
+    recovery, commands = fenced(KnownLac(3, 50), KnownLac(2, 40))
+    assert isinstance(commands[0], ReadReplicas)
+    assert commands[0].entry_id == 4
+    write, read = recovery.read_answered(1, entry(4))
+    assert write == WriteBack(entry(4), EntryId(3))
+    assert isinstance(read, ReadReplicas)
+    write, read = recovery.read_answered(0, entry(5))
+    # S14: the LAC on recovery adds does not move.
+    assert write == WriteBack(entry(5), EntryId(3))
+    recovery.read_failed(EntryId(6), 0, NEGATIVE)
+    assert recovery.read_failed(EntryId(6), 1, NEGATIVE) == [], "write back has not ended"
+    assert recovery.wrote_back(EntryId(4)) == []
+    assert recovery.wrote_back(EntryId(5)) == [CloseAt(EntryId(5), 60)]
+
+
+def test_s2_the_first_key_counts_where_the_last_fragment_is_empty() -> None:
+    recovery = Recovery(metadata(0, 1000, 2000))
+    recovery.start()
+    recovery.fence_answered(0, None)
+    (read,) = recovery.fence_answered(1, None)
+    assert isinstance(read, ReadReplicas)
+    assert read.entry_id == 2000
+    assert recovery.lac0 == 1999
+
+
+def test_s42_the_length_is_measured_where_nothing_was_written_back() -> None:
+    recovery = Recovery(metadata(0, 1000))
+    recovery.start()
+    recovery.fence_answered(0, None)
+    recovery.fence_answered(1, None)
+    recovery.read_failed(EntryId(1000), 0, NEGATIVE)
+    assert recovery.read_failed(EntryId(1000), 1, NEGATIVE) == [MeasureLength(EntryId(999))]
+    assert recovery.measured(12345) == [CloseAt(EntryId(999), 12345)]
+
+
+def test_the_stamped_length_serves_where_measuring_fails() -> None:
+    recovery, _ = fenced(KnownLac(3, 50), KnownLac(3, 50))
+    recovery.read_failed(EntryId(4), 0, NEGATIVE)
+    assert recovery.read_failed(EntryId(4), 1, NEGATIVE) == [MeasureLength(EntryId(3))]
+    assert recovery.measured(None) == [CloseAt(EntryId(3), 50)]
+
+
+def test_s13_a_bookie_that_hangs_is_not_waited_for() -> None:
+    recovery, _ = fenced(KnownLac(0, 10), KnownLac(0, 10))
+    recovery.read_failed(EntryId(1), 1, NEGATIVE)
+    assert recovery.read_failed(EntryId(1), 2, NEGATIVE) == [MeasureLength(EntryId(0))]
+
+
+def test_s13_a_bookie_that_hangs_is_no_negative_answer() -> None:
+    recovery, _ = fenced(KnownLac(0, 10), KnownLac(0, 10))
+    recovery.read_failed(EntryId(1), 1, NEGATIVE)
+    recovery.read_failed(EntryId(1), 2, SILENT)
+    (abort,) = recovery.read_failed(EntryId(1), 0, LIMBO)
+    assert isinstance(abort, AbortRecovery)
+    assert isinstance(abort.error, LedgerRecoveryError)
+    assert recovery.read_answered(0, entry(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SILENT, RequestTimeoutError),
+        (ClientUnauthorizedError("wrong"), ClientUnauthorizedError),
+        (BookieUnavailableError("gone"), ReadFailedError),
+        (LIMBO, ReadFailedError),
+    ],
+)
+def test_fencing_that_is_not_covered_aborts(error: ClientError, told: type) -> None:
+    recovery = Recovery(metadata())
+    recovery.start()
+    commands: list[RecoveryCommand] = []
+    for index in range(3):
+        commands += recovery.fence_failed(index, error)
+    (abort,) = commands
+    assert isinstance(abort, AbortRecovery)
+    assert isinstance(abort.error, told)
+
+
+def test_a_write_back_that_fails_aborts() -> None:
+    recovery, _ = fenced(KnownLac(0, 10), KnownLac(0, 10))
+    recovery.read_answered(0, entry(1))
+    (abort,) = recovery.write_back_failed(BookieUnavailableError("gone"))
+    assert isinstance(abort, AbortRecovery)
+    assert recovery.wrote_back(EntryId(1)) == []
+
+
+def test_what_was_not_read_cannot_have_been_written_back() -> None:
+    recovery, _ = fenced(KnownLac(0, 10), KnownLac(0, 10))
+    with pytest.raises(LocalProtocolError):
+        recovery.wrote_back(EntryId(1))
+
+
+# Any window and any order ----------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    window=st.integers(1, 4),
+    copies=st.lists(st.sets(st.integers(0, 2)), max_size=6),
+    data=st.data(),
+)
+def test_the_end_is_the_first_entry_that_nobody_has(
+    window: int, copies: list[set[int]], data: st.DataObject
+) -> None:
+    """Entry e is on ``copies[e]``; every bookie answers honestly, in any order."""
+    recovery = Recovery(metadata(), window=window)
+    recovery.start()
+    recovery.fence_answered(0, None)
+    commands = recovery.fence_answered(1, None)
+    pending: list[tuple[str, int, int]] = []
+    written: list[int] = []
+    acked: set[int] = set()
+    done = -1
+    closed: CloseAt | None = None
+    while True:
+        for command in commands:
+            if isinstance(command, ReadReplicas):
+                pending += [("read", int(command.entry_id), i) for i, _ in command.replicas]
+            elif isinstance(command, WriteBack):
+                assert command.entry.entry_id == len(written)
+                written.append(command.entry.entry_id)
+                pending.append(("wrote", int(command.entry.entry_id), 0))
+            elif isinstance(command, MeasureLength):
+                commands = recovery.measured(None)
+                assert isinstance(commands[0], CloseAt)
+                closed = commands[0]
+            else:
+                assert isinstance(command, CloseAt), command
+                closed = command
+        if closed is not None or not pending:
+            break
+        kind, entry_id, index = pending.pop(data.draw(st.integers(0, len(pending) - 1)))
+        if kind == "wrote":
+            acked.add(entry_id)
+            while done + 1 in acked:  # Completions come in order.
+                done += 1
+            commands = recovery.wrote_back(EntryId(done))
+        elif entry_id < len(copies) and index in copies[entry_id]:
+            commands = recovery.read_answered(index, entry(entry_id))
+        else:
+            commands = recovery.read_failed(EntryId(entry_id), index, NEGATIVE)
+    assert closed is not None, "it must come to an end"
+    # Whatever had an ack quorum is in; whatever nobody has is out.
+    safe = next((e for e, held in enumerate(copies) if len(held) < 2), len(copies))
+    none = next((e for e, held in enumerate(copies) if not held), len(copies))
+    assert safe - 1 <= closed.last_entry <= none - 1
+    assert closed.last_entry == len(written) - 1
