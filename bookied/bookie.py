@@ -316,7 +316,7 @@ class Bookie:
 
     def _read(self, asked: Asked[ReadRequest]) -> Cancel | None:
         request = asked.request
-        if request.flags & ReadFlag.FENCE:
+        if request.flags is not ReadFlag.NONE and request.flags & ReadFlag.FENCE:
             self._fence_then(asked, partial(self._read_entry, asked, with_lac=False))
         elif request.previous_lac is not None:
             return self._long_poll(asked, request.previous_lac)

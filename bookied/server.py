@@ -24,6 +24,7 @@ from bookied.backpressure import Backpressure, Limits
 from bookied.bookie import Bookie
 from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
+from bookied.fast_reads import FastReads
 from bookied.long_poll import Cancel
 from bookied.read_lanes import ReadLanes, RunBlocking
 from wire import v2, v3
@@ -79,6 +80,7 @@ class BookieServer(Factory):
         )
         self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
         self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
+        self.fast_reads = FastReads(bookie.storage)
         self.backpressure = Backpressure(
             self.limits,
             clock,
@@ -200,7 +202,8 @@ class BookieConnection(Protocol):
 
     def __init__(self, server: BookieServer) -> None:
         self._server, self._bookie = server, server.bookie
-        self._backpressure, self._fast_adds = server.backpressure, server.fast_adds
+        self._backpressure = server.backpressure
+        self._fast_adds, self._fast_reads = server.fast_adds, server.fast_reads
         self._wire = ServerConnection(frame_bytes_max=server.frame_bytes_max)
         # What has come of a frame that is not all there, and how long that frame is; also whole
         # frames, while the client does not take its answers.
@@ -351,7 +354,7 @@ class BookieConnection(Protocol):
         at, end = 0, len(data)
         self._frame_bytes = 0
         while not (self._output_is_full or self._is_closing):
-            begin, at = at, self._take_adds(data, at)
+            begin, at = at, self._take_reads(data, self._take_adds(data, at))
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -359,7 +362,7 @@ class BookieConnection(Protocol):
                 self._frame_bytes = frame_bytes
                 break
             if at > begin:
-                continue  # What follows may go to another journal.
+                continue  # What follows may be plain too: for another journal, or of the other kind.
             # A length that is too large or negative goes there as well, to be refused.
             self._handle(data[at : at + max(frame_bytes, _LENGTH.size)])
             at += frame_bytes
@@ -371,6 +374,12 @@ class BookieConnection(Protocol):
         if adds:
             self._unanswered += 1
             self._backpressure.received(after - at, adds)
+        return after
+
+    def _take_reads(self, data: bytes, at: int) -> int:
+        after, answers = self._fast_reads.take(data, at, self._lanes.is_waiting, WRITE_BYTES)
+        if answers:
+            self._put_out(*answers)
         return after
 
     def _handle(self, frame: bytes) -> None:
@@ -399,14 +408,15 @@ class BookieConnection(Protocol):
             self._close()
         self._settle(reply)
 
-    def _put_out(self, frames: bytes) -> None:
+    def _put_out(self, *frames: bytes) -> None:
         if self._is_closing:
             return
-        self._out.append(frames)
-        self._out_bytes += len(frames)
+        is_first = not self._out
+        self._out += frames
+        self._out_bytes += sum(map(len, frames))
         if self._out_bytes >= WRITE_BYTES:
             self.flush()
-        elif len(self._out) == 1 and not self._is_corked:
+        elif is_first and not self._is_corked:
             self._server.flush_soon(self)
 
     def _read_done(self, reply: _Reply, reply_to: ReplyTo, response: Response) -> None:

@@ -1,4 +1,4 @@
-"""The hot loop against the plain path: the same frames, the same answers, the same state."""
+"""The hot loops against the plain path: the same frames, the same answers, the same state."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bookied.bookie import Bookie, Writes
 from bookied.fast_adds import FastAdds
+from bookied.fast_reads import FastReads
 from tests.bookied.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire import v2, v3
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag
@@ -28,6 +29,15 @@ class PlainAdds(FastAdds):
 
     def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int]:
         return at, 0
+
+
+class PlainReads(FastReads):
+    """Takes nothing either."""
+
+    def take(
+        self, data: bytes, at: int, must_wait: Any, size_bytes_max: int
+    ) -> tuple[int, list[bytes]]:
+        return at, []
 
 
 class CountingAdds(FastAdds):
@@ -46,6 +56,8 @@ class CountingAdds(FastAdds):
 def serve(directory: Path, kind: type[FastAdds], journals: int) -> Serving:
     serving = Serving(directory, journals=journals)
     serving.server.fast_adds = kind(serving.bookie)
+    if kind is PlainAdds:
+        serving.server.fast_reads = PlainReads(serving.storage)
     return serving
 
 
@@ -126,7 +138,7 @@ def play(client: Client, data: bytes, cuts: list[int]) -> tuple[bytes, bool]:
     journals=st.integers(1, 3),
     first_txn_id=st.sampled_from([1, 120, 2**63]),
 )
-def test_the_hot_loop_and_the_plain_path_agree(
+def test_the_hot_loops_and_the_plain_path_agree(
     tmp_path_factory: pytest.TempPathFactory,
     requests: list[Request],
     protocol: ProtocolVersion,
