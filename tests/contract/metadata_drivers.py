@@ -108,7 +108,7 @@ class SqliteDriver(DriverBase):
     """A file and a real reactor."""
 
     name = "sqlite"
-    timeout_s = 0.6
+    timeout_s = 1.5
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class ZooKeeperDriver(DriverBase):
     """A root of its own on a real server, reached through a proxy that can cut connections."""
 
     name = "zookeeper"
-    timeout_s = 2.0
+    timeout_s = 4.0
 
     def __init__(self, server: Any, root: str, layout: str = "hierarchical") -> None:
         super().__init__()

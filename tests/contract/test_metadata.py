@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import attrs
 import pytest
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError
 
 from bkclient.errors import (
     ClientClosedError,
@@ -31,58 +30,12 @@ from bkclient.metadata.api import (
     SessionEvent,
 )
 from bkclient.metadata.tree.nodes import together
-from wire.codes import DigestType, LedgerState
+from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata, start
+from wire.codes import LedgerState
 from wire.errors import MetadataFormatError
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
-from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.records import BookieServiceInfo, Endpoint
-
-B1, B2, B3 = (BookieId(f"127.0.0.1:318{i}") for i in range(1, 4))
-
-
-def metadata(**changes: Any) -> LedgerMetadata:
-    """Return a new ledger's metadata."""
-    new = LedgerMetadata(
-        ensemble_size=2,
-        write_quorum=2,
-        ack_quorum=2,
-        state=LedgerState.OPEN,
-        last_entry_id=None,
-        length=0,
-        fragments=(Fragment(EntryId(0), (B1, B2)),),
-        digest_type=DigestType.CRC32C,
-        password=b"secret",
-        ctime_ms=None,
-        store_ctime=False,
-        custom={"application": b"contract"},
-    )
-    return attrs.evolve(new, **changes)
-
-
-def closed(last: int = 9, length: int = 90) -> LedgerMetadata:
-    return metadata(state=LedgerState.CLOSED, last_entry_id=EntryId(last), length=length)
-
-
-def info(bookie_id: BookieId) -> BookieServiceInfo:
-    host, _, port = bookie_id.partition(":")
-    return BookieServiceInfo(
-        endpoints=(
-            Endpoint(
-                id="bookie",
-                host=host,
-                port=int(port),
-                protocol="bookie-rpc",
-                auth=(),
-                extensions=(),
-            ),
-        ),
-        properties={},
-    )
-
-
-def start(coroutine: Any) -> Deferred[Any]:
-    """Start a coroutine without waiting for it."""
-    return Deferred.fromCoroutine(coroutine)
+from wire.ledger_metadata import Fragment
+from wire.records import BookieServiceInfo
 
 
 async def all_ranges(store: Any, **how: Any) -> list[tuple[LedgerId, ...]]:
@@ -454,6 +407,20 @@ class TestBookies:
             assert bookie.session_id != old_session
             assert await client.writable_bookies() == {B1}
             await driver.until(lambda: changes)
+
+        driver.run(scenario())
+
+    @pytest.mark.parametrize("name", ["", "a/b", "readonly", "a b", "a@b", "../x"])
+    def test_names_that_do_harm_are_refused(self, driver: Any, name: str) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            with pytest.raises(IncorrectParameterError):
+                await store.register(BookieId(name), info(B1), read_only=False)
+            with pytest.raises(IncorrectParameterError):
+                await store.write_cookie(BookieId(name), b"cookie", NEW)
+            with pytest.raises(IncorrectParameterError):
+                await store.register(B1, BookieServiceInfo(), read_only=False)
+            assert await store.writable_bookies() | await store.known_bookies() == set()
 
         driver.run(scenario())
 
