@@ -22,7 +22,7 @@ from bookied.journal.format import ENTRY_BYTES_MIN
 from bookied.journal.writer import Journal
 from bookied.storage import LedgerState
 from wire import v3
-from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES
+from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.errors import BookKeeperError
 from wire.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
 
@@ -42,6 +42,7 @@ _V2_HEAD: Final = struct.Struct(f">i{MASTER_KEY_BYTES}sq")
 _V2_BODY: Final = _LENGTH.size + len(_V2_HEADER) + MASTER_KEY_BYTES
 """Where the entry packet begins in a V2 add: behind prefix, header and master key."""
 
+_V3_OPERATION_AT: Final = 9
 _TXN_AT: Final = 11
 """Where the transaction id begins in a V3 add or its answer, behind prefix and header fields."""
 
@@ -75,7 +76,7 @@ class FastAdds:
             return at, 0
         if data[at + 4 : at + 8] == _V2_HEADER:
             take = self._take_v2
-        elif data[at + 4] == v3.FIRST_BYTE:
+        elif data[at + 4] == v3.FIRST_BYTE and data[at + _V3_OPERATION_AT] == Operation.ADD_ENTRY:
             take = self._take_v3
         else:
             return at, 0

@@ -362,7 +362,7 @@ class BookieConnection(Protocol):
                 self._frame_bytes = frame_bytes
                 break
             if at > begin:
-                continue  # What follows may be plain too: for another journal, or of the other kind.
+                continue  # What follows may be plain too, but of another kind or journal.
             # A length that is too large or negative goes there as well, to be refused.
             self._handle(data[at : at + max(frame_bytes, _LENGTH.size)])
             at += frame_bytes
