@@ -196,11 +196,10 @@ class Rows:
 
     def next_of(self, name: str) -> int:
         """Return the next number of a sequence, which begins with 0."""
-        number: int = self._connection.execute(
-            "INSERT INTO seq VALUES(?, 1) ON CONFLICT(name) DO UPDATE SET next = next + 1"
-            " RETURNING next - 1",
-            (name,),
-        ).fetchone()[0]
+        self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
+        self._connection.execute("UPDATE seq SET next = next + 1 WHERE name = ?", (name,))
+        found = self._connection.execute("SELECT next - 1 FROM seq WHERE name = ?", (name,))
+        number: int = found.fetchone()[0]
         return number
 
     def begun(self, name: str) -> bool:
