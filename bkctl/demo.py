@@ -222,18 +222,20 @@ class _Demo:
         from bkctl.errors import CommandError
         from bkctl.export import SparkMissingError, export_ledgers, spark_session
 
-        target = self._cluster.directory / "parquet"
+        target = str(self._cluster.directory / "parquet")
         try:
-            report = export_ledgers(self._cluster.uri, [ledger_id], str(target), master="local[2]")
+            with spark_session("local[2]") as spark:
+                report = export_ledgers(self._cluster.uri, [ledger_id], target, spark=spark)
+                self._tell(
+                    "export", f"{report.files} Parquet files, {report.file_bytes} bytes, by Spark"
+                )
+                found = _spark_sums(spark, target)
         except SparkMissingError:
             return None
-        self._tell("export", f"{report.files} Parquet files, {report.file_bytes} bytes, by Spark")
-        with spark_session("local[2]") as spark:
-            found = _spark_sums(spark, str(target))
         if found != (self._sums.entries, self._sums.size, self._sums.crc_sum):
             raise CommandError(f"Spark reads {found} (entries, bytes, checksum) from {target}")
         self._tell("spark", f"reads back {found[0]} entries, {found[1]} bytes, checksums equal")
-        return str(target)
+        return target
 
     def _say_what_next(self, ledger_id: LedgerId, exported: str | None) -> None:
         home = self._cluster.directory

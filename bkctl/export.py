@@ -145,19 +145,18 @@ _SPARK_OPTIONS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Files of one task go to one directory: no sort of the payloads by ledger is worth it.
     "spark.sql.maxConcurrentOutputFileWriters": "256",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+    # The only shuffle is of one row a ledger and file.
+    "spark.sql.shuffle.partitions": "4",
     # An entry that cannot be read cannot be read the fourth time either.
     "spark.task.maxFailures": "1",
 }
 
 
 _SILENT_LOGGERS: Final = (
-    "org.apache.spark.api.python",
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
     "org.apache.spark.scheduler.TaskSchedulerImpl",
     "org.apache.spark.sql.execution.datasources.FileFormatWriter",
-    "org.apache.spark.util.Utils",
 )
 """They tell of a failed task in a hundred lines; the command itself does in one."""
 
@@ -192,6 +191,9 @@ def _quiet_conf(scratch: Path) -> Path:
         "appender.stderr.target = SYSTEM_ERR\n"
         "appender.stderr.layout.type = PatternLayout\n"
         "appender.stderr.layout.pattern = spark: %m%n\n"
+        # Named, or Spark announces that it sets a level of its own.
+        "logger.spark.name = org.apache.spark\n"
+        "logger.spark.level = error\n"
         + "".join(
             f"logger.{number}.name = {name}\nlogger.{number}.level = off\n"
             for number, name in enumerate(_SILENT_LOGGERS)
@@ -229,11 +231,13 @@ def export_ledgers(
     compression: str = "zstd",
     again: bool = False,
     progress: Progress | None = None,
+    spark: Any = None,
 ) -> ExportReport:
     """Export ledgers to Parquet under ``target``, a directory or a URI that Spark can write.
 
     With ``again`` also closed ledgers that have not changed since they were last exported are
-    written anew. Blocks until done; ``progress`` is called on the calling thread.
+    written anew. Blocks until done; ``progress`` is called on the calling thread. ``spark`` is a
+    session that runs already; without one, one is started on ``master`` and stopped again.
 
     Raises:
         NoSuchLedgerError: one of the ledgers is not there.
@@ -245,14 +249,15 @@ def export_ledgers(
 
     with BlockingClient(uri) as client:
         extents = ledger_extents(client, ledger_ids, recover=recover)
-    with spark_session(master) as spark:
-        output = _Output(spark, target)
+    running = spark_session(master) if spark is None else contextlib.nullcontext(spark)
+    with running as session:
+        output = _Output(session, target)
         kept = [] if again else [e for e in extents if output.holds(e)]
         todo = [e for e in extents if e not in kept]
         with output.staging() as staging:
             if todo:
-                _run(spark, uri, todo, staging, compression, progress)
-                counted = _verify(spark, todo, staging)
+                _run(session, uri, todo, staging, compression, progress)
+                counted = _verify(session, todo, staging)
                 for extent in todo:
                     output.seal(staging, extent, counted.get(extent.ledger_id, 0))
                 for extent in todo:
