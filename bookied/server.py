@@ -266,7 +266,7 @@ class BookieConnection(Protocol):
     def resumeProducing(self) -> None:
         """Go on with what had to wait."""
         self._output_is_full = False
-        if self._rest and not self._is_closing and self._rest_bytes >= self._frame_bytes:
+        if self._rest and self._rest_bytes >= self._frame_bytes and not self._is_ending:
             self._obey(b"".join(self._rest))
         self._lanes.start()
         self.update_reading()
@@ -278,16 +278,16 @@ class BookieConnection(Protocol):
 
     def update_reading(self) -> None:
         """Read from the client, or not, as things stand."""
-        wanted = not (
-            self._output_is_full
-            or self._is_closing
-            or self._is_draining
-            or self._backpressure.is_paused
-        )
+        is_paused = self._output_is_full or self._backpressure.is_paused
+        wanted = not (is_paused or self._is_ending)
         if wanted != self._is_reading:
             self._is_reading = wanted
             transport = self._transport()
             transport.resumeProducing() if wanted else transport.pauseProducing()
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._is_closing or self._is_draining
 
     def answered(self, reply: _Reply, answer: Answer, reply_to: ReplyTo) -> None:
         """Send an answer, or queue it if it needs the disk or must not overtake one that does."""
@@ -425,7 +425,7 @@ class BookieConnection(Protocol):
         self._send(reply, reply_to, response)
 
     def _may_fetch(self) -> bool:
-        return not (self._output_is_full or self._is_lost)
+        return not (self._output_is_full or self._is_closing)
 
     def _fetch_failed(self, failure: Failure) -> None:
         log.failure("closing {peer}", failure, peer=self._transport().getPeer())
