@@ -9,7 +9,7 @@ After a fatal failure nothing is flushed: the next start replays.
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,22 +26,19 @@ from bkclient.metadata.api import (
 )
 from bookied.backpressure import Limits
 from bookied.bookie import Bookie, Writes
-from bookied.checkpoints import Checkpoints
 from bookied.config import BookieConfig
 from bookied.cookie_check import check_cookies
 from bookied.dirs import (
     DiskLimits,
     DiskVerdict,
-    clear_dirty,
     directories,
-    mark_dirty,
     prepare,
     sample_disks,
     total_and_free,
-    was_dirty,
 )
 from bookied.disk_watch import DiskWatch
-from bookied.errors import StorageError, WriteFailedError
+from bookied.engine import Engine, EngineEvents
+from bookied.errors import StorageError
 from bookied.exit_status import (
     BookieStopError,
     DamagedError,
@@ -52,13 +49,10 @@ from bookied.exit_status import (
     WrongLayoutError,
 )
 from bookied.identity import Identity, identify, listen_host
-from bookied.journal.group_commit import GroupCommit
-from bookied.journal.writer import Journal
 from bookied.listener import BoundPort
 from bookied.mode import Mode, ModeEffects
 from bookied.parts import Parts
 from bookied.registration import Registration
-from bookied.replay import recover
 from bookied.server import BookieServer
 from bookied.state import SERVING, BookieState, Event, State
 from bookied.status_file import BookieStatus, read_status, write_status
@@ -107,16 +101,13 @@ class BookieService:
         self._tell_failed, self._progress = failed, progress
         self.state = BookieState()
         self.identity: Identity | None = None
-        self.storage: LedgerStorage | None = None
-        self.journals: list[Journal] = []
+        self.engine: Engine | None = None
         self.bookie: Bookie | None = None
         self.server: BookieServer | None = None
         self.registration: Registration | None = None
         self.disks: DiskWatch | None = None
         self.mode: Mode | None = None
-        self._checkpoints: Checkpoints | None = None
         self._port: BoundPort | None = None
-        self._is_flushable = False
         self._has_failed = False
         self._stop_wanted = False
         self._starting: Deferred[None] | None = None
@@ -162,8 +153,7 @@ class BookieService:
             config, identity, found, store=parts.store, instance_id=instance_id, files=parts.files
         )
         self._insist_wanted()
-        await self._open_storage()
-        await self._blocking(partial(mark_dirty, parts.files, found))
+        await self._begin_engine()
         await self._serve(identity)
 
     async def _connect(self) -> str | None:
@@ -173,42 +163,18 @@ class BookieService:
         self._insist_wanted()
         return await self.parts.store.instance_id()
 
-    async def _open_storage(self) -> None:
-        """Open the storage, bring it to the last acknowledgement, begin new journals."""
-        found, files = self.directories, self.parts.files
-        if was_dirty(files, found):
-            log.info("the last stop was not clean")
+    async def _begin_engine(self) -> None:
         self._note("opening storage")
-        self.storage = storage = LedgerStorage(
-            files,
-            found.ledger_dirs,
-            found.index_dirs,
-            on_fatal=partial(self.parts.call_from_thread, self._storage_failed),
-            on_full=partial(self.parts.call_from_thread, self._directory_full),
-            rng=self.parts.rng,
-            limits=_storage_limits(self.config),
-            log_size_bytes_max=self.config.log_bytes_max,
-            direct=self.parts.threads,
+        events = EngineEvents(
+            synced=self._journal_synced, no_room=self._directory_full, failed=self._part_failed
         )
-        await self._blocking(storage.open)
-        await self._look_at_disks(storage)
+        self.engine = Engine(self.config, self.parts, self.directories, events)
+        await self.engine.open()
+        await self._look_at_disks(self.engine.storage)
         self._note("replaying journals")
-        await self._replay(storage)
+        await self.engine.replay()
         self._insist_wanted()
-        if self.parts.threads:
-            storage.start()
-        self.journals = [self._journal(directory) for directory in found.journal_dirs]
-        for journal in self.journals:
-            await self._blocking(journal.start if self.parts.threads else journal.open)
-        self._checkpoints = Checkpoints(
-            self.parts.clock,
-            storage,
-            self.journals,
-            run_blocking=self.parts.run_blocking,
-            failed=self._part_failed,
-        )
-        self._checkpoints.start(self.config.flush_interval_ms / 1000)
-        self._is_flushable = True
+        await self.engine.begin()
 
     async def _look_at_disks(self, storage: LedgerStorage) -> None:
         config, parts, found = self.config, self.parts, self.directories
@@ -235,33 +201,15 @@ class BookieService:
         self._choose_directories(storage, verdict)
         self.mode.begin(verdict)
 
-    async def _replay(self, storage: LedgerStorage) -> None:
-        found = await self._blocking(
-            partial(
-                recover,
-                self.parts.files,
-                storage,
-                self.directories.journal_dirs,
-                skip_invalid=self.config.skip_invalid_records,
-            )
-        )
-        log.info(
-            "replayed {entries} entries ({size_bytes} bytes) of {journals} journals",
-            entries=found.entries,
-            size_bytes=found.size_bytes,
-            journals=found.journals,
-            dropped=found.dropped,
-        )
-
     async def _serve(self, identity: Identity) -> None:
-        config, parts, storage = self.config, self.parts, self.storage
-        assert storage is not None
+        config, parts, engine = self.config, self.parts, self.engine
+        assert engine is not None
         assert self.disks is not None
         assert self.mode is not None
         assert self._port is not None
         self.bookie = Bookie(
-            storage,
-            self.journals,
+            engine.storage,
+            engine.journals,
             parts.clock,
             disk_usage=partial(total_and_free, parts.files, self.directories),
             batch_bytes_max=config.batch_read_bytes_max,
@@ -271,7 +219,7 @@ class BookieService:
             self.bookie,
             parts.clock,
             parts.run_reads,
-            limits=_server_limits(config, storage.limits),
+            limits=_server_limits(config, engine.storage.limits),
             frame_bytes_max=config.frame_bytes_max,
             tcp_keep_alive=config.tcp_keepalive,
         )
@@ -290,31 +238,6 @@ class BookieService:
         self.mode.started()
         self.disks.start(config.disk_check_interval_ms / 1000)
         self._note(f"serving, {self.state.now.value}")
-
-    def _journal(self, directory: Path) -> Journal:
-        config, parts = self.config, self.parts
-        simulated = {} if parts.threads else {"seconds": parts.clock.seconds}
-        return Journal(
-            parts.files,
-            directory,
-            call_from_thread=parts.call_from_thread,
-            on_synced=self._journal_synced,
-            on_fatal=self._fail,
-            now_ms=lambda: int(parts.clock.seconds() * 1000),
-            group_commit=GroupCommit(
-                wait_s_max=(config.journal_group_wait_ms or 0) / 1000,
-                wait_bytes_max=config.journal_group_bytes_max,
-                wait_records_max=config.journal_group_entries_max,
-                flush_when_empty=config.journal_flush_when_empty,
-            ),
-            version=config.journal_format_version,
-            alignment=config.journal_alignment_bytes,
-            size_bytes_max=config.journal_bytes_max,
-            preallocate=config.journal_prealloc_bytes if parts.threads else 0,
-            sync_data=config.journal_sync,
-            backups_max=config.journal_backups_max,
-            **simulated,
-        )
 
     # Stop ----------------------------------------------------------------------------------------
 
@@ -335,13 +258,15 @@ class BookieService:
         self._note("stopping")
         assert self.server is not None
         assert self.registration is not None
+        assert self.engine is not None
         assert self._port is not None
         await self._port.close()
         await self._bounded(self.registration.set_read_only(read_only=True))
         await self.server.drain(DRAIN_S)
         self._note("flushing")
         try:
-            await self._stop_storage()
+            self._stop_looking()
+            await self.engine.stop()
         finally:
             await self._bounded(self.registration.unregister())
             await self._release()
@@ -363,28 +288,21 @@ class BookieService:
             await self.server.drain(0)
         if self.registration is not None:
             await self._bounded(self.registration.unregister())
-        if self._is_flushable and not self._has_failed:
-            await self._quietly(self._stop_storage())
-        else:
-            await self._stop_watches()
-            for journal in self.journals:
-                await self._quietly(self._blocking(journal.stop))
+        self._stop_looking()
+        if self.engine is not None and self.engine.has_begun:
+            await self._end_engine(self.engine)
         await self._release()
         self.state.move(Event.DRAINED)
 
-    async def _stop_storage(self) -> None:
-        assert self.storage is not None
-        await self._stop_watches()
-        for journal in self.journals:
-            await self._blocking(journal.stop)
-        await self.storage.stop(self.journals, self.parts.run_blocking)
-        await self._blocking(partial(clear_dirty, self.parts.files, self.directories))
+    async def _end_engine(self, engine: Engine) -> None:
+        try:
+            await (engine.give_up() if self._has_failed else engine.stop())
+        except (BookKeeperError, OSError) as error:
+            log.warn("while stopping: {error!r}", error=error)
 
-    async def _stop_watches(self) -> None:
+    def _stop_looking(self) -> None:
         if self.disks is not None:
             self.disks.stop()
-        if self._checkpoints is not None:
-            await self._checkpoints.stop()
 
     async def _release(self) -> None:
         """Let go of the world."""
@@ -399,20 +317,11 @@ class BookieService:
         except (BookKeeperError, TwistedTimeoutError) as error:
             log.warn("the metadata service was not told: {error!r}", error=error)
 
-    async def _quietly(self, work: Awaitable[Any]) -> None:
-        try:
-            await work
-        except (BookKeeperError, OSError) as error:
-            log.warn("while stopping: {error!r}", error=error)
-
     # What happens meanwhile ----------------------------------------------------------------------
 
     def _journal_synced(self, done: list[Any]) -> None:
         if self.server is not None:
             self.server.on_synced(done)
-
-    def _storage_failed(self, error: WriteFailedError) -> None:
-        self._fail(error)
 
     def _part_failed(self, error: Exception) -> None:
         log.failure("a part failed", Failure(error))
@@ -444,9 +353,9 @@ class BookieService:
             self.mode.out_of_room()
 
     def _disks_changed(self, verdict: DiskVerdict) -> None:
-        assert self.storage is not None
+        assert self.engine is not None
         assert self.mode is not None
-        self._choose_directories(self.storage, verdict)
+        self._choose_directories(self.engine.storage, verdict)
         self.mode.disks_changed(verdict)
 
     def _allow(self, writes: Writes) -> None:
@@ -484,7 +393,7 @@ class BookieService:
 
     def dump(self) -> dict[str, object]:
         """Return what an operator wants to know of a bookie that seems stuck."""
-        server, storage, disks = self.server, self.storage, self.disks
+        server, engine, disks = self.server, self.engine, self.disks
         found: dict[str, object] = {"state": self.state.now.value}
         if self.registration is not None:
             found["registered"] = self.registration.is_registered
@@ -492,10 +401,10 @@ class BookieService:
             found["connections"] = len(server.connections)
             found["bytes in flight"] = server.backpressure.in_flight_bytes
             found["paused"] = server.backpressure.is_paused
-        if storage is not None and self._is_flushable:
-            found["ledgers in memory"] = len(storage.hot)
-            found["unwritten bytes"] = storage.unwritten_bytes
-        found["journal queues, bytes"] = [journal.queued_bytes for journal in self.journals]
+        if engine is not None and engine.has_begun:
+            found["ledgers in memory"] = len(engine.storage.hot)
+            found["unwritten bytes"] = engine.storage.unwritten_bytes
+            found["journal queues, bytes"] = [one.queued_bytes for one in engine.journals]
         if disks is not None:
             found["full directories"] = [str(directory) for directory in disks.verdict.full]
         return found
@@ -523,18 +432,6 @@ def _start_error(error: BaseException) -> BaseException:
 def _service_info(identity: Identity) -> BookieServiceInfo:
     """Return what Java publishes (BookKeeper 4.18.0, BookieServiceInfoUtils)."""
     return BookieServiceInfo((Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC),))
-
-
-def _storage_limits(config: BookieConfig) -> StorageLimits:
-    pages = config.index_pages_max
-    default = StorageLimits()
-    return StorageLimits(
-        cache_bytes=config.write_cache_bytes_max // 2,
-        unwritten_bytes_max=config.write_cache_bytes_max,
-        dirty_pages_max=pages if pages > 0 else default.dirty_pages_max,
-        clean_pages_max=pages if pages > 0 else default.clean_pages_max,
-        open_indexes_max=min(config.open_files_max, default.open_indexes_max),
-    )
 
 
 def _server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:

@@ -1,0 +1,186 @@
+"""What keeps the entries: storage, journals and checkpoints, built, brought up to date and ended.
+
+Opening reads only; ``replay`` puts into files what the journals hold; ``begin`` starts the threads
+and says on disk that a bookie runs here. ``stop`` ends with everything in files, ``give_up`` with
+nothing more written: the next start replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.checkpoints import Checkpoints
+from bookied.config import BookieConfig
+from bookied.dirs import Directories, clear_dirty, mark_dirty, was_dirty
+from bookied.errors import WriteFailedError
+from bookied.journal.group_commit import GroupCommit
+from bookied.journal.writer import Journal
+from bookied.parts import Parts
+from bookied.replay import recover
+from bookied.storage import LedgerStorage, StorageLimits
+from wire.errors import BookKeeperError
+
+log = Logger()
+
+
+@attrs.frozen(kw_only=True)
+class EngineEvents:
+    """Who hears of what happens in the threads; all are called on the reactor."""
+
+    synced: Callable[[list[Any]], None]
+    """What the members of a journal group that is on disk were queued with."""
+    no_room: Callable[[Path], None]
+    """A ledger directory has no room left."""
+    failed: Callable[[Exception], None]
+    """A journal, the entry log or a checkpoint is dead."""
+
+
+class Engine:
+    """Storage, journals and checkpoints of one bookie. Methods belong to the reactor's thread."""
+
+    def __init__(
+        self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
+    ) -> None:
+        self._config, self._parts, self._found, self._events = config, parts, found, events
+        self.storage = LedgerStorage(
+            parts.files,
+            found.ledger_dirs,
+            found.index_dirs,
+            on_fatal=partial(parts.call_from_thread, events.failed),
+            on_full=partial(parts.call_from_thread, events.no_room),
+            rng=parts.rng,
+            limits=_storage_limits(config),
+            log_size_bytes_max=config.log_bytes_max,
+            direct=parts.threads,
+        )
+        self.journals = [self._journal(directory) for directory in found.journal_dirs]
+        self._checkpoints = Checkpoints(
+            parts.clock,
+            self.storage,
+            self.journals,
+            run_blocking=parts.run_blocking,
+            failed=events.failed,
+        )
+        self.has_begun = False
+
+    async def open(self) -> None:
+        """Find what is on the disks.
+
+        Raises:
+            OSError: a directory cannot be read.
+        """
+        await self._blocking(self.storage.open)
+
+    async def replay(self) -> None:
+        """Bring the storage to the last acknowledgement, durably.
+
+        Raises:
+            CorruptError: a journal is damaged or missing.
+            StorageError: not everything could be written. So for ``OSError``.
+        """
+        if was_dirty(self._parts.files, self._found):
+            log.info("the last stop was not clean")
+        found = await self._blocking(
+            partial(
+                recover,
+                self._parts.files,
+                self.storage,
+                self._found.journal_dirs,
+                skip_invalid=self._config.skip_invalid_records,
+            )
+        )
+        log.info(
+            "replayed {entries} entries ({size_bytes} bytes) of {journals} journals",
+            entries=found.entries,
+            size_bytes=found.size_bytes,
+            journals=found.journals,
+            dropped=found.dropped,
+        )
+
+    async def begin(self) -> None:
+        """Start the threads, begin new journals, write DIRTY; adds may come.
+
+        Raises:
+            OSError: a journal cannot be begun.
+        """
+        await self._blocking(partial(mark_dirty, self._parts.files, self._found))
+        if self._parts.threads:
+            self.storage.start()
+        self.has_begun = True
+        for journal in self.journals:
+            await self._blocking(journal.start if self._parts.threads else journal.open)
+        self._checkpoints.start(self._config.flush_interval_ms / 1000)
+
+    async def stop(self) -> None:
+        """Put everything into files and end the threads; then remove DIRTY.
+
+        Raises:
+            WriteFailedError: a journal or the entry log died; the next start replays.
+            StorageError: not everything is in files; likewise. So for ``OSError``.
+        """
+        await self._checkpoints.stop()
+        for journal in self.journals:
+            await self._blocking(journal.stop)
+        await self.storage.stop(self.journals, self._parts.run_blocking)
+        for journal in self.journals:
+            if journal.failure is not None:
+                raise journal.failure
+        await self._blocking(partial(clear_dirty, self._parts.files, self._found))
+
+    async def give_up(self) -> None:
+        """End the journals and the checkpoints; what is not in files stays in the journals."""
+        await self._checkpoints.stop()
+        for journal in self.journals:
+            try:
+                await self._blocking(journal.stop)
+            except (BookKeeperError, OSError) as error:
+                log.warn("while giving up: {error!r}", error=error)
+
+    def _journal(self, directory: Path) -> Journal:
+        config, parts = self._config, self._parts
+        simulated = {} if parts.threads else {"seconds": parts.clock.seconds}
+        return Journal(
+            parts.files,
+            directory,
+            call_from_thread=parts.call_from_thread,
+            on_synced=self._events.synced,
+            on_fatal=self._journal_failed,
+            now_ms=lambda: int(parts.clock.seconds() * 1000),
+            group_commit=GroupCommit(
+                wait_s_max=(config.journal_group_wait_ms or 0) / 1000,
+                wait_bytes_max=config.journal_group_bytes_max,
+                wait_records_max=config.journal_group_entries_max,
+                flush_when_empty=config.journal_flush_when_empty,
+            ),
+            version=config.journal_format_version,
+            alignment=config.journal_alignment_bytes,
+            size_bytes_max=config.journal_bytes_max,
+            preallocate=config.journal_prealloc_bytes if parts.threads else 0,
+            sync_data=config.journal_sync,
+            backups_max=config.journal_backups_max,
+            **simulated,
+        )
+
+    def _journal_failed(self, error: WriteFailedError) -> None:
+        self._events.failed(error)
+
+    async def _blocking(self, function: Callable[[], Any]) -> Any:
+        return await self._parts.run_blocking(function)
+
+
+def _storage_limits(config: BookieConfig) -> StorageLimits:
+    pages = config.index_pages_max
+    default = StorageLimits()
+    return StorageLimits(
+        cache_bytes=config.write_cache_bytes_max // 2,
+        unwritten_bytes_max=config.write_cache_bytes_max,
+        dirty_pages_max=pages if pages > 0 else default.dirty_pages_max,
+        clean_pages_max=pages if pages > 0 else default.clean_pages_max,
+        open_indexes_max=min(config.open_files_max, default.open_indexes_max),
+    )
