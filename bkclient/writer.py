@@ -236,10 +236,11 @@ class LedgerWriter:
         """
         if isinstance(self._ended_by, NO_METADATA_AFTER):
             raise self._ended_by
-        if self._closing is None:
-            self._closing = Shared(self._close())
-            self._closing.on_failure(self._forget_closing)
-        return await self._closing.wait()
+        closing = self._closing
+        if closing is None:
+            closing = self._closing = Shared(self._close())
+            closing.on_failure(self._forget_closing)
+        return await closing.wait()
 
     def _forget_closing(self) -> None:
         self._closing = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, Union
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar, Union
 
 import attrs
 from twisted.internet import error
@@ -21,11 +21,13 @@ from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.config import ClientConfig
+from bkclient.distribution import write_set
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from wire import digest, v2, v3
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ServerConnection
 from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
 from wire.messages import (
     NEED_DATA,
     AddRequest,
@@ -410,7 +412,28 @@ class World:
         """Do something one message's time from now; messages keep their order."""
         self.clock.callLater(self.delay_s(), what, *args)
 
+    # The oracle
+
+    def stored(self, ledger_id: LedgerId) -> LedgerMetadata:
+        """Return the metadata as it is in the store."""
+        reader = self.metadata.metadata()
+        self.run(reader.connect())
+        return self.run(reader.read_ledger(ledger_id)).value
+
+    def check_copies(self, ledger_id: LedgerId, payloads: Sequence[bytes]) -> None:
+        """I1: each of these confirmed entries is on Qa bookies where the metadata says to look."""
+        metadata = self.stored(ledger_id)
+        for entry_id, payload in enumerate(payloads):
+            ensemble = metadata.fragment_of(entry_id).ensemble
+            members = write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)
+            copies = [self.bookies[ensemble[i]].entries(ledger_id).get(entry_id) for i in members]
+            assert copies.count(payload) >= metadata.ack_quorum, (entry_id, copies)
+
     # Driving
+
+    def start(self, work: Coroutine[Deferred[Any], Any, T]) -> Running[T]:
+        """Begin something that the test drives on beside other things."""
+        return Running(self, Deferred.fromCoroutine(work))
 
     def settle(self, for_s: float = 0.0) -> None:
         """Let everything happen that happens within ``for_s``."""
@@ -428,18 +451,34 @@ class World:
     ) -> T:
         """Drive the clock until the work is done; return its value or raise its error."""
         deferred = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
-        results: list[Any] = []
-        deferred.addBoth(results.append)
-        end_s = self.clock.seconds() + limit_s
-        while not results:
-            calls = self.clock.getDelayedCalls()
+        return Running(self, deferred).finish(limit_s)
+
+
+class Running(Generic[T]):
+    """Work under way; ``result`` is its value or error once ``done``."""
+
+    def __init__(self, world: World, deferred: Deferred[T]) -> None:
+        self._world, self.deferred = world, deferred
+        self.done = False
+        self.result: Any = None
+        deferred.addBoth(self._finish)
+
+    def _finish(self, result: Any) -> None:
+        self.done = True
+        self.result = result.value if isinstance(result, Failure) else result
+
+    def finish(self, limit_s: float = 120.0) -> T:
+        """Drive the clock until it is done; return its value or raise its error."""
+        end_s = self._world.clock.seconds() + limit_s
+        while not self.done:
+            calls = self._world.clock.getDelayedCalls()
             assert calls, "nothing is going to happen any more"
             next_s = min(call.getTime() for call in calls)
             assert next_s <= end_s, f"not done after {limit_s} s"
-            self.clock.advance(max(0.0, next_s - self.clock.seconds()))
-        if isinstance(results[0], Failure):
-            results[0].raiseException()
-        return results[0]
+            self._world.clock.advance(max(0.0, next_s - self._world.clock.seconds()))
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result
 
 
 def is_add(request: Request) -> bool:
