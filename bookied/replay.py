@@ -87,6 +87,8 @@ class _Replay:
 
     def directory(self, directory: Path, mark: Mark) -> Mark:
         """Replay the journals of one directory; return where they end."""
+        # A process may have died before it made a name durable that the mark is going to mention.
+        self._files.sync_dir(directory)
         ids = [number for number in journal_ids(self._files, directory) if number >= mark[0]]
         if mark.journal_id > 0 and ids[:1] != [mark.journal_id]:
             path = directory / layout.file_name(mark.journal_id)

@@ -25,7 +25,7 @@ from twisted.logger import Logger
 
 from bookied.entrylog import format as layout
 from bookied.errors import NoWritableDirError, WriteFailedError
-from bookied.files import AppendFile, Files
+from bookied.files import AppendFile, Files, UpdateFile
 
 log = Logger()
 
@@ -116,7 +116,7 @@ class EntryLogWriter:
         self._ledgers: dict[int, int] = {}
         self._unsynced_bytes = 0
         self._written_bytes = 0
-        self._is_full = False
+        self._is_full = self._is_sync_failed = False
         # Held while a file is synced outside the other lock, so that it is not closed meanwhile.
         self._syncing = threading.Lock()
         self._wake = threading.Semaphore(0)
@@ -262,7 +262,7 @@ class EntryLogWriter:
         with self._syncing:
             # A file that is not the active one any more was synced when it was closed.
             if file is not None and file is self._file:
-                self._guarded(file.sync)
+                self._guarded(lambda: self._sync(file))
         assert self.readable_until >= until
 
     def _step(self) -> bool:
@@ -282,7 +282,8 @@ class EntryLogWriter:
             action()
         except Exception as error:
             path = self.paths.get(self._file_log_id, Path())
-            if isinstance(error, OSError) and error.errno in _FULL:
+            is_full = isinstance(error, OSError) and error.errno in _FULL
+            if is_full and not self._is_sync_failed:
                 if not self._is_full:
                     self._is_full = True
                     self._on_full(path)
@@ -310,7 +311,7 @@ class EntryLogWriter:
             self._file.write([layout.LogHeader().encode()])
         # Whatever a crash leaves of it, it is to be a log: garbage collection must read it.
         self._file.flush()
-        self._file.sync()
+        self._sync(self._file)
         self._files.sync_dir(command.path.parent)
         last_id = b"%x\n" % command.log_id
         for directory in self._directories:
@@ -325,8 +326,16 @@ class EntryLogWriter:
         self._note_readable(file)
         self._unsynced_bytes += command.size_bytes
         if self._unsynced_bytes >= self._sync_bytes:
-            file.sync()
+            self._sync(file)
             self._unsynced_bytes = 0
+
+    def _sync(self, file: AppendFile | UpdateFile) -> None:
+        """Sync a file; what it holds after a failure is unknown, whatever the error."""
+        try:
+            file.sync()
+        except BaseException:
+            self._is_sync_failed = True
+            raise
 
     def _note_readable(self, file: AppendFile) -> None:
         self.readable_until = self._file_log_id << 32 | file.readable_bytes
@@ -345,7 +354,7 @@ class EntryLogWriter:
         with contextlib.suppress(OSError):  # A log without its map is scanned instead.
             file.write([layout.encode_ledgers_map(ledgers)])
         file.flush()
-        file.sync()
+        self._sync(file)
         self._note_readable(file)
         if ledgers and file.tell() > map_offset:
             self._write_map_place(path, map_offset, len(ledgers))
@@ -358,7 +367,7 @@ class EntryLogWriter:
         header = self._files.open_update(path)
         try:
             header.write_at(layout.MAP_PLACE_OFFSET, layout.MAP_PLACE.pack(map_offset, ledgers))
-            header.sync()
+            self._sync(header)
         finally:
             header.close()
 

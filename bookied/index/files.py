@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,7 @@ class IndexFiles:
         self._open = OpenFiles(files, files_max=open_files_max)
         self._directory_of: dict[int, Path] = {}
         self._cut: dict[int, Path] = {}
+        self._named: set[Path] = set()  # Directories that hold no name that is not durable.
 
     def open(self) -> None:
         """List the ledgers that are here, and finish or undo what a crash left half done."""
@@ -155,6 +156,7 @@ class IndexFiles:
         for start in range(0, len(changes), OPEN_TO_WRITE_MAX):
             self._write_some(changes[start : start + OPEN_TO_WRITE_MAX], created)
         self._publish(created)
+        self._sync_names(change.ledger_id for change in changes)
 
     def _write_some(self, changes: Sequence[LedgerChange], created: list[tuple[int, Path]]) -> None:
         opened: list[UpdateFile] = []
@@ -183,18 +185,27 @@ class IndexFiles:
         return file
 
     def _publish(self, created: Sequence[tuple[int, Path]]) -> None:
-        """Give new files their names, durably."""
-        to_sync: dict[Path, None] = {}
+        """Give new files their names; ``_sync_names`` makes them durable."""
         for ledger_id, directory in created:
             path = directory / layout.relative_path(ledger_id)
             self._files.rename(_temporary(directory, ledger_id), path)
             self._open.forget(path)
-            to_sync.update(dict.fromkeys((path.parent, path.parent.parent, directory)))
-        for parent in to_sync:
-            self._files.sync_dir(parent)
-        for ledger_id, directory in created:
             self._directory_of[ledger_id] = directory
             self._cut.pop(ledger_id, None)
+            self._named.difference_update((path.parent, path.parent.parent, directory))
+
+    def _sync_names(self, ledger_ids: Iterable[int]) -> None:
+        """Make the names of files durable, those too that an earlier process may have left so."""
+        to_sync: dict[Path, None] = {}
+        for ledger_id in ledger_ids:
+            directory = self._directory_of.get(ledger_id)
+            if directory is not None:
+                low = (directory / layout.relative_path(ledger_id)).parent
+                to_sync.update(dict.fromkeys((low, low.parent, directory)))
+        for parent in to_sync:
+            if parent not in self._named:
+                self._files.sync_dir(parent)
+                self._named.add(parent)
 
     def hide(self, ledger_id: int) -> Path | None:
         """Forget a ledger that is deleted; return the file to remove, if it has one."""

@@ -84,5 +84,9 @@ def read_mark(files: Files, directories: Iterable[Path], name: str) -> Mark:
 def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
     """Put a mark durably into each directory, never a lower one over a higher one."""
     for directory in directories:
-        if read_mark(files, [directory], name) < mark:
+        found = read_mark(files, [directory], name)
+        if found < mark:
             files.write_atomic(directory / name, encode_mark(mark))
+        elif found == mark:
+            # Whoever wrote it may have been killed, or refused, before its name was durable.
+            files.sync_dir(directory)

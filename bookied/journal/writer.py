@@ -10,6 +10,7 @@ and nothing more is ever acknowledged. ``on_fatal`` hears of it, once.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -150,9 +151,10 @@ class Journal:
             self._thread = None
         while self.step():
             pass
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # All that counts is synced.
+                file.close()
 
     # In the journal's thread ---------------------------------------------------------------------
 
@@ -256,6 +258,7 @@ class Journal:
 
     def _roll(self, file: AppendFile) -> None:
         self._sync(file)
+        self._file = None
         file.close()
         self._begin_file(self._id + 1)
 

@@ -75,6 +75,9 @@ class Turns:
         except Exception as error:  # noqa: BLE001  # it comes out of ``finish``
             self.is_done, self.error = True, error
 
+    def abandon(self) -> None:
+        self._coroutine.close()
+
     def finish(self) -> None:
         while not self.is_done:
             self.step()
@@ -153,7 +156,21 @@ class World:
         Turns(self.storage.stop(self.journals, Blocking)).finish()
 
     def crash(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.abandon()
         self.files.crash()
+        self.start()
+
+    def die(self) -> None:
+        """Be killed, be it with the power or without, and start again on a sound disk."""
+        self.files.fault = self.files.bytes_max = None
+        if self.checkpoint is not None:
+            self.checkpoint.abandon()
+        if self.rng.random() < 0.5:
+            self.files.kill()
+        else:
+            self.files.crash()
+        self.fatal.clear()
         self.start()
 
     def journal(self, ledger_id: int) -> Journal:
@@ -236,10 +253,16 @@ class World:
         elif choice < 0.98:
             self.explicit_lac(ledger_id)
         elif choice < 0.99:
-            self.stop()
-            self.start()
+            self._restart()
         else:
             self.check()
+
+    def _restart(self) -> None:
+        try:
+            self.stop()
+            self.start()
+        except (StorageError, OSError) as error:
+            self.fatal.append(error)
 
     def _entry_id(self, ledger_id: int) -> int:
         held = self.model.get(ledger_id)
@@ -305,7 +328,7 @@ class World:
             assert asked.lac_acked < 0
 
     def forget_what_was_lost(self) -> None:
-        """After a crash: what was never acknowledged and is not there will not come back."""
+        """After a power cut: what is not there will not come back, what is there has to stay."""
         for ledger_id, asked in list(self.model.items()):
             state = self.storage.lookup(ledger_id)
             if state is None:
@@ -318,7 +341,6 @@ class World:
                 else:
                     packet = self.read(ledger_id, entry_id)
                     assert packet is not None
-                    # What survived the crash has to survive the next.
                     asked.packets[entry_id] = [packet]
                     asked.acked[entry_id] = 0
             asked.fence_asked = asked.fence_acked = state.fenced

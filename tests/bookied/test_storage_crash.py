@@ -5,14 +5,18 @@ One seed decides everything. ``SEEDS`` asks for more of them; a failing one is i
 
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
+from random import Random
 
 import pytest
 
+from bookied.errors import StorageError
 from tests.bookied.storage_world import World
-from tests.sim.disk import PowerCut
+from tests.sim.disk import Fault, PowerCut
 
-SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "200"))
+SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "100"))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -52,3 +56,48 @@ def crash(world: World) -> None:
             continue
         break
     world.crash()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_bookie_survives_failing_disks(seed: int) -> None:
+    world = World(1_000_000 + seed, journals=1 + seed % 2, directories=1 + seed // 2 % 2)
+    for _ in range(world.rng.randrange(1, 5)):
+        for _ in range(world.rng.randrange(100)):
+            world.act()
+        world.files.fault = some_fault(world.rng)
+        live_until_it_hurts(world)
+        world.check()
+        world.die()
+        world.check()
+    for _ in range(30):
+        world.act()
+    world.check()
+    assert not world.fatal
+
+
+def some_fault(rng: Random) -> Fault:
+    """Make one kind of operation fail now and then, on one kind of directory."""
+    wanted = rng.choice(["write", "sync", "create", "rename", "sync_dir", "truncate", "mkdir"])
+    where = rng.choice(["/l", "/j", "/"])
+    number = rng.choice([errno.EIO, errno.ENOSPC])
+    often = rng.choice([0.02, 0.3, 1.0])
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if operation == wanted and str(path).startswith(where) and rng.random() < often:
+            return OSError(number, os.strerror(number), str(path))
+        return None
+
+    return fault
+
+
+def live_until_it_hurts(world: World) -> None:
+    """Go on until the bookie says that it has to stop, or for a while."""
+    for _ in range(150):
+        try:
+            world.act()
+        except (StorageError, OSError):
+            # As service does it: a failed start or stop, or a disk that stays full, ends it.
+            if world.rng.random() < 0.3:
+                return
+        if world.fatal:
+            return

@@ -128,8 +128,13 @@ class SimFiles:
         self._generation += 1
         self.cut_at = None
 
-    def durable_copy(self) -> dict[str, bytes]:
-        """Return all files as they are, by path."""
+    def kill(self) -> None:
+        """Let the process die and the system live: what was written stays, open files are gone."""
+        self._generation += 1
+        self.cut_at = None
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the bytes of all files, by path."""
         found: dict[str, bytes] = {}
         _collect(self._root, "", found)
         return found
@@ -142,7 +147,7 @@ class SimFiles:
         if self.fault is not None and (error := self.fault(operation, path)) is not None:
             raise error
         if growth and self.bytes_max is not None:
-            used = sum(len(data) for data in self.durable_copy().values())
+            used = sum(len(data) for data in self.contents().values())
             if used + growth > self.bytes_max:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
