@@ -1,29 +1,21 @@
-"""The ZooKeeper driver: one kazoo session as a tree. Kazoo is imported here only, and late.
-
-Kazoo runs a thread of its own; what it has to say crosses to the reactor in batches, one
-``callFromThread`` for however many answers and events have gathered.
-"""
+"""One session with ZooKeeper as a tree of nodes."""
 
 from __future__ import annotations
 
-import logging
-import random
-import socket
-import struct
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
-import attrs
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.states import KazooState
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from bkclient.errors import ClientClosedError, IncorrectParameterError, MetadataStoreError
-from bkclient.metadata import zk_paths
+from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata.api import (
     ANY,
     MetadataAccessError,
@@ -44,156 +36,11 @@ from bkclient.metadata.tree.nodes import (
     Stat,
     insist,
 )
-from bkclient.metadata.tree.store import TreeMetadata
-
-if TYPE_CHECKING:
-    from kazoo.client import KazooClient
-    from kazoo.interfaces import IAsyncResult
+from bkclient.metadata.zookeeper.client import Crossing, new_client, remove_watch
+from bkclient.metadata.zookeeper.uri import ZooKeeperUri
 
 log = Logger()
 T = TypeVar("T")
-
-DEFAULT_PORT: Final = 2181
-
-_NO_WATCHER: Final = -121
-
-_UNUSABLE: Final = {
-    "ms": "Java's own release cannot use it either",
-    "legacyhierarchical": "only what is stored can say so: use zk+null://",
-}
-
-
-@attrs.frozen
-class ZooKeeperUri:
-    """A service URI taken apart. ``layout`` is ``None`` where the store decides."""
-
-    text: str
-    hosts: str
-    """``host:port,host:port``"""
-    root: str
-    """The path of the cluster's root; begins with ``/``, does not end with one."""
-    layout: str | None
-
-
-def parse_uri(text: str) -> ZooKeeperUri:
-    """Take ``zk[+TYPE]://host:port[;host:port…]/ROOT`` apart. BookKeeper ZKMetadataDriverBase.
-
-    Raises:
-        IncorrectParameterError: it is no such URI, or names a layout that cannot be used.
-    """
-    scheme, separator, rest = text.partition("://")
-    kind, _, layout = scheme.lower().partition("+")
-    servers, slash, path = rest.partition("/")
-    hosts = [_host_and_port(text, server) for server in servers.replace(";", ",").split(",")]
-    root = f"/{path}".rstrip("/")
-    if kind != "zk" or not separator or not slash or not root or "//" in root:
-        raise IncorrectParameterError(
-            f"{text!r} is no ZooKeeper URI: zk+hierarchical://HOST:PORT[;HOST:PORT]/ledgers"
-        )
-    if layout in _UNUSABLE:
-        raise IncorrectParameterError(
-            f"{text}: layout {layout!r} cannot be used: {_UNUSABLE[layout]}"
-        )
-    if layout not in {"", "null", *zk_paths.LAYOUTS}:
-        raise IncorrectParameterError(
-            f"{text}: no layout {layout!r}; there are hierarchical, longhierarchical, flat, null"
-        )
-    return ZooKeeperUri(text, ",".join(hosts), root, layout if layout not in {"", "null"} else None)
-
-
-def _host_and_port(uri: str, server: str) -> str:
-    try:
-        parts = urlsplit(f"//{server}")
-        host, port = parts.hostname, parts.port or DEFAULT_PORT
-    except ValueError as error:
-        raise IncorrectParameterError(f"{uri}: {server!r} is no host:port") from error
-    if not host or parts.path or parts.username:
-        raise IncorrectParameterError(f"{uri}: {server!r} is no host:port")
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def open_zookeeper(
-    uri: str,
-    *,
-    reactor: Any,
-    session_timeout_s: float,
-    chance: random.Random | None = None,
-    lock_owner: str | None = None,
-    registration_wait_s: float | None = None,
-    auth_data: Sequence[tuple[str, str]] = (),
-    sasl_options: dict[str, str] | None = None,
-    secure: bool = False,
-) -> ZooKeeperMetadata:
-    """Return a store on ZooKeeper, not yet connected.
-
-    Args:
-        uri: as for ``parse_uri``.
-        reactor: where everything is called back.
-        session_timeout_s: asked for; the server may give another.
-        chance: the source of tokens and of the order of repairs.
-        lock_owner: what locks say of us; the host's name by default.
-        registration_wait_s: how long an older session may keep our bookie id.
-        auth_data: ``(scheme, credential)`` pairs.
-        sasl_options: as kazoo takes them.
-        secure: make nodes for their creator only (``zkEnableSecurity``); needs credentials.
-    """
-    parsed = parse_uri(uri)
-    tree = KazooTree(
-        parsed,
-        reactor=reactor,
-        session_timeout_s=session_timeout_s,
-        auth_data=auth_data,
-        sasl_options=sasl_options,
-        secure=secure,
-    )
-    return ZooKeeperMetadata(
-        tree,
-        clock=reactor,
-        chance=random.Random() if chance is None else chance,
-        layout=parsed.layout,
-        lock_owner=socket.gethostname() if lock_owner is None else lock_owner,
-        registration_wait_s=registration_wait_s,
-    )
-
-
-class ZooKeeperMetadata(TreeMetadata):
-    """A store on ZooKeeper."""
-
-    def __init__(self, tree: KazooTree, **rest: Any) -> None:
-        """See ``TreeMetadata``."""
-        super().__init__(tree, **rest)
-        self.session = tree
-
-
-class Crossing:
-    """Calls from kazoo's threads, run on the reactor in the order they were made.
-
-    It stands in for the queues of kazoo's thread handler, hence ``put``.
-    """
-
-    def __init__(self, reactor: IReactorFromThreads) -> None:
-        self._reactor = reactor
-        self._calls: deque[Callable[[], object]] = deque()
-        self._lock = threading.Lock()
-        self._scheduled = False
-
-    def put(self, call: Callable[[], object]) -> None:
-        """Run ``call`` on the reactor soon. Any thread may say so."""
-        with self._lock:
-            self._calls.append(call)
-            if self._scheduled:
-                return
-            self._scheduled = True
-        self._reactor.callFromThread(self._run)
-
-    def _run(self) -> None:
-        with self._lock:
-            calls, self._calls, self._scheduled = self._calls, deque(), False
-        for call in calls:
-            try:
-                call()
-            except Exception:  # noqa: BLE001 - one callback's bug must not drop the others
-                log.failure("a metadata callback failed")
 
 
 class KazooTree:
@@ -255,7 +102,7 @@ class KazooTree:
             MetadataUnavailableError: no server answered within the session time-out.
         """
         assert self._kazoo is None, "connected twice"
-        self._kazoo = self._new_client()
+        self._kazoo = new_client(self._uri.hosts, self._timeout_s, self._crossing, **self._options)
         self._kazoo.add_listener(self._heard)
         self._kazoo.start_async()
         try:
@@ -265,35 +112,6 @@ class KazooTree:
             raise MetadataUnavailableError(
                 f"{self.uri}: no ZooKeeper answered within {self._timeout_s:g} s"
             ) from error
-
-    def _new_client(self) -> KazooClient:
-        from kazoo.client import KazooClient
-        from kazoo.handlers.threading import SequentialThreadingHandler
-
-        _teach_kazoo()
-
-        class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-            """Kazoo's handler with our crossing in the place of its two worker threads."""
-
-            def start(self) -> None:
-                self._running = True
-
-            def stop(self) -> None:
-                """Go on: what is answered while closing must not run on kazoo's thread."""
-
-        handler = Handler()
-        handler.callback_queue = handler.completion_queue = self._crossing
-        quiet = logging.getLogger("bkclient.metadata.kazoo")
-        quiet.addHandler(logging.NullHandler())
-        return KazooClient(
-            hosts=self._uri.hosts,
-            timeout=self._timeout_s,
-            handler=handler,
-            # It must be back before the session expires, and never gives up by itself.
-            connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 1.0},
-            logger=quiet,
-            **self._options,
-        )
 
     async def close(self) -> None:
         """End the session: what it owns vanishes. Waiting operations fail."""
@@ -312,12 +130,10 @@ class KazooTree:
     def _stop(self) -> None:
         """Close the session; runs in the reactor's thread pool, since kazoo waits for its end."""
         assert self._kazoo is not None
-        from kazoo.exceptions import WriterNotClosedException
-
         try:
             self._kazoo.stop()
             self._kazoo.close()
-        except WriterNotClosedException as error:
+        except exceptions.WriterNotClosedException as error:
             log.warn("{uri}: not closed in time: {error}", uri=self.uri, error=error)
 
     def _in_thread(self, function: Callable[[], T]) -> Deferred[T]:
@@ -338,8 +154,6 @@ class KazooTree:
         self._crossing.put(lambda: self._moved(state, identity[0] if identity else 0))
 
     def _moved(self, state: str, session_id: int) -> None:
-        from kazoo.protocol.states import KazooState
-
         if state == KazooState.CONNECTED:
             if self._session_id not in {0, session_id}:
                 # Suspended and expired between two looks: tell what must be told.
@@ -391,11 +205,9 @@ class KazooTree:
                 transaction.create(self._full(path), value, acl=self._acl(open_to_all=False))
             return transaction.commit_async()
 
-        from kazoo.exceptions import RolledBackError, RuntimeInconsistency
-
         for result in await self._do(commit):
             if isinstance(result, Exception) and not isinstance(
-                result, (RolledBackError, RuntimeInconsistency)
+                result, (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
             ):
                 raise self._translated(result) from result
 
@@ -464,14 +276,10 @@ class KazooTree:
 
         Without that each ledger ever opened would leave one behind on both sides.
         """
-        if not self._state.connected or self._kazoo is None:
-            return  # Kazoo sets no watches again by itself: they are gone.
-        kazoo, (path, of_children) = self._kazoo, key
-        kept = kazoo._child_watchers if of_children else kazoo._data_watchers  # noqa: SLF001
-        answer = kazoo.handler.async_result()
-        # After the answer: a request of ours that is on its way may still set it.
-        answer.rawlink(lambda _: kept.get(self._full(path), set()).discard(watched))
-        kazoo._call(_RemoveWatches(self._full(path), of_children=of_children), answer)  # noqa: SLF001
+        if self._state.connected and self._kazoo is not None:
+            # Otherwise it is gone: kazoo does not set watches again by itself.
+            path, of_children = key
+            remove_watch(self._kazoo, self._full(path), watched, of_children=of_children)
 
     def _fired(self, watched: _Watched) -> None:
         """Call who waits for a watch, which is gone now."""
@@ -499,8 +307,6 @@ class KazooTree:
         return self._uri.root + path
 
     def _acl(self, *, open_to_all: bool) -> Any:
-        from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
-
         return CREATOR_ALL_ACL if self._secure and not open_to_all else OPEN_ACL_UNSAFE
 
     async def _do(self, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
@@ -525,23 +331,20 @@ class KazooTree:
 
     def _translated(self, error: Exception) -> Exception:
         """Return the error in our terms; ours, and what is no store's, as they are."""
-        from kazoo import exceptions as kazoo
-        from twisted.internet.defer import TimeoutError as NoAnswerError
-
         ours: type[MetadataStoreError]
         for theirs, ours in (
-            (kazoo.NoNodeError, NoNodeError),
-            (kazoo.NodeExistsError, NodeExistsError),
-            (kazoo.BadVersionError, BadVersionError),
-            (kazoo.NotEmptyError, NotEmptyError),
-            (kazoo.ConnectionLoss, AnswerLostError),
-            (kazoo.SessionExpiredError, AnswerLostError),
-            (kazoo.ConnectionClosedError, AnswerLostError),
-            (kazoo.OperationTimeoutError, MetadataUnavailableError),
-            (NoAnswerError, MetadataUnavailableError),
-            (kazoo.NoAuthError, MetadataAccessError),
-            (kazoo.AuthFailedError, MetadataAccessError),
-            (kazoo.KazooException, MetadataStoreError),
+            (exceptions.NoNodeError, NoNodeError),
+            (exceptions.NodeExistsError, NodeExistsError),
+            (exceptions.BadVersionError, BadVersionError),
+            (exceptions.NotEmptyError, NotEmptyError),
+            (exceptions.ConnectionLoss, AnswerLostError),
+            (exceptions.SessionExpiredError, AnswerLostError),
+            (exceptions.ConnectionClosedError, AnswerLostError),
+            (exceptions.OperationTimeoutError, MetadataUnavailableError),
+            (TwistedTimeoutError, MetadataUnavailableError),
+            (exceptions.NoAuthError, MetadataAccessError),
+            (exceptions.AuthFailedError, MetadataAccessError),
+            (exceptions.KazooException, MetadataStoreError),
         ):
             if isinstance(error, theirs):
                 what = " ".join((type(error).__name__, *map(str, error.args)))
@@ -571,37 +374,6 @@ class _Watched:
 
     def __call__(self, _event: object) -> None:
         self._called(self)
-
-
-class _RemoveWatches:
-    """The request that kazoo lacks (ZooKeeper 3.5, RemoveWatchesRequest)."""
-
-    type: ClassVar[int] = 18
-
-    def __init__(self, path: str, *, of_children: bool) -> None:
-        self._path, self._of_children = path.encode(), of_children
-
-    def serialize(self) -> bytes:
-        """Return path and kind: 1 for children, 2 for the value."""
-        kind = 1 if self._of_children else 2
-        size = len(self._path)
-        return struct.pack(f">i{size}si", size, self._path, kind)
-
-    def deserialize(self, _data: bytes, _offset: int) -> bool:
-        """The answer says nothing."""
-        return True
-
-
-def _teach_kazoo() -> None:
-    """Name an error that kazoo does not know, which would end its thread."""
-    from kazoo import exceptions
-
-    class NoWatcherError(exceptions.ZookeeperError):  # type: ignore[misc]
-        """The watch to be removed has fired already."""
-
-        code = _NO_WATCHER
-
-    exceptions.EXCEPTIONS.setdefault(_NO_WATCHER, NoWatcherError)
 
 
 def _settle(answer: Deferred[Any], result: IAsyncResult) -> None:

@@ -1,0 +1,209 @@
+"""Kazoo as we need it: its answers on the reactor, few system calls, and watches to take away."""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import ssl
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.logger import Logger
+
+log = Logger()
+
+_NO_WATCHER: Final = -121
+_READ_BYTES: Final = 1 << 16
+_SEND_WAIT_S: Final = 10
+"""How long a server may refuse to take a request before the connection counts as broken."""
+
+_quiet = logging.getLogger(__name__)
+_quiet.addHandler(logging.NullHandler())  # Or Python would print what kazoo warns of.
+
+
+def new_client(
+    hosts: str, session_timeout_s: float, crossing: Crossing, **options: Any
+) -> KazooClient:
+    """Return a client, not yet started, whose answers come over ``crossing``."""
+    handler = _Handler(crossing)
+    client = KazooClient(
+        hosts=hosts,
+        timeout=session_timeout_s,
+        handler=handler,
+        # It must be back before the session expires, and never gives up by itself.
+        connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 1.0},
+        logger=_quiet,
+        **options,
+    )
+    handler.client = client
+    return client
+
+
+def remove_watch(
+    client: KazooClient, path: str, watcher: Callable[..., object], *, of_children: bool
+) -> None:
+    """Take a watch away from the server and from kazoo, which has no call for it."""
+    kept = client._child_watchers if of_children else client._data_watchers  # noqa: SLF001
+    answer = client.handler.async_result()
+    # After the answer: a request of ours that is on its way may still set it.
+    answer.rawlink(lambda _: kept.get(path, set()).discard(watcher))
+    client._call(_RemoveWatches(path, of_children=of_children), answer)  # noqa: SLF001
+
+
+class Crossing:
+    """Calls from kazoo's threads, run on the reactor in the order they were made.
+
+    It stands in for the queues of kazoo's thread handler, hence ``put``.
+    """
+
+    def __init__(self, reactor: IReactorFromThreads) -> None:
+        self._reactor = reactor
+        self._calls: deque[Callable[[], object]] = deque()
+        self._lock = threading.Lock()
+        self._scheduled = False
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Run ``call`` on the reactor soon. Any thread may say so."""
+        with self._lock:
+            self._calls.append(call)
+            if self._scheduled:
+                return
+            self._scheduled = True
+        self._reactor.callFromThread(self._run)
+
+    def _run(self) -> None:
+        with self._lock:
+            calls, self._calls, self._scheduled = self._calls, deque(), False
+        for call in calls:
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - one callback's bug must not drop the others
+                log.failure("a metadata callback failed")
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Kazoo's handler with a crossing in the place of its two worker threads.
+
+    Kazoo asks before each read and write whether it may, with a new epoll each time: most of its
+    work. Its sockets here are read in large pieces, and most questions need no system call.
+    """
+
+    def __init__(self, crossing: Crossing) -> None:
+        super().__init__()
+        self.callback_queue = self.completion_queue = crossing
+        self.client: Any = None
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        """Go on: what is answered while closing must not run on kazoo's thread."""
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        made = super().create_connection(*args, **kwargs)
+        return made if isinstance(made, ssl.SSLSocket) else _Socket(made)
+
+    def select(
+        self,
+        readers: Sequence[Any],
+        writers: Sequence[Any],
+        _others: Sequence[Any],
+        timeout_s: float | None = None,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Tell which sockets are ready; a write is, since ``_Socket`` waits itself."""
+        if writers and all(isinstance(writer, _Socket) for writer in writers):
+            return [], list(writers), []
+        full = [r for r in readers if isinstance(r, _Socket) and r.pending()]
+        if full:
+            # The other one is what wakes kazoo for a request: it has some when the queue has.
+            others = [r for r in readers if r not in full] if self.client._queue else []  # noqa: SLF001
+            return full + others, [], []
+        poll = select.poll()
+        by_number = {}
+        for sockets, events in ((readers, select.POLLIN), (writers, select.POLLOUT)):
+            for each in sockets:
+                by_number[each.fileno()] = each
+                poll.register(each, events)
+        ready = poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000)
+        found = [by_number[number] for number, _ in ready]
+        return [r for r in readers if r in found], [w for w in writers if w in found], []
+
+
+class _Socket:
+    """A socket that reads ahead, and waits where it cannot write."""
+
+    def __init__(self, wrapped: socket.socket) -> None:
+        self._wrapped = wrapped
+        self._ahead = b""
+        self._taken = 0
+
+    def fileno(self) -> int:
+        return self._wrapped.fileno()
+
+    def pending(self) -> int:
+        """Return how many bytes can be received without asking the system."""
+        return len(self._ahead) - self._taken
+
+    def recv(self, size: int) -> bytes:
+        """Return up to ``size`` bytes."""
+        if not self.pending():
+            self._ahead, self._taken = self._wrapped.recv(max(size, _READ_BYTES)), 0
+        received = self._ahead[self._taken : self._taken + size]
+        self._taken += len(received)
+        return received
+
+    def send(self, data: bytes) -> int:
+        """Send some of ``data``; wait, as long as the socket's time-out, until any can go."""
+        try:
+            return self._wrapped.send(data)
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(self._wrapped, select.POLLOUT)
+            poll.poll(_SEND_WAIT_S * 1000)
+            return self._wrapped.send(data)
+
+    def setblocking(self, flag: bool) -> None:  # noqa: FBT001 - as the socket's own.
+        self._wrapped.setblocking(flag)
+
+    def getpeername(self) -> Any:
+        return self._wrapped.getpeername()
+
+    def close(self) -> None:
+        self._wrapped.close()
+
+
+class _RemoveWatches:
+    """The request that kazoo lacks (ZooKeeper 3.5, RemoveWatchesRequest)."""
+
+    type: ClassVar[int] = 18
+
+    def __init__(self, path: str, *, of_children: bool) -> None:
+        self._path, self._of_children = path.encode(), of_children
+
+    def serialize(self) -> bytes:
+        """Return path and kind: 1 for children, 2 for the value."""
+        kind = 1 if self._of_children else 2
+        size = len(self._path)
+        return struct.pack(f">i{size}si", size, self._path, kind)
+
+    def deserialize(self, _data: bytes, _offset: int) -> bool:
+        """The answer says nothing."""
+        return True
+
+
+class NoWatcherError(exceptions.ZookeeperError):  # type: ignore[misc]
+    """The watch to be removed has fired already."""
+
+    code = _NO_WATCHER
+
+
+# Kazoo does not know this error; an unknown one would end its thread.
+exceptions.EXCEPTIONS.setdefault(_NO_WATCHER, NoWatcherError)

@@ -1,0 +1,67 @@
+"""ZooKeeper service URIs."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from bkclient.errors import IncorrectParameterError
+from bkclient.metadata import zk_paths
+
+DEFAULT_PORT: Final = 2181
+
+_UNUSABLE: Final = {
+    "ms": "Java's own release cannot use it either",
+    "legacyhierarchical": "only what is stored can say so: use zk+null://",
+}
+
+
+@attrs.frozen
+class ZooKeeperUri:
+    """A service URI taken apart. ``layout`` is ``None`` where the store decides."""
+
+    text: str
+    hosts: str
+    """``host:port,host:port``"""
+    root: str
+    """The path of the cluster's root; begins with ``/``, does not end with one."""
+    layout: str | None
+
+
+def parse_uri(text: str) -> ZooKeeperUri:
+    """Take ``zk[+TYPE]://host:port[;host:port…]/ROOT`` apart. BookKeeper ZKMetadataDriverBase.
+
+    Raises:
+        IncorrectParameterError: it is no such URI, or names a layout that cannot be used.
+    """
+    scheme, separator, rest = text.partition("://")
+    kind, _, layout = scheme.lower().partition("+")
+    servers, slash, path = rest.partition("/")
+    hosts = [_host_and_port(text, server) for server in servers.replace(";", ",").split(",")]
+    root = f"/{path}".rstrip("/")
+    if kind != "zk" or not separator or not slash or not root or "//" in root:
+        raise IncorrectParameterError(
+            f"{text!r} is no ZooKeeper URI: zk+hierarchical://HOST:PORT[;HOST:PORT]/ledgers"
+        )
+    if layout in _UNUSABLE:
+        raise IncorrectParameterError(
+            f"{text}: layout {layout!r} cannot be used: {_UNUSABLE[layout]}"
+        )
+    if layout not in {"", "null", *zk_paths.LAYOUTS}:
+        raise IncorrectParameterError(
+            f"{text}: no layout {layout!r}; there are hierarchical, longhierarchical, flat, null"
+        )
+    return ZooKeeperUri(text, ",".join(hosts), root, layout if layout not in {"", "null"} else None)
+
+
+def _host_and_port(uri: str, server: str) -> str:
+    try:
+        parts = urlsplit(f"//{server}")
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise IncorrectParameterError(f"{uri}: {server!r} is no host:port") from error
+    if not host or parts.path or parts.username:
+        raise IncorrectParameterError(f"{uri}: {server!r} is no host:port")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
