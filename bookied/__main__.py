@@ -114,8 +114,15 @@ class Process:
         self._reactor.callWhenRunning(self._spawn, self._live)
         self._reactor.run(installSignalHandlers=False)
         if self._error is not None:
-            return _end(self._error, self._status)
+            self._say_goodbye(self._error)
         return self._status
+
+    def _say_goodbye(self, error: BaseException) -> None:
+        """Say on stderr why it ends, and in the log where that is a file or read by machines."""
+        if not self._logging.is_plain_stderr:
+            self._log.critical("{error}", error=str(error), exit_status=int(self._status))
+        if not self._logging.is_stderr or self._logging.is_plain_stderr:
+            _end(error, self._status)
 
     # The bookie's life ---------------------------------------------------------------------------
 
@@ -169,8 +176,9 @@ class Process:
             self._reactor.stop()
 
     def _end_at_once(self, error: BaseException) -> None:
-        _end(error, _status_of(error))
-        os._exit(_status_of(error))
+        self._status = _status_of(error)
+        self._say_goodbye(error)
+        os._exit(self._status)
 
     def _spawn(self, function: Any, *arguments: Any) -> None:
         from twisted.internet.defer import Deferred

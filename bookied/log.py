@@ -135,6 +135,8 @@ class Logging:
             OSError: ``file`` cannot be opened.
         """
         self._file = file
+        self.is_stderr = file is None
+        self.is_plain_stderr = file is None and form == "text"
         out = sys.stderr if file is None else _open(file)
         self._observer = LineObserver(out, json_line if form == "json" else text_line)
         self._predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.warn)

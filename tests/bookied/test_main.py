@@ -211,6 +211,29 @@ def test_a_port_in_use_ends_with_2(machine: Machine) -> None:
 
 
 @pytest.mark.processes
+def test_a_json_log_has_the_reason_as_its_last_line(machine: Machine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        bookie = machine.start(machine.conf(bookiePort=port), "--log-format", "json")
+        assert bookie.ended() == 2
+    last = [json.loads(line) for line in bookie.output.read_text().splitlines()][-1]
+    wanted = {"msg": f"port {port} is in use by another process", "exitStatus": 2, "level": "FATAL"}
+    assert wanted.items() <= last.items()
+
+
+@pytest.mark.processes
+def test_a_log_file_gets_the_reason_as_well_as_stderr(machine: Machine) -> None:
+    uri = f"sqlite://{machine.directory}/empty.db"
+    log = machine.directory / "b.log"
+    bookie = machine.start(machine.conf(metadataServiceUri=uri), "--log-file", str(log))
+    status, line = refusal(bookie)
+    assert status == 2
+    assert line.removeprefix("bookied: ") in log.read_text().splitlines()[-1]
+
+
+@pytest.mark.processes
 def test_a_second_process_on_the_same_directories_ends_with_2(machine: Machine) -> None:
     conf = machine.conf()
     first = machine.start(conf).ready()
