@@ -180,11 +180,13 @@ def _start_in_background(session: Session, directory: Path) -> None:
                 "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             },
         )
-    shown, _ = child.communicate()  # Ends when the child has shown what there is: see _detach.
+    assert child.stdout is not None
+    with child.stdout as stdout:
+        shown = stdout.read()  # Ends when the child has shown what there is: see _detach.
     if not shown:
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
         said = "".join(last).removeprefix("bkctl: ") or "the cluster ended"
-        raise CommandError(said, status=child.returncode)
+        raise CommandError(said, status=child.wait())
     session.host.stdout.write(shown.decode())
     session.note(f"\nrunning in the background; stop it with: kill {child.pid}")
 
