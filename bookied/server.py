@@ -391,7 +391,12 @@ class BookieConnection(Protocol):
         reply = _Reply(self, received.reply_to, len(frame), adds)
         self._unanswered += 1
         self._backpressure.received(len(frame), adds)
-        cancel = self._bookie.handle(received.request, received.reply_to, reply)
+        try:
+            cancel = self._bookie.handle(received.request, received.reply_to, reply)
+        except BaseException:
+            if not reply.is_given:
+                self._settle(reply)  # Nothing else will: the connection is about to be closed.
+            raise
         if cancel is not None and not reply.is_given:
             self._polls[reply] = cancel
 

@@ -14,7 +14,7 @@ from twisted.internet.testing import StringTransport
 
 from bookied.backpressure import RECHECK_S, Limits
 from bookied.server import CLOSE_S
-from bookied.storage import StorageLimits
+from bookied.storage import LedgerStorage, StorageLimits
 from tests.bookied.serving import KEY, Client, Serving, packet
 from wire import v2, v3
 from wire.codes import BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
@@ -437,6 +437,18 @@ def test_draining_an_idle_bookie_is_done_at_once(serving: Serving) -> None:
     serving.server.drain(timeout_s=5.0)
     assert drained == [None]
     assert serving.clock.getDelayedCalls() == []
+
+
+def test_a_bug_leaves_nothing_in_flight(tmp_path: Path) -> None:
+    class Broken(LedgerStorage):
+        def lookup(self, ledger_id: int) -> Any:
+            raise KeyError(ledger_id)
+
+    serving = Serving(tmp_path, storage_class=Broken)
+    client = serving.connect()
+    client.request(read(5, 0))
+    assert client.is_closed
+    assert serving.server.backpressure.in_flight_bytes == 0
 
 
 def test_a_bug_met_by_one_client_does_not_stop_the_others(tmp_path: Path) -> None:
