@@ -221,12 +221,19 @@ class Core:
             self._abandoned.clear()
         if self._database is None:
             database = Database.open(self._path, busy_timeout_s=self._busy_timeout_s, create=create)
-            with translated(self._path, self._busy_timeout_s):
-                self._seen_version = database.data_version()
-                self._seen_change = database.transact(Rows.last_change, self._now_ms(), write=False)
+            try:
+                self._begin_seeing(database)
+            except BaseException:
+                database.close()
+                raise
             self._database = database
             outcome.changes = None
         return self._database
+
+    def _begin_seeing(self, database: Database) -> None:
+        with translated(self._path, self._busy_timeout_s):
+            self._seen_version = database.data_version()
+            self._seen_change = database.transact(Rows.last_change, self._now_ms(), write=False)
 
     # Session
 
