@@ -12,48 +12,31 @@ reply was lost.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.client import Client
-from bkclient.errors import ClientError, IllegalOperationError
+from bkclient.errors import IllegalOperationError
+from bkclient.handed_over import (
+    HANDOVER_KEY,
+    WRITER_KEY,
+    HandedOver,
+    NotHandedOverError,
+    decode_handover,
+)
 from bkclient.updates import state_error
 from bkclient.writer import LedgerWriter
 from wire.codes import LedgerState
-from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.ids import NO_ENTRY, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
-HANDOVER_KEY: Final = "bkctl.handover"
-WRITER_KEY: Final = "bkctl.writer"
 SETTLE_S: Final = 5.0
 """How long a release waits for the whole write quorum, where the ack quorum is met already."""
 
 _LOOK_S: Final = 0.01
-_FORMAT: Final = 1
-
-
-class NotHandedOverError(ClientError):
-    """The ledger's last writer did not hand it over, so nobody can add to it any more."""
-
-    exit_status: ClassVar[int] = 7
-    hint: ClassVar[str] = "`bkctl ledger recover LEDGER` closes it, as for any dead writer"
-
-
-@attrs.frozen
-class HandedOver:
-    """Where the next writer goes on."""
-
-    last: EntryId
-    length: int
-
-    def encode(self) -> bytes:
-        """Return the value of the key."""
-        value = {"v": _FORMAT, "last": self.last, "length": self.length}
-        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def handed_over(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandedOver:
@@ -68,24 +51,12 @@ def handed_over(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandedOver:
     value = metadata.custom.get(HANDOVER_KEY)
     if value is None:
         raise NotHandedOverError(f"ledger {ledger_id}: the last writer did not hand over")
-    return _decode(ledger_id, value)
+    return decode_handover(ledger_id, value)
 
 
 def is_handed_over(metadata: LedgerMetadata) -> bool:
     """Return whether the ledger waits for its next writer."""
     return metadata.state is LedgerState.OPEN and HANDOVER_KEY in metadata.custom
-
-
-def _decode(ledger_id: LedgerId, value: bytes) -> HandedOver:
-    try:
-        found = json.loads(value)
-        version, last, length = found["v"], int(found["last"]), int(found["length"])
-    except (ValueError, KeyError, TypeError) as error:
-        text = f"ledger {ledger_id}: its {HANDOVER_KEY} cannot be understood: {error}"
-        raise NotHandedOverError(text) from error
-    if version != _FORMAT or last < NO_ENTRY or length < 0:
-        raise NotHandedOverError(f"ledger {ledger_id}: its {HANDOVER_KEY} is {value!r}")
-    return HandedOver(EntryId(last), length)
 
 
 async def create_handed_over(

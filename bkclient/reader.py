@@ -21,6 +21,7 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
+from bkclient.handed_over import confirmed_by_handover
 from bkclient.metadata.api import Versioned, Watch
 from bkclient.pipeline import LedgerKeys
 from bkclient.ranges import read_range
@@ -58,6 +59,7 @@ class LedgerReader:
         self._read_again = False
         self._on_change: list[Deferred[None]] = []
         local.on_change(lambda _metadata: self._metadata_changed())
+        self._saw_lac(confirmed_by_handover(self.ledger_id, self.metadata))
 
     def __repr__(self) -> str:
         return f"<LedgerReader {self.ledger_id} LAC {self.last_add_confirmed}>"
@@ -142,6 +144,7 @@ class LedgerReader:
         return self._local.value
 
     def _metadata_changed(self) -> None:
+        self._saw_lac(confirmed_by_handover(self.ledger_id, self.metadata))
         waiting, self._on_change = self._on_change, []
         for waiter in waiting:
             if not waiter.called:

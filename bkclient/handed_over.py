@@ -1,0 +1,68 @@
+"""What a ledger's metadata says while no writer has it: see ``handover``, which passes it on."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar, Final
+
+import attrs
+
+from bkclient.errors import ClientError
+from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+HANDOVER_KEY: Final = "bkctl.handover"
+WRITER_KEY: Final = "bkctl.writer"
+_FORMAT: Final = 1
+
+
+class NotHandedOverError(ClientError):
+    """The ledger's last writer did not hand it over, so nobody can add to it any more."""
+
+    exit_status: ClassVar[int] = 7
+    hint: ClassVar[str] = "`bkctl ledger recover LEDGER` closes it, as for any dead writer"
+
+
+@attrs.frozen
+class HandedOver:
+    """Where the next writer goes on."""
+
+    last: EntryId
+    length: int
+
+    def encode(self) -> bytes:
+        """Return the value of the key."""
+        value = {"v": _FORMAT, "last": self.last, "length": self.length}
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_handover(ledger_id: LedgerId, value: bytes) -> HandedOver:
+    """Read the key's value.
+
+    Raises:
+        NotHandedOverError: it is of no form we know.
+    """
+    try:
+        found = json.loads(value)
+        version, last, length = found["v"], int(found["last"]), int(found["length"])
+    except (ValueError, KeyError, TypeError) as error:
+        text = f"ledger {ledger_id}: its {HANDOVER_KEY} cannot be understood: {error}"
+        raise NotHandedOverError(text) from error
+    if version != _FORMAT or last < NO_ENTRY or length < 0:
+        raise NotHandedOverError(f"ledger {ledger_id}: its {HANDOVER_KEY} is {value!r}")
+    return HandedOver(EntryId(last), length)
+
+
+def confirmed_by_handover(ledger_id: LedgerId, metadata: LedgerMetadata) -> EntryId:
+    """Return the last entry that the metadata itself says is confirmed; -1 where it says nothing.
+
+    A writer puts the key there only when every add before it had its ack quorum. So a reader may
+    go so far at once, where the last entry on the bookies still carries an older LAC.
+    """
+    value = metadata.custom.get(HANDOVER_KEY)
+    if value is None:
+        return NO_ENTRY
+    try:
+        return decode_handover(ledger_id, value).last
+    except NotHandedOverError:
+        return NO_ENTRY
