@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import threading
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -110,7 +112,10 @@ def spark_session(
         SparkMissingError: PySpark is not installed.
     """
     try:
-        from pyspark.sql import SparkSession
+        with warnings.catch_warnings():
+            # PySpark warns of a pandas newer than it knows, which nothing here uses.
+            warnings.simplefilter("ignore", FutureWarning)
+            from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkMissingError("export needs PySpark, which is not installed here") from error
     from bkctl import java
@@ -122,7 +127,6 @@ def spark_session(
             PYSPARK_PYTHON=sys.executable,
             PYSPARK_DRIVER_PYTHON=sys.executable,
             PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
-            # PySpark warns of the pandas it finds, which nothing here uses.
             PYTHONWARNINGS="ignore::FutureWarning",
             JAVA_HOME=str(java.spark_java_home(Path(scratch), quiet=True)),
             SPARK_CONF_DIR=str(_quiet_conf(Path(scratch))),
@@ -132,11 +136,23 @@ def spark_session(
         builder = SparkSession.builder.master(master).appName(app_name)
         for key, value in {**_SPARK_OPTIONS, **(options or {})}.items():
             builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        with _own_interrupts():
+            spark = builder.getOrCreate()
         try:
             yield spark
         finally:
             _stop(spark)
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C as it is: a Spark context puts a handler of its own in its place."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 _SPARK_OPTIONS: Final = {
@@ -355,9 +371,8 @@ def _translated(error: BaseException) -> BaseException:
         summary = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
         return ExportError(f"Spark could not write the export: {summary}")
     told, _ = json.JSONDecoder().raw_decode(text[at + len(FAILURE_MARK) :])
-    return ExportReadError(
-        "ledger {ledger_id}, entry {entry_id}: {message} ({error})".format_map(told)
-    )
+    # The message names entry and bookie; read-ahead meets them before the entries in between.
+    return ExportReadError("ledger {ledger_id}: {message} ({error})".format_map(told))
 
 
 def _verify(spark: Any, extents: list[LedgerExtent], staging: str) -> dict[int, int]:
@@ -396,6 +411,17 @@ def _verify(spark: Any, extents: list[LedgerExtent], staging: str) -> dict[int, 
     return {ledger_id: row["payload_bytes"] for ledger_id, row in found.items()}
 
 
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn what a Hadoop file system throws into one line."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise ExportError(f"{what}: {error.java_exception.getMessage()}") from error
+
+
 class _Output:
     """The target directory, through Hadoop's file systems: local, HDFS, S3 and so on."""
 
@@ -404,7 +430,8 @@ class _Output:
         if "://" not in target:
             target = str(Path(target).absolute())
         path = self._jvm.org.apache.hadoop.fs.Path(target)
-        self._fs = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        with _told(f"{target} cannot be reached"):
+            self._fs = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
         self.target = target
 
     def _path(self, *names: str) -> Any:
@@ -413,12 +440,14 @@ class _Output:
     @contextlib.contextmanager
     def staging(self) -> Iterator[str]:
         """Give a hidden directory below the target that is gone afterwards, whatever happens."""
-        name = STAGING_PREFIX + uuid.uuid4().hex
-        self._fs.mkdirs(self._path(name))
+        path = self._path(STAGING_PREFIX + uuid.uuid4().hex)
         try:
-            yield f"{self.target.rstrip('/')}/{name}"
+            with _told(f"{self.target} cannot be written"):
+                self._fs.mkdirs(path)
+            yield path.toString()
         finally:
-            self._fs.delete(self._path(name), True)
+            with contextlib.suppress(ExportError), _told("nothing was staged"):
+                self._fs.delete(path, True)
 
     def holds(self, extent: LedgerExtent) -> bool:
         """Tell whether this very ledger, closed, is there already with all its files."""
@@ -454,8 +483,9 @@ class _Output:
         self._rename(self._path(name, f"ledger={extent.ledger_id}"), final)
 
     def _rename(self, source: Any, destination: Any) -> None:
-        if not self._fs.rename(source, destination):
-            raise ExportError(f"could not rename {source} to {destination}")
+        with _told(f"{source} cannot be renamed to {destination}"):
+            if not self._fs.rename(source, destination):
+                raise ExportError(f"{source} cannot be renamed to {destination}")
 
     def describe(self, extent: LedgerExtent, *, unchanged: bool) -> ExportedLedger:
         manifest = self._manifest(extent.ledger_id)

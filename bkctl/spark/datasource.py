@@ -60,14 +60,9 @@ FAILURE_MARK: Final = "BKCTL-EXPORT-FAILURE "
 class RangeReadError(BookKeeperError):
     """A task could not read an entry; the text is for the driver to take apart."""
 
-    def __init__(self, ledger_id: int, entry_id: int, cause: BaseException) -> None:
+    def __init__(self, ledger_id: int, cause: BaseException) -> None:
         told = json.dumps(
-            {
-                "ledger_id": ledger_id,
-                "entry_id": entry_id,
-                "error": type(cause).__name__,
-                "message": str(cause),
-            }
+            {"ledger_id": ledger_id, "error": type(cause).__name__, "message": str(cause)}
         )
         super().__init__(f"{FAILURE_MARK}{told}")
 
@@ -106,8 +101,12 @@ class LedgerSourceReader(DataSourceReader):
         self._options = {key.lower(): value for key, value in options.items()}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition a task."""
-        return [TaskPartition(number, ranges) for number, ranges in enumerate(self._tasks())]
+        """Return one partition a task, and an empty one where there is nothing to read.
+
+        Of no partitions at all Spark makes one that nobody could read.
+        """
+        tasks = self._tasks() or [()]
+        return [TaskPartition(number, ranges) for number, ranges in enumerate(tasks)]
 
     def _tasks(self) -> list[Task]:
         if "tasks" in self._options:
@@ -153,10 +152,10 @@ def _batches(
                 report.add(len(rows), rows.payload_bytes)
                 yield rows.take()
     except BookKeeperError as error:
-        raise RangeReadError(entry_range.ledger_id, expected, error) from error
+        raise RangeReadError(entry_range.ledger_id, error) from error
     if expected != entry_range.last + 1:
-        ended = EOFError(f"the reader ended before entry {entry_range.last}")
-        raise RangeReadError(entry_range.ledger_id, expected, ended)
+        ended = EOFError(f"the reader ended at entry {expected}, before {entry_range.last}")
+        raise RangeReadError(entry_range.ledger_id, ended)
     report.add(len(rows), rows.payload_bytes)
     if len(rows):
         yield rows.take()

@@ -1,0 +1,44 @@
+"""A cluster as a user starts it: ``bkctl local`` in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from bkctl.process import ChildProcess
+
+START_TIMEOUT_S = 60.0
+BKCTL = [sys.executable, "-c", "import sys; from bkctl.cli import main; sys.exit(main())"]
+
+
+@attrs.frozen
+class Cluster:
+    """A running cluster: where it lives, and the metadata service to give to commands."""
+
+    directory: Path
+    uri: str
+
+    def port_of(self, bookie_id: str) -> int:
+        return int(bookie_id.rpartition(":")[2])
+
+
+@contextmanager
+def local_cluster(directory: Path, bookies: int = 3, *options: str) -> Iterator[Cluster]:
+    """Run a cluster; stop it with SIGTERM, whatever happens."""
+    command = [*BKCTL, "local", str(bookies), "--dir", str(directory), *options]
+    process = ChildProcess(command, directory.with_suffix(".log"))
+    try:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while "in another terminal" not in process.log_tail(50):
+            assert process.returncode is None, process.log_tail(50)
+            assert time.monotonic() < deadline_s, process.log_tail(50)
+            time.sleep(0.05)
+        env = (directory / "bkctl.env").read_text()
+        yield Cluster(directory, env.split("BKCTL_SERVICE_URI=")[1].split()[0])
+    finally:
+        assert process.stop(30) == 0, process.log_tail(50)
