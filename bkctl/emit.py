@@ -24,15 +24,13 @@ import attrs
 
 from bkctl import units
 from bkctl.errors import UsageError
+from bkctl.options import SCHEMA
 from bkctl.params import format_ledger_id
 from bkctl.table import Cell, Table, vertical
 
 if TYPE_CHECKING:
     from bkctl.options import Options
     from bkctl.session import Host
-
-SCHEMA: Final = 1
-"""The version of every machine form; fields are only ever added to it."""
 
 _WIDTHS_FROM_ROWS: Final = 200
 _WIDTHS_AFTER_S: Final = 0.3

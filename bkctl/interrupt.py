@@ -11,15 +11,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+T = TypeVar("T")
 
 _STATUS: Final = {
     signal.SIGINT: ("interrupted", ExitStatus.INTERRUPTED),
@@ -38,16 +40,15 @@ class Stop:
     def __bool__(self) -> bool:
         return self.reason is not None
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Let the signal end a wait in here at once: leave the block, with ``reason`` set."""
+    def wait_for(self, function: Callable[..., T], *args: Any) -> T | None:
+        """Return ``function(*args)``; a signal ends that at once, and the answer is None."""
         try:
             self._waiting = True
-            if self.reason is None:
-                yield
+            return function(*args) if self.reason is None else None
         except Interrupted:
             if self.reason is None:
                 raise
+            return None
         finally:
             self._waiting = False
 

@@ -54,6 +54,7 @@ def form_options(function: Any) -> Any:
 
 @ledger.command(
     "read",
+    short_help="Print the entries of a ledger.",
     effect=Effect.READ,
     examples=(
         ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
@@ -116,7 +117,7 @@ def read(
     )
     chosen = ledger_reading.range_of(reading, first or 0, last, unconfirmed=unconfirmed)
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=out is not None)
-    found = ledger_reading.entries(session, reading, chosen, unconfirmed=unconfirmed)
+    found = ledger_reading.entries(session, reading, chosen)
     with session.progress(f"reading ledger {ledger_id}", total=chosen.size) as progress:
         if session.options.output in _RECORD_FORMS and out is None:
             session.emit_all(_records(session, found), _record_kind())
@@ -139,6 +140,7 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
 
 @ledger.command(
     "tail",
+    short_help="Print the last entries, and those to come.",
     effect=Effect.READ,
     examples=(
         ("bkctl ledger tail 42", "the last ten entries"),

@@ -1,13 +1,19 @@
-"""Reading entries for the commands: ranges, chunks as they come, the end that still grows."""
+"""Reading entries for the commands: ranges, chunks as they come, the end that still grows.
+
+A ledger that was handed over says in its metadata where it is confirmed to, which may be further
+than its bookies have heard: its last writer told them with the last add, not after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from twisted.internet.task import deferLater
 
-from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerOnBookieError
+from bkclient import handover
+from bkclient.errors import ClientError, NoSuchEntryInLedgerError, NoSuchLedgerOnBookieError
 from bkctl.errors import NothingFoundError
 
 if TYPE_CHECKING:
@@ -17,18 +23,21 @@ if TYPE_CHECKING:
     from wire.digest import Entry
     from wire.ids import LedgerId
 
-UNKNOWN_LAST: Final = 2**62
-"""Reading unconfirmed entries goes on until there is none."""
+POLL_S: Final = 2.0
+"""How long a follower waits at the bookies before it looks at the metadata again."""
 
 
 @attrs.frozen
 class Range:
-    """Entries to read, both ends included; ``last`` below ``first`` is none at all."""
+    """Entries to read, both ends included; ``last`` below ``first`` is none at all.
+
+    ``last`` is None where reading goes on beyond what is confirmed, up to the first gap. ``size``
+    is their payload in bytes, where that is known.
+    """
 
     first: int
-    last: int
-    size: int | None
-    """Bytes of payload, where they are known."""
+    last: int | None
+    size: int | None = None
 
 
 async def open_ledger(
@@ -36,6 +45,14 @@ async def open_ledger(
 ) -> LedgerReader:
     """Open a ledger for reading; without a password with the one in its metadata."""
     return await client.open_ledger(ledger_id, recover=recover, password=password)
+
+
+def confirmed_end(reader: LedgerReader) -> int:
+    """Return the last entry that is confirmed, as far as anybody has told; -1 for none."""
+    if not handover.is_handed_over(reader.metadata):
+        return reader.last_add_confirmed
+    told = handover.handed_over(reader.ledger_id, reader.metadata).last
+    return max(reader.last_add_confirmed, told)
 
 
 def range_of(
@@ -46,56 +63,47 @@ def range_of(
     Raises:
         NothingFoundError: the ledger has no such entries (yet).
     """
-    end = reader.last_add_confirmed
-    if not unconfirmed or reader.is_closed:
-        asked = first if last is None else last
-        if asked > end and (first or last is not None):
-            raise NothingFoundError(
-                f"there is no entry {asked}: "
-                + (f"the last one is {end}" if end >= 0 else "none is confirmed"),
-                next_step=""
-                if reader.is_closed
-                else "--unconfirmed reads beyond what is confirmed",
-            )
-        chosen = end if last is None else last
-    else:
-        chosen = UNKNOWN_LAST if last is None else last
+    end = confirmed_end(reader)
+    if unconfirmed and not reader.is_closed:
+        return Range(first, last)
+    asked = first if last is None else last
+    if asked > end and (first or last is not None):
+        raise NothingFoundError(
+            f"there is no entry {asked}: "
+            + (f"the last one is {end}" if end >= 0 else "none is confirmed"),
+            next_step="" if reader.is_closed else "--unconfirmed reads beyond what is confirmed",
+        )
+    chosen = end if last is None else last
     whole = reader.is_closed and first == 0 and chosen == end
     return Range(first, chosen, reader.length if whole else None)
 
 
-def entries(
-    session: Session, reader: LedgerReader, wanted: Range, *, unconfirmed: bool = False
-) -> Iterator[Entry]:
+def entries(session: Session, reader: LedgerReader, wanted: Range) -> Iterator[Entry]:
     """Yield entries in order, in bounded memory."""
-    if wanted.last == UNKNOWN_LAST:
-        yield from _unconfirmed(session, reader, wanted.first)
+    if wanted.last is None:
+        yield from _up_to_a_gap(session, reader, wanted.first)
         return
-    if wanted.last < wanted.first:
-        return
-    for chunk in session.iterate(_chunks, reader, wanted, unconfirmed=unconfirmed):
+    for chunk in session.iterate(_chunks, reader, wanted.first, wanted.last):
         yield from chunk
 
 
-def _chunks(
-    _client: Client, reader: LedgerReader, wanted: Range, *, unconfirmed: bool = False
-) -> Any:
-    return reader.read_chunks(wanted.first, wanted.last, unconfirmed=unconfirmed)
+def _chunks(_client: Client, reader: LedgerReader, first: int, last: int) -> Any:
+    # What lies beyond the LAC here was asked for, or the hand-over says that it is confirmed.
+    return reader.read_chunks(first, last, unconfirmed=True)
 
 
-def _unconfirmed(session: Session, reader: LedgerReader, first: int) -> Iterator[Entry]:
-    """Yield what is confirmed, then what bookies have beyond it, up to the first gap."""
-    end = reader.last_add_confirmed
-    if first <= end:
-        for chunk in session.iterate(_chunks, reader, Range(first, end, None)):
-            yield from chunk
+def _up_to_a_gap(session: Session, reader: LedgerReader, first: int) -> Iterator[Entry]:
+    """Yield what is confirmed, then what bookies have beyond it."""
+    end = confirmed_end(reader)
+    for chunk in session.iterate(_chunks, reader, first, end):
+        yield from chunk
     entry_id = max(first, end + 1)
-    while (entry := session.call(_unconfirmed_entry, reader, entry_id)) is not None:
+    while (entry := session.call(_entry_if_any, reader, entry_id)) is not None:
         yield entry
         entry_id += 1
 
 
-async def _unconfirmed_entry(_client: Client, reader: LedgerReader, entry_id: int) -> Entry | None:
+async def _entry_if_any(_client: Client, reader: LedgerReader, entry_id: int) -> Entry | None:
     try:
         return await reader.read_entry(entry_id, unconfirmed=True)
     except (NoSuchEntryInLedgerError, NoSuchLedgerOnBookieError):
@@ -104,13 +112,33 @@ async def _unconfirmed_entry(_client: Client, reader: LedgerReader, entry_id: in
 
 def tail(session: Session, reader: LedgerReader, count: int, *, follow: bool) -> Iterator[Entry]:
     """Yield the last ``count`` entries, and with ``follow`` those to come until it is closed."""
-    first = max(0, reader.last_add_confirmed + 1 - count)
+    first = max(0, confirmed_end(reader) + 1 - count)
     if follow:
-        yield from session.iterate(_tail, reader, first)
+        for chunk in session.iterate(_follow, reader, first):
+            yield from chunk
     else:
-        wanted = Range(first, reader.last_add_confirmed, None)
-        yield from entries(session, reader, wanted)
+        yield from entries(session, reader, Range(first, confirmed_end(reader)))
 
 
-def _tail(_client: Client, reader: LedgerReader, first: int) -> Any:
-    return reader.tail(first)
+async def _follow(client: Client, reader: LedgerReader, first: int) -> AsyncIterator[list[Entry]]:
+    """Yield entries as they are confirmed, until the ledger is closed and all of it was read."""
+    while True:
+        end = confirmed_end(reader)
+        if end >= first:
+            async for chunk in reader.read_chunks(first, end, unconfirmed=True):
+                yield chunk
+            first = end + 1
+        elif reader.is_closed:
+            return
+        else:
+            await _wait_for_more(client, reader, first - 1)
+
+
+async def _wait_for_more(client: Client, reader: LedgerReader, previous: int) -> None:
+    """Wait at the bookies for a higher LAC, for a while; then see what the metadata says."""
+    try:
+        await reader.poll_lac(previous, wait_s=POLL_S)
+    except ClientError:
+        # Nobody answers just now, or nothing has been written yet.
+        await deferLater(client.cluster.clock, POLL_S)
+    await reader.refresh()

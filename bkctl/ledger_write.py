@@ -61,6 +61,7 @@ def framing_options(function: Any) -> Any:
 
 @ledger.command(
     "add",
+    short_help="Add entries to a ledger.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl ledger add 42 'first entry' 'second'", "two entries"),
@@ -137,6 +138,7 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
 
 @ledger.command(
     "write",
+    short_help="Create a ledger, fill it, close it.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl ledger write README.md", "one entry a line; prints the new ledger's id"),
@@ -308,9 +310,7 @@ class Stream(Source):
             entries = self._by.feed(data)
             if entries:
                 yield entries
-            data = b""
-            with stop.waiting():
-                data = read_some(self._stream)
+            data = stop.wait_for(read_some, self._stream) or b""
         if not stop:
             entries = self._by.end()
             if entries:

@@ -12,6 +12,9 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+SCHEMA: Final = 1
+"""The version of every machine form; fields are only ever added to it."""
+
 OUTPUTS: Final = ("table", "wide", "json", "jsonl", "yaml", "csv", "id")
 ID_FORMATS: Final = ("long", "hex", "uuid")
 ENTRY_FORMATS: Final = ("string", "hex", "base64", "json", "raw")

@@ -68,6 +68,8 @@ def _hint(word: str, form: str) -> str:
         return f" in the format {form}"
     if re.fullmatch(r"[0-9a-f]+", word):
         return f"; hexadecimal is written 0x{word}, or with --ledger-id-format hex"
+    if ":" in word:
+        return "; it looks like a bookie's"
     if "-" in word and len(word) == UUID_CHARS:
         return "; add --ledger-id-format uuid"
     return ""

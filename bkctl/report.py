@@ -13,12 +13,11 @@ import click
 
 from bkctl.errors import Interrupted, error_message, error_name
 from bkctl.exit_status import ExitStatus
+from bkctl.options import SCHEMA
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.session import Session
-
-SCHEMA = 1
 
 
 @attrs.frozen
@@ -55,11 +54,12 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
         click.echo(error.format_message(), file=sys.stderr)
         return ExitStatus.USAGE
     found = _describe(error, session)
+    stderr = session.host.stderr if session else sys.stderr
     verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
     if verbose:
-        traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+        traceback.print_exception(type(error), error, error.__traceback__, file=stderr)
     as_json = session.options.output in _JSON if session else _asks_for_json(args)
-    click.echo(json.dumps(found.machine()) if as_json else found.line(), err=True)
+    click.echo(json.dumps(found.machine()) if as_json else found.line(), file=stderr)
     return found.status
 
 

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from bkctl.errors import Interrupted
+from bkctl.interrupt import Interrupts
+
+
+def test_a_signal_ends_a_wait_with_its_own_status() -> None:
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGALRM, 6)):
+        with Interrupts(), pytest.raises(Interrupted) as caught:
+            signal.raise_signal(number)
+        assert caught.value.exit_status == status
+
+
+def test_within_stopping_the_first_signal_only_asks() -> None:
+    with Interrupts() as interrupts, interrupts.stopping() as stop:
+        assert not stop
+        signal.raise_signal(signal.SIGINT)
+        assert stop
+        assert stop.reason is not None
+        assert stop.reason.exit_status == 130
+
+
+def test_a_wait_within_stopping_ends_at_once() -> None:
+    calls: list[str] = []
+
+    def wait() -> str:
+        calls.append("begins")
+        signal.raise_signal(signal.SIGINT)
+        calls.append("goes on")
+        return "data"
+
+    with Interrupts() as interrupts, interrupts.stopping() as stop:
+        assert stop.wait_for(wait) is None
+        assert stop
+        assert stop.wait_for(wait) is None
+    assert calls == ["begins"]
+
+
+def test_a_wait_that_nobody_interrupts_gives_its_value() -> None:
+    with Interrupts() as interrupts, interrupts.stopping() as stop:
+        assert stop.wait_for(lambda x: x + 1, 1) == 2
+
+
+def test_the_time_limit_is_a_signal_like_the_others() -> None:
+    with Interrupts(timeout_s=0.05), pytest.raises(Interrupted) as caught:
+        threading.Event().wait(30)
+    assert caught.value.exit_status == 6
+    assert caught.value.reason == "time limit reached"
+
+
+def test_the_handlers_of_before_come_back() -> None:
+    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    with Interrupts(timeout_s=60):
+        pass
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)] == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_other_threads_may_run_commands_too() -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with Interrupts(timeout_s=1) as interrupts, interrupts.stopping() as stop:
+                assert not stop
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failures == []
+
+
+def test_the_second_signal_ends_the_process_with_the_last_words() -> None:
+    script = textwrap.dedent(
+        """
+        import signal, sys
+        from bkctl.interrupt import Interrupts
+        with Interrupts() as interrupts, interrupts.stopping() as stop:
+            interrupts.last_words = "ledger 7 is open"
+            print("printed before")
+            signal.raise_signal(signal.SIGINT)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                print("never")
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stdout == "printed before\n"
+    assert done.stderr == "bkctl: left at once; ledger 7 is open\n"
