@@ -26,5 +26,6 @@ def test_each_change_note_has_a_kind_and_one_sentence() -> None:
     for note in (ROOT / "docs/changes").glob("*.md"):
         if note.name == "README.md":
             continue
-        assert re.fullmatch(r"\d+(-[a-z0-9-]+)?\.(added|changed|fixed|removed|security)\.md", note.name)
+        kinds = "added|changed|fixed|removed|security"
+        assert re.fullmatch(rf"\d+(-[a-z0-9-]+)?\.({kinds})\.md", note.name)
         assert note.read_text().strip().endswith("."), note.name
