@@ -24,7 +24,6 @@ log = Logger()
 T = TypeVar("T")
 
 DRAIN_BYTES: Final = 16 * 1024 * 1024
-"""How much is replayed before it is written out."""
 
 
 @attrs.define
@@ -53,6 +52,7 @@ def recover(
     journal_directories: Sequence[Path],
     *,
     skip_invalid: bool = False,
+    drain_bytes: int = DRAIN_BYTES,
 ) -> Replayed:
     """Replay all journals, put everything into files and move the marks. Blocks, in one thread.
 
@@ -63,6 +63,7 @@ def recover(
         storage: open, not started.
         journal_directories: the ``current`` directory of each, in configured order.
         skip_invalid: ``skipReplayJournalInvalidRecord``: pass over the rest of a damaged journal.
+        drain_bytes: how much may be in memory before it is written out.
 
     Raises:
         JournalMissingError: the journal that a mark names is not there.
@@ -70,7 +71,7 @@ def recover(
         OSError: something could not be read or written.
         StorageError: something could not be written.
     """
-    replay = _Replay(files, storage, skip_invalid=skip_invalid)
+    replay = _Replay(files, storage, skip_invalid=skip_invalid, drain_bytes=drain_bytes)
     marks = storage.marks(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
@@ -80,8 +81,11 @@ def recover(
 
 
 class _Replay:
-    def __init__(self, files: Files, storage: LedgerStorage, *, skip_invalid: bool) -> None:
-        self._files, self._storage, self._skip_invalid = files, storage, skip_invalid
+    def __init__(
+        self, files: Files, storage: LedgerStorage, *, skip_invalid: bool, drain_bytes: int
+    ) -> None:
+        self._files, self._storage = files, storage
+        self._skip_invalid, self._drain_bytes = skip_invalid, drain_bytes
         self._undrained_bytes = 0
         self.found = Replayed()
 
@@ -152,7 +156,7 @@ class _Replay:
         self.found.entries += 1
         self.found.size_bytes += len(record.body)
         self._undrained_bytes += len(record.body)
-        if self._undrained_bytes >= DRAIN_BYTES:
+        if self._undrained_bytes >= self._drain_bytes:
             self._undrained_bytes = 0
             self._drain()
 

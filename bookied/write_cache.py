@@ -65,7 +65,7 @@ class WriteCache:
             return None
         blob = self._blobs[at]
         start = location - self._bases[at]
-        if start + _RECORD.size - _LENGTH_BYTES > len(blob):
+        if start < _LENGTH_BYTES or start + _RECORD.size - _LENGTH_BYTES > len(blob):
             return None
         length, ledger, entry = _RECORD.unpack_from(blob, start - _LENGTH_BYTES)
         if ledger != ledger_id or entry != entry_id:

@@ -156,18 +156,24 @@ def list_logs(files: Files, directories: Iterable[Path]) -> dict[int, Path]:
 
 
 def next_log_id(files: Files, directories: Iterable[Path]) -> int:
-    """Return a log id behind all in use. Java agrees: EntryLoggerAllocator, LedgerDirUtil."""
-    return max((_last_log_id(files, directory) for directory in directories), default=-1) + 1
+    """Return a log id behind all in use; the ids start over at 0 behind the last there can be.
+
+    Java agrees: EntryLoggerAllocator, LedgerDirUtil (4.18.0).
+    """
+    used = {directory: _used_log_ids(files, directory) for directory in directories}
+    number = 1 + max(_last_log_id(files, directory, sorted(ids)) for directory, ids in used.items())
+    taken = set().union(*used.values())
+    while number > layout.LOG_ID_MAX or number in taken:
+        number = number + 1 if number < layout.LOG_ID_MAX else 0
+    return number
 
 
-def _last_log_id(files: Files, directory: Path) -> int:
-    used = sorted(
-        {
-            number
-            for name in files.list(directory)
-            if (number := layout.used_log_id(name)) is not None
-        }
-    )
+def _used_log_ids(files: Files, directory: Path) -> set[int]:
+    numbers = map(layout.used_log_id, files.list(directory))
+    return {number for number in numbers if number is not None}
+
+
+def _last_log_id(files: Files, directory: Path, used: list[int]) -> int:
     last = _read_last_id(files, directory) or (used[-1] if used else -1)
     return max(last, _before_largest_gap(used))
 

@@ -180,8 +180,10 @@ def open_scan(files: Files, path: Path, offset: int = 0) -> JournalScan:
 
 def _read_header(file: ReadFile, path: Path) -> tuple[int, int]:
     start = file.read_at(0, layout.HEADER.size)
-    if start[:4] == layout.MAGIC and _first_non_zero(file, 4, file.size()) is None:
-        # A crash left nothing of a new journal but its magic.
+    head = start.rstrip(b"\0")
+    cut_off = bool(head) and layout.MAGIC.startswith(head)
+    if cut_off and _first_non_zero(file, len(head), file.size()) is None:
+        # A crash left nothing of a new journal but (some of) its magic.
         return layout.VERSION, layout.HEADER_BYTES[layout.VERSION]
     return layout.parse_header(start, path)
 

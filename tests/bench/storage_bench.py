@@ -16,7 +16,6 @@ import shutil
 import struct
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
@@ -97,7 +96,11 @@ class Bench:
         body = bytes(range(1, 256)) * (size // 255 + 1)
         body = body[: size - 32]
         sent, deadline_s = 0, time.perf_counter() + self.options.seconds
-        start_s, start_cpu_s, start_loop_s = time.perf_counter(), time.process_time(), time.thread_time()
+        start_s, start_cpu_s, start_loop_s = (
+            time.perf_counter(),
+            time.process_time(),
+            time.thread_time(),
+        )
         while time.perf_counter() < deadline_s:
             full = sent - self.acked + per_blob > self.options.window
             self.loop.turn(wait=full)

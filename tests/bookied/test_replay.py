@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from bookied.errors import JournalMissingError, JournalRecordError
+from bookied.index.format import relative_path
+from bookied.journal import format as layout
+from bookied.journal.mark import Mark, encode_mark
+from bookied.replay import Replayed, do_now, recover, run_now
+from bookied.storage import LedgerStorage
+from tests.sim.disk import SimFiles
+
+J, L = Path("/j/current"), Path("/l/current")
+KEY = b"k" * 20
+
+
+def entry(ledger: int, number: int) -> bytes:
+    return layout.entry_record(struct.pack(">qqqq", ledger, number, number - 1, 0) + b"payload")
+
+
+def lac_packet(ledger: int, lac: int) -> bytes:
+    return struct.pack(">qqi", ledger, lac, 1)
+
+
+class Desk:
+    """Journals as a crash left them, and the storage they are replayed into."""
+
+    def __init__(self) -> None:
+        self.files = SimFiles(Random(1))
+        for directory in (J, L):
+            self.files.mkdirs(directory)
+            self.files.sync_dir(directory.parent)
+        self.files.sync_dir(Path("/"))
+
+    def journal(self, number: int, *records: bytes, version: int = 6) -> None:
+        data = layout.header(version) + b"".join(records)
+        if version >= 5:
+            data += layout.padding(len(data), 512)
+        self.files.write_atomic(J / layout.file_name(number), data)
+
+    def replay(self, **options: Any) -> Replayed:
+        self.storage = LedgerStorage(self.files, [L], on_fatal=print)
+        self.storage.open()
+        return recover(self.files, self.storage, [J], **options)
+
+    def restart(self) -> Replayed:
+        run_now(self.storage.stop([], do_now))
+        self.files.crash()
+        return self.replay()
+
+
+def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
+    desk = Desk()
+    desk.journal(
+        5,
+        layout.ledger_key_record(1, KEY),
+        entry(1, 0),
+        entry(1, 1),
+        layout.ledger_key_record(2, KEY),
+        layout.fence_record(2),
+        layout.ledger_key_record(3, b"other"),
+        layout.explicit_lac_record(3, lac_packet(3, 9)),
+    )
+    found = desk.replay()
+    assert (found.entries, found.journals, found.dropped, found.torn) == (2, 1, 0, [])
+    desk.files.crash()
+    for replayed in (desk.replay(), desk.restart()):
+        assert (replayed.entries, replayed.marks) == (0, [Mark(5, 1024)])
+        one, two, three = (desk.storage.lookup(number) for number in (1, 2, 3))
+        assert one is not None
+        assert two is not None
+        assert three is not None
+        assert desk.storage.entries(1) == [0, 1]
+        assert desk.storage.read_disk(0, 1, 1) == entry(1, 1)[4:]
+        assert (one.fenced, two.fenced, two.last_entry) == (False, True, -1)
+        assert (three.explicit_lac, three.lac) == (lac_packet(3, 9), 9)
+        assert (one.master_key, three.master_key) == (KEY, b"other")
+
+
+def test_replay_begins_at_the_mark() -> None:
+    desk = Desk()
+    desk.journal(4, entry(1, 7))
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0), entry(1, 1))
+    desk.journal(6, entry(1, 2))
+    second = 512 + len(layout.ledger_key_record(1, KEY))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, second)))
+    # The key is behind the mark, so its ledger is taken for a deleted one.
+    assert desk.replay().dropped == 3
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    found = desk.replay()
+    assert (found.entries, found.journals) == (3, 2)
+    assert found.marks == [Mark(6, 1024)]
+
+
+def test_a_mark_in_the_middle_of_a_file_skips_what_is_before_it() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, entry(1, 0), entry(1, 1))
+    desk.replay()
+    run_now(desk.storage.stop([], do_now))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512 + len(key) + len(entry(1, 0)))))
+    assert desk.replay().entries == 1
+
+
+def test_the_journal_that_the_mark_names_must_be_there() -> None:
+    desk = Desk()
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    with pytest.raises(JournalMissingError, match=r"5\.txn"):
+        desk.replay()
+    desk.journal(6, entry(1, 0))
+    with pytest.raises(JournalMissingError) as caught:
+        desk.replay()
+    assert caught.value.exit_status == 7
+
+
+def test_records_of_deleted_ledgers_are_dropped() -> None:
+    desk = Desk()
+    desk.journal(5, entry(1, 0), layout.fence_record(1), layout.ledger_key_record(2, KEY))
+    found = desk.replay()
+    assert (found.dropped, found.entries) == (2, 0)
+    assert desk.storage.ledger_ids() == [2]
+
+
+def test_the_stored_key_is_kept_unless_it_is_empty() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), layout.ledger_key_record(2, bytes(20)))
+    desk.replay()
+    desk.journal(6, layout.ledger_key_record(1, b"bad"), layout.ledger_key_record(2, KEY))
+    desk.restart()
+    keys = [desk.storage.lookup(number).master_key for number in (1, 2)]  # type: ignore[union-attr]
+    assert keys == [KEY, KEY]
+
+
+def test_damage_in_a_journal_stops_the_start_unless_told_otherwise() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, entry(1, 0), struct.pack(">i", -7), entry(1, 1))
+    desk.journal(6, entry(1, 2))
+    with pytest.raises(JournalRecordError, match="negative") as caught:
+        desk.replay()
+    assert "skipReplayJournalInvalidRecord" in caught.value.hint
+    assert desk.storage.marks(1) == [Mark(0, 0)]
+    found = desk.replay(skip_invalid=True)
+    assert found.entries == 2
+    assert desk.storage.entries(1) == [0, 2]
+
+
+def test_a_torn_tail_is_where_writing_stopped() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    data = layout.header(6) + key + entry(1, 0) + entry(1, 1)[:-3]
+    desk.files.write_atomic(J / "5.txn", data)
+    found = desk.replay()
+    assert (found.entries, found.torn) == (1, [J / "5.txn"])
+    assert found.marks == [Mark(5, 512 + len(key) + len(entry(1, 0)))]
+    assert desk.restart().entries == 0
+
+
+def test_unknown_kinds_of_records_are_skipped() -> None:
+    desk = Desk()
+    unknown = struct.pack(">iqq", 16, 1, -3)
+    desk.journal(5, layout.ledger_key_record(1, KEY), unknown, entry(1, 0))
+    assert desk.replay().entries == 1
+
+
+def test_a_ledger_with_a_damaged_index_keeps_its_bytes_and_the_others_start() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), layout.ledger_key_record(2, KEY))
+    desk.replay()
+    run_now(desk.storage.stop([], do_now))
+    file = desk.files.open_update(L / relative_path(1))
+    file.write_at(0, b"XXXX")
+    desk.journal(6, entry(1, 0), entry(2, 0), entry(1, 1))
+    found = desk.replay()
+    assert found.unreadable == {1}
+    assert desk.storage.entries(2) == [0]
+    assert entry(1, 1) in desk.files.read(L / "0.log")
+
+
+def test_a_journal_much_larger_than_memory_is_replayed_in_parts() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, *(entry(1, number) for number in range(3000)))
+    found = desk.replay(drain_bytes=2000)
+    assert found.entries == 3000
+    assert desk.storage.entries(1) == list(range(3000))

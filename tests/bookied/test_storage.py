@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import struct
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bookied.errors import (
+    CorruptError,
+    IndexFormatError,
+    NoWritableDirError,
+    WriteFailedError,
+    return_code,
+)
+from bookied.files import RealFiles
+from bookied.journal.format import ledger_key_record
+from bookied.journal.mark import Mark
+from bookied.replay import do_now, run_now
+from bookied.storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
+from tests.bookied.storage_world import Blocking, Turns
+from tests.sim.disk import SimFiles
+from wire.codes import ReturnCode
+from wire.errors import NoSuchEntryError
+
+L0, L1, I0 = Path("/l0/current"), Path("/l1/current"), Path("/i0/current")
+SMALL = StorageLimits(
+    cache_bytes=3000, dirty_pages_max=8, clean_pages_max=2, ledgers_max=3, checkpoint_bytes=20_000
+)
+
+
+def packet(ledger: int, entry: int, size: int = 60, lac: int | None = None) -> bytes:
+    known = entry - 1 if lac is None else lac
+    return struct.pack(">qqqq", ledger, entry, known, 0) + b"%d/%d." % (ledger, entry) * size
+
+
+class Desk:
+    """A storage on a simulated disk, every step of it done at once."""
+
+    def __init__(self, limits: StorageLimits = SMALL) -> None:
+        self.files = SimFiles(Random(1))
+        for directory in (L0, L1, I0):
+            self.files.mkdirs(directory)
+            self.files.sync_dir(directory.parent)
+        self.files.sync_dir(Path("/"))
+        self.limits = limits
+        self.fatal: list[WriteFailedError] = []
+        self.storage = self.start()
+
+    def start(self) -> LedgerStorage:
+        self.storage = LedgerStorage(
+            self.files,
+            [L0, L1],
+            [I0],
+            on_fatal=self.fatal.append,
+            rng=Random(2),
+            limits=self.limits,
+            log_size_bytes_max=9000,
+        )
+        self.storage.open()
+        return self.storage
+
+    def flush(self) -> None:
+        run_now(self.storage.flush(do_now))
+
+    def restart(self) -> LedgerStorage:
+        run_now(self.storage.stop([], do_now))
+        self.files.crash()
+        return self.start()
+
+    def ledger(self, ledger_id: int) -> LedgerState:
+        state = self.storage.lookup(ledger_id)
+        return state or self.storage.create(ledger_id, b"k" * 20)
+
+    def add(self, ledger_id: int, entry_id: int, size: int = 60) -> bytes:
+        sent = packet(ledger_id, entry_id, size)
+        self.storage.add(self.ledger(ledger_id), entry_id, sent)
+        return sent
+
+    def read(self, ledger_id: int, entry_id: int) -> bytes | None:
+        state = self.storage.lookup(ledger_id)
+        assert state is not None
+        found = self.storage.read_memory(state, entry_id)
+        if isinstance(found, NeedsDisk):
+            return self.storage.read_disk(found.location, ledger_id, entry_id)
+        return found
+
+
+def test_entries_are_read_from_memory_then_from_disk_then_after_a_restart() -> None:
+    desk = Desk()
+    sent = {
+        (ledger, entry): desk.add(ledger, entry) for entry in range(60) for ledger in (1, 2, 300)
+    }
+    state = desk.ledger(1)
+    assert isinstance(desk.storage.read_memory(state, 59), bytes)
+    assert {at: desk.read(*at) for at in sent} == sent
+    desk.flush()
+    assert isinstance(desk.storage.read_memory(state, 0), NeedsDisk)
+    assert {at: desk.read(*at) for at in sent} == sent
+    desk.restart()
+    assert {at: desk.read(*at) for at in sent} == sent
+    assert sorted(desk.storage.ledger_ids()) == [1, 2, 300]
+    assert desk.storage.entries(300) == list(range(60))
+
+
+def test_what_was_never_added_is_not_there() -> None:
+    desk = Desk()
+    desk.add(1, 5)
+    desk.add(1, 2000)
+    for _ in range(2):
+        state = desk.storage.lookup(1)
+        assert state is not None
+        assert state.last_entry == 2000
+        for entry in (0, 4, 6, 1999):
+            with_disk = desk.storage.read_memory(state, entry)
+            if isinstance(with_disk, NeedsDisk):
+                with pytest.raises(NoSuchEntryError):
+                    desk.storage.read_disk(with_disk.location, 1, entry)
+            else:
+                assert with_disk is None
+        assert desk.storage.read_memory(state, 2001) is None
+        assert desk.storage.read_memory(state, -1) is None
+        assert desk.storage.lookup(2) is None
+        assert desk.storage.entries(1) == [5, 2000]
+        assert desk.storage.entries(2) == []
+        desk.restart()
+
+
+def test_the_newest_of_two_entries_with_one_id_counts() -> None:
+    desk = Desk()
+    desk.add(1, 0, 10)
+    newest = desk.add(1, 0, 20)
+    assert desk.read(1, 0) == newest
+    desk.restart()
+    assert desk.read(1, 0) == newest
+    newest = desk.add(1, 0, 30)
+    desk.restart()
+    assert desk.read(1, 0) == newest
+    assert desk.storage.entries(1) == [0]
+
+
+def test_a_clean_stop_leaves_fence_key_and_lac_in_the_index_without_any_entry() -> None:
+    desk = Desk()
+    lac = struct.pack(">qqi", 7, 41, 99)
+    desk.storage.set_fenced(desk.storage.create(7, b"secret" * 3))
+    desk.storage.set_explicit_lac(desk.ledger(7), lac)
+    storage = desk.restart()
+    state = storage.lookup(7)
+    assert state is not None
+    assert (state.master_key, state.fenced, state.explicit_lac) == (b"secret" * 3, True, lac)
+    assert (state.lac, state.last_entry, state.key_logged) == (41, -1, True)
+
+
+def test_the_highest_lac_comes_back() -> None:
+    desk = Desk()
+    state = desk.ledger(1)
+    for entry in range(5):
+        desk.storage.add(state, entry, packet(1, entry, lac=entry - 1))
+    assert state.lac == 3
+    assert desk.restart().lookup(1).lac == 3  # type: ignore[union-attr]
+    desk.storage.set_explicit_lac(desk.ledger(1), struct.pack(">qqi", 1, 4, 0))
+    assert desk.restart().lookup(1).lac == 4  # type: ignore[union-attr]
+    desk.storage.set_explicit_lac(desk.ledger(1), struct.pack(">qqi", 1, 2, 0))
+    assert desk.ledger(1).lac == 4
+    assert desk.ledger(1).explicit_lac == struct.pack(">qqi", 1, 2, 0)
+
+
+def test_only_an_empty_key_can_be_replaced() -> None:
+    desk = Desk()
+    zeros = desk.storage.create(1, bytes(20))
+    empty = desk.storage.create(2, b"")
+    real = desk.storage.create(3, b"k" * 20)
+    assert desk.storage.adopt_key(zeros, b"new")
+    assert desk.storage.adopt_key(empty, b"new")
+    assert not desk.storage.adopt_key(real, b"new")
+    assert desk.storage.key_record(zeros) == ledger_key_record(1, b"new")
+    storage = desk.restart()
+    keys = [storage.lookup(number).master_key for number in (1, 2, 3)]  # type: ignore[union-attr]
+    assert keys == [b"new", b"new", b"k" * 20]
+
+
+def test_memory_stays_bounded_however_much_is_added() -> None:
+    desk = Desk()
+    rng = Random(5)
+    for step in range(3000):
+        desk.add(rng.randrange(40), step, 20)
+        if desk.storage.needs_checkpoint:
+            desk.flush()
+            storage = desk.storage
+            assert len(storage.hot) <= SMALL.ledgers_max
+            assert sum(len(state.pages) for state in storage.hot.values()) <= SMALL.clean_pages_max
+            assert storage._cache.size_bytes <= SMALL.cache_bytes + 9000
+            assert storage.unwritten_bytes == 0
+    assert not desk.fatal
+
+
+def test_unwritten_bytes_count_pages_beyond_the_limit() -> None:
+    desk = Desk()
+    for ledger in range(20):
+        desk.add(ledger, 0)
+    assert desk.storage.unwritten_bytes >= (20 - SMALL.dirty_pages_max) * 8192
+    desk.flush()
+    assert desk.storage.unwritten_bytes == 0
+
+
+def test_a_checkpoint_is_asked_for_by_bytes() -> None:
+    desk = Desk()
+    while not desk.storage.needs_checkpoint:
+        desk.add(1, 0, 100)
+    assert desk.storage._bytes_since_checkpoint >= SMALL.checkpoint_bytes
+    desk.flush()
+    assert not desk.storage.needs_checkpoint
+    assert not desk.storage.has_changes
+    desk.add(1, 1)
+    assert desk.storage.has_changes
+
+
+class Position:
+    """A journal as a checkpoint sees it."""
+
+    def __init__(self, synced: Mark) -> None:
+        self.synced = synced
+        self.removed: list[Mark] = []
+
+    def remove_old(self, mark: Mark) -> None:
+        self.removed.append(mark)
+
+
+def test_the_mark_that_is_written_was_taken_before_the_flush_began() -> None:
+    desk = Desk()
+    desk.add(1, 0)
+    first, second = Position(Mark(5, 512)), Position(Mark(8, 1024))
+    checkpoint = Turns(desk.storage.checkpoint([first, second], Blocking))
+    first.synced = Mark(5, 9999)
+    checkpoint.finish()
+    assert desk.storage.marks(2) == [Mark(5, 512), Mark(8, 1024)]
+    assert (first.removed, second.removed) == ([Mark(5, 512)], [Mark(8, 1024)])
+    for directory in (L0, L1):
+        assert {"lastMark.0", "lastMark.1"} <= set(desk.files.list(directory))
+
+
+def test_marks_and_new_logs_go_to_writable_directories() -> None:
+    desk = Desk()
+    desk.storage.writable_directories = [L1]
+    desk.add(1, 0)
+    run_now(desk.storage.checkpoint([Position(Mark(5, 512))], do_now))
+    assert "lastMark" not in desk.files.list(L0)
+    assert "0.log" in desk.files.list(L1)
+    assert desk.storage.marks(1) == [Mark(5, 512)]
+    desk.storage.writable_directories = []
+    with pytest.raises(NoWritableDirError):
+        list(map(partial(desk.add, 1), range(100)))
+    # Nothing is left half done: what had room is there, the rest is not.
+    held = desk.storage.entries(1)
+    assert held == list(range(len(held)))
+    assert all(desk.read(1, entry) == packet(1, entry) for entry in held)
+
+
+def test_a_deleted_ledger_is_gone_for_good() -> None:
+    desk = Desk()
+    desk.add(1, 0)
+    desk.add(2, 0)
+    desk.flush()
+    desk.add(1, 1)
+    desk.storage.delete(1)
+    desk.storage.delete(77)
+    assert desk.storage.lookup(1) is None
+    assert desk.storage.ledger_ids() == [2]
+    desk.restart()
+    assert desk.storage.lookup(1) is None
+    assert desk.storage.ledger_ids() == [2]
+
+
+def test_a_ledger_can_come_again_after_it_was_deleted() -> None:
+    desk = Desk()
+    desk.add(1, 5)
+    desk.flush()
+    desk.storage.delete(1)
+    sent = desk.add(1, 0)
+    assert desk.storage.entries(1) == [0]
+    desk.restart()
+    assert desk.storage.entries(1) == [0]
+    assert desk.read(1, 0) == sent
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), flip=st.integers(1, 255), at=st.floats(0, 1))
+def test_damage_is_an_error_for_what_it_hits_and_nothing_is_made_up(
+    seed: int, flip: int, at: float
+) -> None:
+    desk = Desk()
+    sent = {(ledger, e): desk.add(ledger, e, 8) for ledger in (1, 2) for e in range(30)}
+    desk.restart()
+    rng = Random(seed)
+    paths = [path for path in desk.files.contents() if path.endswith((".idx", ".log"))]
+    path = Path(rng.choice(paths))
+    data = desk.files.read(path)
+    place = int(at * (min(len(data), 1400) - 1))
+    damage = rng.choice(["flip", "cut", "zero"])
+    if damage == "flip":
+        data = data[:place] + bytes([data[place] ^ flip]) + data[place + 1 :]
+    elif damage == "cut":
+        data = data[:place]
+    else:
+        data = data[:place] + bytes(min(200, len(data) - place)) + data[place + 200 :]
+    desk.files.write_atomic(path, data)
+    desk.start()
+    for (ledger, entry), packet_sent in sent.items():
+        try:
+            state = desk.storage.lookup(ledger)
+            found = desk.read(ledger, entry) if state is not None else None
+        except (CorruptError, NoSuchEntryError):
+            continue
+        # A payload has no checksum of the bookie's; its ids and length have to be right.
+        assert found is None or found == packet_sent or found[:16] == packet_sent[:16]
+
+
+def test_a_client_is_told_of_damage_as_an_io_error() -> None:
+    assert return_code(IndexFormatError(Path("/1.idx"), 0, "bad")) is ReturnCode.EIO
+    assert return_code(OSError(5, "bad")) is ReturnCode.EIO
+    assert return_code(NoSuchEntryError("entry 1")) is ReturnCode.ENOENTRY
+
+
+def test_it_runs_with_its_thread_on_a_real_disk(tmp_path: Path) -> None:
+    fatal: list[WriteFailedError] = []
+
+    def new() -> LedgerStorage:
+        storage = LedgerStorage(
+            RealFiles(), [tmp_path], on_fatal=fatal.append, log_size_bytes_max=500_000
+        )
+        storage.open()
+        return storage
+
+    storage = new()
+    storage.start()
+    state = storage.create(1, b"k" * 20)
+    sent = [packet(1, entry, 300) for entry in range(2000)]
+    for entry, data in enumerate(sent):
+        storage.add(state, entry, data)
+        if entry % 500 == 0:
+            run_now(storage.flush(do_now))
+    run_now(storage.stop([], do_now))
+    storage = new()
+    assert [storage.read_disk(0, 1, entry) for entry in range(2000)] == sent
+    run_now(storage.stop([], do_now))
+    assert not fatal

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookied.write_cache import WriteCache
+
+
+def blob_of(ledger: int, entries: list[tuple[int, int]]) -> tuple[bytes, dict[int, bytes]]:
+    """Return joined records of entry ids and sizes, and the packets by entry id."""
+    packets = {
+        entry: struct.pack(">qqqq", ledger, entry, -1, 0) + b"p" * size for entry, size in entries
+    }
+    return b"".join(struct.pack(">i", len(p)) + p for p in packets.values()), packets
+
+
+@given(
+    sizes=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), max_size=30),
+    limit=st.integers(0, 2000),
+    lag=st.integers(0, 10),
+)
+def test_it_holds_what_is_unwritten_and_the_newest_within_its_limit(
+    sizes: list[list[int]], limit: int, lag: int
+) -> None:
+    cache = WriteCache(bytes_max=limit)
+    base, entry, places = 1024, 0, {}
+    blobs: list[int] = []
+    for number, blob_sizes in enumerate(sizes):
+        if number % 7 == 6:
+            base = ((base >> 32) + 1) << 32 | 1024
+        blob, packets = blob_of(7, [(entry + n, size) for n, size in enumerate(blob_sizes)])
+        written = blobs[-lag] if 0 < lag <= len(blobs) else 0
+        cache.append(base, blob, written)
+        at = base
+        for entry_id, packet in packets.items():
+            places[entry_id] = (at + 4, packet, base + len(blob))
+            at += 4 + len(packet)
+        entry += len(packets)
+        base += len(blob)
+        blobs.append(base)
+        if number % 5 == 4:
+            cache.trim(written)
+    last_written = blobs[-1 - lag] if lag and len(blobs) > lag else 0
+    for entry_id, (location, packet, end) in places.items():
+        found = cache.get(location, 7, entry_id)
+        assert found in (packet, None)
+        if end > last_written and lag:
+            assert found == packet
+    cache.trim(base)
+    assert cache.size_bytes <= max(limit, 0)
+
+
+def test_only_the_entry_that_was_asked_for_is_given() -> None:
+    cache = WriteCache(bytes_max=10_000)
+    blob, packets = blob_of(7, [(0, 10), (1, 0)])
+    cache.append(1024, blob, 0)
+    assert cache.get(1028, 7, 0) == packets[0]
+    assert cache.get(1028 + len(packets[0]) + 4, 7, 1) == packets[1]
+    assert cache.get(1028, 7, 1) is None
+    assert cache.get(1028, 8, 0) is None
+    assert cache.get(1024, 7, 0) is None
+    assert cache.get(1028 + len(blob), 7, 0) is None
+    assert cache.get(1000, 7, 0) is None
+    assert cache.get((1 << 32) + 1028, 7, 0) is None
+
+
+def test_dropped_blobs_leave_nothing_behind() -> None:
+    cache = WriteCache(bytes_max=1000)
+    base = 1024
+    for entry in range(20_000):
+        blob, _ = blob_of(7, [(entry, 20)])
+        cache.append(base, blob, base)
+        base += len(blob)
+    assert cache.size_bytes <= 1056
+    assert len(cache._bases) == len(cache._blobs) < 5000
