@@ -240,6 +240,15 @@ class AddQuorum:
         self._next = entry_id + 1
         return EntryId(entry_id)
 
+    def push_many(self, count: int) -> range:
+        """Hand out the next ``count`` ids at once; see ``push``."""
+        if self.ended_by is not None:
+            raise self.ended_by
+        entries = range(self._next, self._next + count)
+        self._acks.update(dict.fromkeys(entries, 0))
+        self._next += count
+        return entries
+
     def push_at(self, entry_id: EntryId) -> None:
         """Take an id that the caller chose, in any order; gaps hold up what lies above.
 

@@ -34,7 +34,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.streams import AddStream
-from wire import v2
+from wire.adds import Key, take_acks_v2, take_acks_v3, varint
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
 from wire.errors import RemoteProtocolError
@@ -61,14 +61,8 @@ from wire.messages import (
 
 log = Logger()
 
-Key = Union[int, tuple[int, int], None]
+RequestKey = Union[int, tuple[int, int], None]
 """V3: the transaction id. V2: ledger id and entry id, or a batch read's request id negated."""
-
-_ACK_BYTES: Final = v2.ADD_RESPONSE.size
-_ACK_HEAD: Final = v2.ADD_RESPONSE.pack(v2.ADD_RESPONSE_LENGTH, v2.ADD_HEADER, 0, 0, 0)[:12]
-"""How every V2 ack begins: length, header, code 0."""
-
-_RUN_BYTES_MAX: Final = 65_536 // _ACK_BYTES * _ACK_BYTES
 
 
 @attrs.define(eq=False, slots=True)
@@ -114,13 +108,14 @@ class BookieChannel(Protocol):
         self._clock = clock
         self._connection = ClientConnection(protocol, frame_bytes_max)
         self._is_v2 = protocol is ProtocolVersion.V2
+        self._take_acks = take_acks_v2 if self._is_v2 else take_acks_v3
         self.next_txn_id = itertools.count(1).__next__ if next_txn_id is None else next_txn_id
         self._add_timeout_s, self._read_timeout_s = add_timeout_s, read_timeout_s
         self._no_delay, self._keepalive = no_delay, keepalive
-        self._pending: dict[Key, _Pending] = {}
-        self._waiting: dict[Key, deque[_Pending]] = {}
+        self._pending: dict[RequestKey, _Pending] = {}
+        self._waiting: dict[RequestKey, deque[_Pending]] = {}
         self._streams: dict[int, list[AddStream]] = {}
-        self._alarms: Alarms[Key] = Alarms(clock, self._expire)
+        self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
         self._on_writable: list[Deferred[None]] = []
         self.on_lost: Callable[[BookieChannel], None] = lambda _channel: None
 
@@ -223,7 +218,7 @@ class BookieChannel(Protocol):
         else:
             self._send(key, pending, self._connection.send(pending.request))
 
-    def _key_v2(self, request: Request) -> Key:
+    def _key_v2(self, request: Request) -> RequestKey:
         if isinstance(request, BatchReadRequest):
             return -request.request_id
         if isinstance(request, (ReadRequest, AddRequest)):
@@ -231,7 +226,7 @@ class BookieChannel(Protocol):
             return request.ledger_id, request.entry_id
         return None
 
-    def _send(self, key: Key, pending: _Pending, frame: bytes) -> None:
+    def _send(self, key: RequestKey, pending: _Pending, frame: bytes) -> None:
         assert self.transport is not None, "not connected"
         self._pending[key] = pending
         self._alarms.set(key, pending.timeout_s)
@@ -282,31 +277,22 @@ class BookieChannel(Protocol):
         connection = self._connection
         connection.receive_data(data)
         try:
-            if self._is_v2:
-                self._take_acks()
+            self._take_plain_acks()
             while self.lost is None and (event := connection.next_event()) is not NEED_DATA:
                 assert isinstance(event, Answer)
                 self._take(event)
-                if self._is_v2:
-                    self._take_acks()
+                self._take_plain_acks()
         except RemoteProtocolError as error:
             text = f"bookie {self.bookie_id} sent what is no answer: {error}"
             log.warn("{text}", text=text)
             self.close(BookieUnavailableError(text))
 
-    def _take_acks(self) -> None:
-        """Take the plain V2 acks at the start of the buffer, as one run for each ledger."""
-        buffer = self._connection.buffer
-        while buffer.startswith(_ACK_HEAD) and len(buffer) >= _ACK_BYTES:
-            whole = min(len(buffer) // _ACK_BYTES * _ACK_BYTES, _RUN_BYTES_MAX)
-            runs, taken = _ack_runs(bytes(buffer[:whole]))
-            self._connection.consume(taken)
-            for ledger_id, entries in runs:
-                self._acked_v2(ledger_id, entries)
-
-    def _acked_v2(self, ledger_id: int, entries: list[int]) -> None:
-        for stream in self._streams.get(ledger_id, ())[:1]:
-            stream.take_acks(entries)
+    def _take_plain_acks(self) -> None:
+        """Take the plain acks at the start of the buffer, run by run."""
+        while runs := self._take_acks(self._connection.buffer):
+            for ledger_id, keys in runs:
+                for stream in self._streams.get(ledger_id, ()):
+                    stream.take_acks(keys)
 
     def _take(self, answer: Answer) -> None:
         if answer.operation is Operation.ADD_ENTRY and self._take_add(answer):
@@ -318,7 +304,7 @@ class BookieChannel(Protocol):
         response = answer.response
         assert isinstance(response, (AddResponse, ErrorResponse))
         ledger_id = None if isinstance(response, ErrorResponse) else response.ledger_id
-        key = answer.txn_id
+        key: Key = varint(answer.txn_id)
         if self._is_v2:
             assert isinstance(response, AddResponse)
             key = response.entry_id
@@ -333,11 +319,11 @@ class BookieChannel(Protocol):
             stream.take_refusal(key, refusal(response.rc, WriteFailedError, text))
         return True
 
-    def _stream_that_awaits(self, ledger_id: int | None, key: int) -> AddStream | None:
+    def _stream_that_awaits(self, ledger_id: int | None, key: Key) -> AddStream | None:
         streams = self._all_streams() if ledger_id is None else self._streams.get(ledger_id, [])
         return next((one for one in streams if key in one.outstanding), None)
 
-    def _key_of(self, answer: Answer) -> Key:
+    def _key_of(self, answer: Answer) -> RequestKey:
         if not self._is_v2:
             return answer.txn_id
         response = answer.response
@@ -347,7 +333,7 @@ class BookieChannel(Protocol):
             return response.ledger_id, response.entry_id
         return None
 
-    def _finish(self, key: Key, answer: Answer) -> None:
+    def _finish(self, key: RequestKey, answer: Answer) -> None:
         pending = self._pending.get(key)
         if pending is None or _OPERATIONS[type(pending.request)] is not answer.operation:
             return  # Too late, or never asked for.
@@ -356,7 +342,7 @@ class BookieChannel(Protocol):
         pending.deferred.callback(answer.response)
         self._send_waiting(key)
 
-    def _send_waiting(self, key: Key) -> None:
+    def _send_waiting(self, key: RequestKey) -> None:
         waiting = self._waiting.get(key)
         if waiting is None or self.lost is not None:
             return
@@ -368,7 +354,7 @@ class BookieChannel(Protocol):
 
     # Time-outs and the end
 
-    def _expire(self, key: Key) -> None:
+    def _expire(self, key: RequestKey) -> None:
         pending = self._pending.pop(key)
         what = type(pending.request).__name__
         text = f"bookie {self.bookie_id} did not answer {what} in {pending.timeout_s:g} s"
@@ -389,22 +375,6 @@ class BookieChannel(Protocol):
             pending.deferred.errback(error)
         for stream in streams:
             stream.lose(error)
-
-
-def _ack_runs(data: bytes) -> tuple[list[tuple[int, list[int]]], int]:
-    """Split V2 acks into runs of one ledger each; return them and the bytes they take."""
-    runs: list[tuple[int, list[int]]] = []
-    entries: list[int] = []
-    last_ledger, taken = None, 0
-    for length, header, rc, ledger, entry in v2.ADD_RESPONSE.iter_unpack(data):
-        if length != v2.ADD_RESPONSE_LENGTH or header != v2.ADD_HEADER or rc:
-            break
-        if ledger != last_ledger:
-            last_ledger, entries = ledger, []
-            runs.append((ledger, entries))
-        entries.append(entry)
-        taken += _ACK_BYTES
-    return runs, taken
 
 
 def _fail(deferred: Deferred[Any], error: ClientError) -> None:

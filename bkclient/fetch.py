@@ -258,7 +258,7 @@ class EntryFetcher:
     ) -> Deferred[T]:
         ensemble = metadata.fragment_of(entry_id).ensemble
         order: Sequence[int] = write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)
-        if self._pool.config.reorder_reads:
+        if self._pool.config.reorder_reads and self._troubles.any_lately:
             order = self._placement.read_order(order, ensemble, self._troubles.level)
         run = ReadRun(
             ReplicaRead[T](order),

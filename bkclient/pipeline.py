@@ -9,9 +9,9 @@ Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp.
 
 from __future__ import annotations
 
-import struct
+import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -47,8 +47,9 @@ from bkclient.errors import (
 )
 from bkclient.pool import BookiePool
 from bkclient.streams import AddStream
-from wire import v2, v3
-from wire.codes import AddFlag, OpCode, ProtocolVersion, V2Flag
+from wire import v3
+from wire.adds import AddFramesV2, AddFramesV3, Key, Packed, varint
+from wire.codes import AddFlag, ProtocolVersion, V2Flag
 from wire.digest import Digester
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import AddRequest
@@ -61,12 +62,7 @@ BYTES_IN_FLIGHT_MAX: Final = 32 * 1024 * 1024
 FRAME_OVERHEAD_BYTES: Final = 600
 """What a payload must leave of a frame: heads, digest, and what Java's entry log wants free."""
 
-_V2_HEAD: Final = struct.Struct(">ii20s")
-_V2_HEAD_BYTES: Final = _V2_HEAD.size - 4
-
 Ensemble = tuple[BookieId, ...]
-Packed = tuple[int, bytes]
-"""Entry id and entry packet."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,48 +75,35 @@ class LedgerKeys:
 
 
 class FrameMaker:
-    """Add frames of one ledger, in either protocol."""
+    """Add frames of one ledger, in either protocol, with the keys of their answers."""
 
-    def __init__(self, keys: LedgerKeys, flags: AddFlag) -> None:
-        self._keys, self._flags = keys, flags
-        self._heads: dict[int, bytes] = {}
+    def __init__(self, keys: LedgerKeys, flags: AddFlag, txn_ids: Callable[[int], range]) -> None:
+        self._keys, self._flags, self._txn_ids = keys, flags, txn_ids
+        urgent = V2Flag.HIGH_PRIORITY if flags & AddFlag.HIGH_PRIORITY else V2Flag.NONE
+        self._v2 = AddFramesV2(keys.master_key, urgent)
+        self._v3 = AddFramesV3(keys.ledger_id, keys.master_key)
 
-    def v2(self, packed: Sequence[Packed]) -> bytes:
+    def v2(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
         """Return the frames; answers are matched by entry id."""
-        parts: list[bytes] = []
-        heads = self._heads
-        for _, packet in packed:
-            size = len(packet)
-            head = heads.get(size)
-            parts.append(self._head(size) if head is None else head)
-            parts.append(packet)
-        return b"".join(parts)
-
-    def _head(self, packet_bytes: int) -> bytes:
         assert not self._flags & ~AddFlag.HIGH_PRIORITY, "V2 acks could not be told apart"
-        flags = V2Flag.HIGH_PRIORITY if self._flags & AddFlag.HIGH_PRIORITY else V2Flag.NONE
-        header = v2.pack_header(OpCode.ADD_ENTRY, flags)
-        head = _V2_HEAD.pack(_V2_HEAD_BYTES + packet_bytes, header, self._keys.master_key)
-        if len(self._heads) > 1000:  # noqa: PLR2004 - sizes repeat, or nothing is worth keeping.
-            self._heads.clear()
-        self._heads[packet_bytes] = head
-        return head
+        return self._v2.make(packed), [entry_id for entry_id, _ in packed]
 
-    def v3(self, packed: Sequence[Packed], txn_ids: Sequence[int]) -> bytes:
+    def v3(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
         """Return the frames; answers are matched by transaction id."""
-        ledger_id, key = self._keys.ledger_id, self._keys.master_key
-        if self._flags:
-            return b"".join(
-                v3.encode_request(
-                    AddRequest(ledger_id, EntryId(entry), key, packet, self._flags), txn_id
-                )
-                for (entry, packet), txn_id in zip(packed, txn_ids, strict=True)
+        txn_ids = self._txn_ids(len(packed))
+        keys = [varint(txn_id) for txn_id in txn_ids]
+        if not self._flags:
+            return self._v3.make(packed, keys), keys
+        frames = [
+            v3.encode_request(
+                AddRequest(
+                    self._keys.ledger_id, EntryId(entry), self._keys.master_key, packet, self._flags
+                ),
+                txn_id,
             )
-        make = v3.add_request
-        return b"".join(
-            make(txn_id, ledger_id, entry, key, packet)
             for (entry, packet), txn_id in zip(packed, txn_ids, strict=True)
-        )
+        ]
+        return b"".join(frames), keys
 
 
 @attrs.define(eq=False)
@@ -178,7 +161,7 @@ class AddPipeline:
         self._change_ensemble, self._gave_up = change_ensemble, gave_up
         self._confirmed = confirmed
         self._stamped_lac, self._flags = stamped_lac, flags
-        self._frames = FrameMaker(keys, flags)
+        self._frames = FrameMaker(keys, flags, pool.txn_ids)
         self._protocol = ProtocolVersion.V3 if flags & ~AddFlag.HIGH_PRIORITY else pool.protocol
         self._payload_bytes_max = self._config.frame_bytes_max - FRAME_OVERHEAD_BYTES
         self._in_flight_max = self._config.requests_in_flight_max or 2**63
@@ -203,18 +186,53 @@ class AddPipeline:
             ClientError: nothing is taken any more, and why.
             IncorrectParameterError: the payload is too large for a frame.
         """
-        size = len(payload)
-        if size > self._payload_bytes_max:
-            raise IncorrectParameterError(
-                f"an entry of {size} bytes; the largest that fits is {self._payload_bytes_max}"
-            )
+        self._check_size(payload)
         entry_id = self.quorum.push()
-        self.length += size
-        self._bytes_in_flight += size
+        self.length += len(payload)
+        self._bytes_in_flight += len(payload)
         self._unsent.append((entry_id, payload, self.length))
         if self._flush_call is None:
             self._flush_call = self._clock.callLater(0, self._flush)
         return entry_id
+
+    def push_some(self, payloads: Iterator[bytes]) -> int:
+        """Take entries as far as there is room; return how many. 0: there are no more.
+
+        Raises:
+            ClientError: as for ``push``; entries before a bad one have been taken.
+        """
+        room = self._in_flight_max - self.quorum.pending
+        bytes_left = BYTES_IN_FLIGHT_MAX - self._bytes_in_flight
+        taken: list[bytes] = []
+        try:
+            for payload in itertools.islice(payloads, max(1, room)):
+                self._check_size(payload)
+                taken.append(payload)
+                bytes_left -= len(payload)
+                if bytes_left <= 0:
+                    break
+        finally:
+            self._push_all(taken)
+        return len(taken)
+
+    def _push_all(self, payloads: list[bytes]) -> None:
+        entries, length, unsent = self.quorum.push_many(len(payloads)), self.length, self._unsent
+        for entry_id, payload in zip(entries, payloads, strict=True):
+            length += len(payload)
+            unsent.append((entry_id, payload, length))
+        self._bytes_in_flight += length - self.length
+        self.length = length
+        if self._flush_call is None and unsent:
+            self._flush_call = self._clock.callLater(0, self._flush)
+
+    def _check_size(self, payload: Any) -> None:
+        if not isinstance(payload, bytes):
+            raise IncorrectParameterError(f"an entry is bytes, not {type(payload).__name__}")
+        if len(payload) > self._payload_bytes_max:
+            raise IncorrectParameterError(
+                f"an entry of {len(payload)} bytes; "
+                f"the largest that fits is {self._payload_bytes_max}"
+            )
 
     def when_confirmed(self, entry_id: EntryId) -> Deferred[EntryId]:
         """Return a Deferred that fires when the entry is confirmed; ask right after ``push``.
@@ -318,7 +336,7 @@ class AddPipeline:
         if not packed:
             return
         entries = [entry_id for entry_id, _ in packed]
-        made: dict[bool, tuple[bytes, Sequence[int]]] = {}
+        made: dict[bool, tuple[bytes, Sequence[Key]]] = {}
         for member in members:
             stream = member.usable_stream
             if stream is None:
@@ -332,17 +350,9 @@ class AddPipeline:
                 continue
             is_v2 = stream.channel.protocol is ProtocolVersion.V2
             if is_v2 not in made:
-                made[is_v2] = self._make_frames(packed, entries, is_v2=is_v2)
+                made[is_v2] = self._frames.v2(packed) if is_v2 else self._frames.v3(packed)
             frames, keys = made[is_v2]
             stream.send(frames, keys, entries)
-
-    def _make_frames(
-        self, packed: list[Packed], entries: list[int], *, is_v2: bool
-    ) -> tuple[bytes, Sequence[int]]:
-        if is_v2:
-            return self._frames.v2(packed), entries
-        txn_ids = self._pool.txn_ids(len(packed))
-        return self._frames.v3(packed, txn_ids), txn_ids
 
     # Members
 

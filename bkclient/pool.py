@@ -24,12 +24,10 @@ from wire.codes import AddFlag, ProtocolVersion, ReadFlag
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
     AddRequest,
-    BatchReadRequest,
     BookieInfoRequest,
     ForceLedgerRequest,
     ListEntriesRequest,
     ReadLacRequest,
-    ReadRequest,
     Request,
     WriteLacRequest,
 )
@@ -109,16 +107,13 @@ class BookiePool:
         """
         if self.protocol is ProtocolVersion.V3 or isinstance(request, _V3_ONLY):
             return ProtocolVersion.V3
-        if isinstance(request, AddRequest) and request.flags & ~AddFlag.HIGH_PRIORITY:
-            return ProtocolVersion.V3
-        if (
-            isinstance(request, (ReadRequest, BatchReadRequest))
-            and request.flags & ~ReadFlag.HIGH_PRIORITY
-        ):
-            return ProtocolVersion.V3
-        if isinstance(request, ReadRequest) and request.previous_lac is not None:
-            return ProtocolVersion.V3
-        return ProtocolVersion.V2
+        flags: int = getattr(request, "flags", 0)
+        if isinstance(request, AddRequest):
+            plain = flags in {AddFlag.NONE, AddFlag.HIGH_PRIORITY}
+        else:
+            plain = flags in {ReadFlag.NONE, ReadFlag.HIGH_PRIORITY}
+            plain = plain and getattr(request, "previous_lac", None) is None
+        return ProtocolVersion.V2 if plain else ProtocolVersion.V3
 
     def send(
         self, bookie: BookieId, request: Request, *, timeout_s: float | None = None

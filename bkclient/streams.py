@@ -9,6 +9,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bkclient.errors import ClientError, RequestTimeoutError
+from wire.adds import Key
 from wire.codes import ProtocolVersion
 from wire.ids import BookieId, LedgerId
 
@@ -45,13 +46,13 @@ class AddStream:
     ) -> None:
         self.channel, self.ledger_id = channel, ledger_id
         self.acked, self.failed = acked, failed
-        self.outstanding: dict[int, int] = {}
-        """Entry by key: the entry id in V2, the transaction id in V3."""
+        self.outstanding: dict[Key, int] = {}
+        """Entry by key."""
         self._clock, self._timeout_s = clock, timeout_s
-        self._sent: deque[tuple[float, Sequence[int]]] = deque()
+        self._sent: deque[tuple[float, Sequence[Key]]] = deque()
         self._timer: IDelayedCall | None = None
 
-    def send(self, frames: bytes, keys: Sequence[int], entries: Sequence[int]) -> None:
+    def send(self, frames: bytes, keys: Sequence[Key], entries: Sequence[int]) -> None:
         """Write whole add frames; ``keys`` are the ids their answers are matched by.
 
         Nothing is called back before this returns.
@@ -65,7 +66,7 @@ class AddStream:
             self._timer = self._clock.callLater(self._timeout_s, self._expire)
         self.channel.write(frames)
 
-    def take_acks(self, keys: Sequence[int]) -> None:
+    def take_acks(self, keys: Sequence[Key]) -> None:
         """Take answers that say EOK; keys that are not awaited are ignored."""
         outstanding, sent = self.outstanding, self._sent
         pop = outstanding.pop
@@ -75,11 +76,11 @@ class AddStream:
         if known:
             self.acked(known)
 
-    def _is_answered(self, keys: Sequence[int]) -> bool:
+    def _is_answered(self, keys: Sequence[Key]) -> bool:
         outstanding = self.outstanding
         return not any(key in outstanding for key in keys)
 
-    def take_refusal(self, key: int, error: ClientError) -> None:
+    def take_refusal(self, key: Key, error: ClientError) -> None:
         """Take an answer that says no."""
         self.failed([self.outstanding.pop(key)], error)
 

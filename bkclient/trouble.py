@@ -19,24 +19,28 @@ class TroubleBook:
         self._clock, self._memory_s = clock, memory_s
         self._failed_s: dict[BookieId, float] = {}
         self._slow_s: dict[BookieId, float] = {}
+        self._latest_s = float("-inf")
 
     def failed(self, bookie: BookieId) -> None:
         """Note that a bookie could not be reached, or failed a request."""
-        self._failed_s[bookie] = self._clock.seconds()
+        self._latest_s = self._failed_s[bookie] = self._clock.seconds()
 
     def slow(self, bookie: BookieId) -> None:
         """Note that another bookie had to be asked because this one did not answer."""
-        self._slow_s[bookie] = self._clock.seconds()
+        self._latest_s = self._slow_s[bookie] = self._clock.seconds()
 
     def fine(self, bookie: BookieId) -> None:
         """Note that a bookie did what it was asked."""
         if bookie in self._failed_s:
             del self._failed_s[bookie]
 
+    @property
+    def any_lately(self) -> bool:
+        """Whether any bookie has given trouble within memory; cheap, for each read asks."""
+        return self._clock.seconds() - self._latest_s < self._memory_s
+
     def level(self, bookie: BookieId) -> int:
         """Return 0 for a healthy bookie, 1 for a slow one, 2 for one that failed."""
-        if not self._failed_s and not self._slow_s:
-            return 0
         oldest_s = self._clock.seconds() - self._memory_s
         if self._failed_s.get(bookie, oldest_s) > oldest_s:
             return 2

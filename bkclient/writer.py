@@ -8,7 +8,6 @@ comes from its own acks only.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
@@ -21,7 +20,6 @@ from bkclient.errors import (
     ClientClosedError,
     ClientError,
     ClientLedgerFencedError,
-    IncorrectParameterError,
     LedgerClosedError,
     ReadFailedError,
 )
@@ -136,7 +134,7 @@ class LedgerWriter:
             ClientError: the entry's outcome is unknown until the ledger is closed or recovered.
         """
         try:
-            entry_id = self._pipeline.push(_as_bytes(payload))
+            entry_id = self._pipeline.push(payload)
         except ClientError as error:
             return fail(error)
         return self._pipeline.when_confirmed(entry_id)
@@ -151,13 +149,11 @@ class LedgerWriter:
         return Deferred.fromCoroutine(self._add_many(payloads))
 
     async def _add_many(self, payloads: Iterable[bytes]) -> EntryId:
-        pipeline = self._pipeline
-        push, entry_id = pipeline.push, self._quorum.last_pushed
-        for payload in payloads:
-            if not pipeline.has_room:
-                await pipeline.room()
-            entry_id = push(_as_bytes(payload))
-        return await pipeline.when_confirmed(entry_id)
+        pipeline, remaining = self._pipeline, iter(payloads)
+        await pipeline.room()
+        while pipeline.push_some(remaining):
+            await pipeline.room()
+        return await pipeline.when_confirmed(self._quorum.last_pushed)
 
     async def room(self) -> None:
         """Wait until adding one more stays within limits of entries, bytes and connections."""
@@ -308,11 +304,3 @@ class LedgerWriter:
         async for entries in read_range(self._cluster, self._fetcher, self._local, first, last):
             for entry in entries:
                 yield entry
-
-
-def _as_bytes(payload: Any) -> bytes:
-    if isinstance(payload, bytes):
-        return payload
-    if isinstance(payload, (bytearray, memoryview)):
-        return bytes(payload)
-    raise IncorrectParameterError(f"an entry is bytes, not {type(payload).__name__}")

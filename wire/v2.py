@@ -175,6 +175,8 @@ def _add_flags(flags: AddFlag, version: int) -> V2Flag:
 
 def _read_flags(flags: ReadFlag, version: int) -> V2Flag:
     found = V2Flag.NONE
+    if flags is ReadFlag.NONE:
+        return found  # Arithmetic on flags is slow, and nearly every read has none.
     if flags & ReadFlag.FENCE:
         found |= V2Flag.DO_FENCING
     if flags & ReadFlag.HIGH_PRIORITY:

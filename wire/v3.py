@@ -118,19 +118,26 @@ def _fill_add(message: pb.Request, request: AddRequest) -> None:
 def _fill_read(message: pb.Request, request: ReadRequest) -> None:
     inner = message.readRequest
     inner.ledgerId, inner.entryId = request.ledger_id, request.entry_id
-    if request.flags & ReadFlag.FENCE and request.flags & ReadFlag.PIGGYBACK:
-        raise LocalProtocolError("a read either fences or piggybacks")
-    if request.flags & ReadFlag.FENCE:
-        inner.flag = pb.ReadRequest.FENCE_LEDGER
-    if request.flags & ReadFlag.PIGGYBACK:
-        inner.flag = pb.ReadRequest.ENTRY_PIGGYBACK
     if request.master_key is not None:
         inner.masterKey = request.master_key
     if request.previous_lac is not None:
         inner.previousLAC = request.previous_lac
     if request.timeout_ms is not None:
         inner.timeOut = request.timeout_ms
-    if request.flags & ReadFlag.HIGH_PRIORITY:
+    # Arithmetic on flags is slow, and nearly every read has none.
+    if request.flags is not ReadFlag.NONE:
+        _fill_read_flags(message, request.flags)
+
+
+def _fill_read_flags(message: pb.Request, flags: ReadFlag) -> None:
+    inner = message.readRequest
+    if flags & ReadFlag.FENCE and flags & ReadFlag.PIGGYBACK:
+        raise LocalProtocolError("a read either fences or piggybacks")
+    if flags & ReadFlag.FENCE:
+        inner.flag = pb.ReadRequest.FENCE_LEDGER
+    if flags & ReadFlag.PIGGYBACK:
+        inner.flag = pb.ReadRequest.ENTRY_PIGGYBACK
+    if flags & ReadFlag.HIGH_PRIORITY:
         message.header.priority = HIGH_PRIORITY
 
 

@@ -1,0 +1,196 @@
+"""Plain adds in bulk: frames out, acks in, without a message object for each.
+
+The fast form of the normal case only: ``v2`` and ``v3`` say what the bytes mean, and a test holds
+the two together. What does not look like a plain EOK is left for the connection to decode.
+
+A key is what an ack is matched by: the entry id in V2, the varint of the transaction id in V3.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from typing import Final, Union
+
+from wire import v2, v3
+from wire.codes import OpCode, V2Flag
+from wire.ids import LedgerId
+
+Packed = tuple[int, bytes]
+"""Entry id and entry packet."""
+
+Key = Union[int, bytes]
+Runs = list[tuple[int, "list[Key]"]]
+"""Acks as they came: a ledger id, and the keys of the acks that followed each other for it."""
+
+RUN_BYTES_MAX: Final = 65_536
+_HEADS_MAX: Final = 1000
+
+# V2 --------------------------------------------------------------------------------------------
+
+_V2_HEAD: Final = struct.Struct(">ii20s")
+_V2_HEAD_REST: Final = _V2_HEAD.size - 4
+_V2_ACK_BYTES: Final = v2.ADD_RESPONSE.size
+_V2_ACK_HEAD: Final = v2.ADD_RESPONSE.pack(v2.ADD_RESPONSE_LENGTH, v2.ADD_HEADER, 0, 0, 0)[:12]
+
+
+class AddFramesV2:
+    """Makes the V2 add frames of one ledger."""
+
+    def __init__(self, master_key: bytes, flags: V2Flag = V2Flag.NONE) -> None:
+        self._master_key, self._header = master_key, v2.pack_header(OpCode.ADD_ENTRY, flags)
+        self._heads: dict[int, bytes] = {}
+
+    def make(self, packed: Sequence[Packed]) -> bytes:
+        """Return the frames of these entries, one after another."""
+        parts: list[bytes] = []
+        heads = self._heads
+        for _, packet in packed:
+            head = heads.get(len(packet))
+            parts.append(self._head(len(packet)) if head is None else head)
+            parts.append(packet)
+        return b"".join(parts)
+
+    def _head(self, packet_bytes: int) -> bytes:
+        if len(self._heads) >= _HEADS_MAX:
+            self._heads.clear()
+        head = _V2_HEAD.pack(_V2_HEAD_REST + packet_bytes, self._header, self._master_key)
+        self._heads[packet_bytes] = head
+        return head
+
+
+def take_acks_v2(buffer: bytearray) -> Runs:
+    """Take the plain acks at the start of ``buffer`` off it."""
+    if len(buffer) < _V2_ACK_BYTES or not buffer.startswith(_V2_ACK_HEAD):
+        return []
+    whole = min(len(buffer), RUN_BYTES_MAX) // _V2_ACK_BYTES * _V2_ACK_BYTES
+    runs: Runs = []
+    keys: list[Key] = []
+    last_ledger, taken = None, 0
+    for length, header, code, ledger, entry in v2.ADD_RESPONSE.iter_unpack(bytes(buffer[:whole])):
+        if length != v2.ADD_RESPONSE_LENGTH or header != v2.ADD_HEADER or code:
+            break
+        if ledger != last_ledger:
+            last_ledger, keys = ledger, []
+            runs.append((ledger, keys))
+        keys.append(entry)
+        taken += _V2_ACK_BYTES
+    del buffer[:taken]
+    return runs
+
+
+# V3 --------------------------------------------------------------------------------------------
+
+_VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_V3_HEADER: Final = b"\x08\x03\x10\x02\x18"
+"""Version 3, operation ADD_ENTRY, and the tag of the transaction id that follows."""
+
+_V3_TXN_AT: Final = 11
+_V3_ACK_BYTES_MIN: Final = 24
+_V3_ACK: Final = re.compile(
+    rb"\x00\x00\x00(.)\x0a(.)%b(%b)\x10\x00\xaa\x06(.)\x08\x00\x10(%b)\x18(%b)"
+    % (re.escape(_V3_HEADER), _VARINT, _VARINT, _VARINT),
+    re.DOTALL,
+)
+_ONE: Final = tuple(bytes((value,)) for value in range(0x80))
+
+
+def varint(value: int) -> bytes:
+    """Return a number that is not negative as a varint; quick for small ones."""
+    if value < 0x80:  # noqa: PLR2004 -- seven bits a byte
+        return _ONE[value]
+    if value < 0x4000:  # noqa: PLR2004
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:  # noqa: PLR2004
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    return v3.encode_varint(value)
+
+
+class AddFramesV3:
+    """Makes the V3 frames of one ledger's plain adds: no flags, normal priority."""
+
+    def __init__(self, ledger_id: LedgerId, master_key: bytes) -> None:
+        self._ledger = v3.encode_varint(ledger_id)
+        self._master_key = master_key
+        self._heads: dict[tuple[int, int, int], tuple[bytes, bytes, bytes]] = {}
+
+    def make(self, packed: Sequence[Packed], keys: Sequence[bytes]) -> bytes:
+        """Return the frames of these entries, one after another; a key for each."""
+        parts: list[bytes] = []
+        heads = self._heads
+        for (entry_id, packet), txn in zip(packed, keys, strict=True):
+            entry = varint(entry_id)
+            sizes = len(packet), len(txn), len(entry)
+            before, between, after = heads.get(sizes) or self._head(*sizes)
+            parts += (before, txn, between, entry, after, packet)
+        return b"".join(parts)
+
+    def _head(
+        self, packet_bytes: int, txn_bytes: int, entry_bytes: int
+    ) -> tuple[bytes, bytes, bytes]:
+        """Return what stands before the transaction id, before the entry id and after it."""
+        after = b"\x1a" + varint(len(self._master_key)) + self._master_key
+        after += b"\x22" + varint(packet_bytes)
+        inner = 1 + len(self._ledger) + 1 + entry_bytes + len(after) + packet_bytes
+        between = b"\xaa\x06" + varint(inner) + b"\x08" + self._ledger + b"\x10"
+        header = len(_V3_HEADER) + txn_bytes
+        size = 2 + header + 2 + len(varint(inner)) + inner
+        before = v2.LENGTH.pack(size) + b"\x0a" + varint(header) + _V3_HEADER
+        if len(self._heads) >= _HEADS_MAX:
+            self._heads.clear()
+        self._heads[packet_bytes, txn_bytes, entry_bytes] = before, between, after
+        return before, between, after
+
+
+def take_acks_v3(buffer: bytearray) -> Runs:
+    """Take the plain acks at the start of ``buffer`` off it.
+
+    Acks that follow each other differ in transaction and entry id only: one is parsed, the others
+    are compared with it.
+    """
+    if len(buffer) < _V3_ACK_BYTES_MIN or buffer[6:_V3_TXN_AT] != _V3_HEADER:
+        return []
+    data = bytes(buffer[:RUN_BYTES_MAX])
+    runs: Runs = []
+    at = 0
+    while (found := _V3_ACK.match(data, at)) is not None and _is_whole(found):
+        ledger = v3.varint(found[5])
+        if not runs or runs[-1][0] != ledger:
+            runs.append((ledger, []))
+        runs[-1][1].append(found[3])
+        at = _take_alike(data, found, runs[-1][1])
+    del buffer[:at]
+    return runs
+
+
+def _is_whole(found: re.Match[bytes]) -> bool:
+    """Say whether the lengths in an ack agree with what was matched."""
+    size, header, txn, inner, ledger, entry = found.groups()
+    return (
+        size[0] == found.end() - found.start() - 4
+        and header[0] == len(_V3_HEADER) + len(txn)
+        and inner[0] == 4 + len(ledger) + len(entry)
+    )
+
+
+def _take_alike(data: bytes, found: re.Match[bytes], keys: list[Key]) -> int:
+    """Take the acks behind one that have its sizes and ledger; return where they end."""
+    start, end = found.span()
+    step, whole = end - start, len(data)
+    txn_at, txn_end = found.span(3)
+    before, between = data[start:txn_at], data[txn_end : found.start(6)]
+    to_txn, to_rest = txn_at - start, txn_end - start
+    entry_end = step - 1
+    at = end
+    while (
+        at + step <= whole
+        and data.startswith(before, at)
+        and data.startswith(between, at + to_rest)
+        # The ids end where their sizes say: the last byte of a varint has its top bit clear.
+        and data[at + to_rest - 1] < 0x80  # noqa: PLR2004
+        and data[at + entry_end] < 0x80  # noqa: PLR2004
+    ):
+        keys.append(data[at + to_txn : at + to_rest])
+        at += step
+    return at
