@@ -189,10 +189,24 @@ IOV_MAX: Final = 512
 """Buffers handed to one writev; Linux takes 1024."""
 
 
+ZEROS: Final = bytes(1024 * 1024)
+"""Written ahead of small appends to a preallocated file, in one go."""
+
+SMALL_WRITE_BYTES: Final = 64 * 1024
+"""Up to here the sync's latency counts and not its bandwidth."""
+
+
 class _BufferedAppendFile:
+    """A file that is appended to, with preallocated space ahead where that was asked for.
+
+    Preallocated blocks are unwritten: the file system has to note at each sync that some hold data
+    now. Where little is written between syncs, zeros go out ahead, a megabyte at a time, so that
+    the syncs after that overwrite plain blocks and need no note at all: about half the time each.
+    """
+
     def __init__(self, fd: int, preallocate: int) -> None:
         self._fd, self._preallocate = fd, preallocate
-        self._size, self._allocated = 0, 0
+        self._size, self._allocated, self._zeroed = 0, 0, 0
 
     @property
     def readable_bytes(self) -> int:
@@ -201,7 +215,10 @@ class _BufferedAppendFile:
     def write(self, buffers: Sequence[Buffer]) -> None:
         at = self._size
         if self._preallocate:
-            self._reserve(at + sum(map(len, buffers)))
+            size = sum(map(len, buffers))
+            self._reserve(at + size)
+            if size <= SMALL_WRITE_BYTES and at + size > self._zeroed:
+                self._write_zeros(at)
         for start in range(0, len(buffers), IOV_MAX):
             at += _write_vector(self._fd, buffers[start : start + IOV_MAX], at)
         self._size = at
@@ -210,6 +227,12 @@ class _BufferedAppendFile:
         while end > self._allocated:
             os.posix_fallocate(self._fd, self._allocated, self._preallocate)
             self._allocated += self._preallocate
+
+    def _write_zeros(self, at: int) -> None:
+        """Overwrite the next megabyte of what is preallocated; the records then go over it."""
+        end = min(at + len(ZEROS), self._allocated)
+        _write_all(self._fd, memoryview(ZEROS)[: end - at], at)
+        self._zeroed = end
 
     def flush(self) -> None:
         pass
