@@ -141,6 +141,7 @@ class Engine:
                 await self._blocking(journal.stop)
             except (BookKeeperError, OSError) as error:
                 log.warn("while giving up: {error!r}", error=error)
+        await self._blocking(self.storage.abandon)
 
     def _journal(self, directory: Path) -> Journal:
         config, parts = self._config, self._parts

@@ -6,7 +6,14 @@ ends up as what was replayed last.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    MutableSequence,
+    Sequence,
+)
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,12 +25,13 @@ from bookied.files import Files
 from bookied.journal import format as layout
 from bookied.journal.mark import Mark
 from bookied.journal.reader import JournalRecord, JournalScan, journal_ids, open_scan
-from bookied.storage import LedgerState, LedgerStorage
+from bookied.storage import LedgerState, LedgerStorage, packet_lac
 
 log = Logger()
 T = TypeVar("T")
 
 DRAIN_BYTES: Final = 16 * 1024 * 1024
+BATCH_BYTES: Final = 256 * 1024
 
 
 @attrs.define
@@ -81,12 +89,22 @@ def recover(
 
 
 class _Replay:
+    """One pass over the journals.
+
+    Entries go to storage in batches: of a run of them only the location in the index page is
+    looked after one by one.
+    """
+
     def __init__(
         self, files: Files, storage: LedgerStorage, *, skip_invalid: bool, drain_bytes: int
     ) -> None:
         self._files, self._storage = files, storage
         self._skip_invalid, self._drain_bytes = skip_invalid, drain_bytes
         self._undrained_bytes = 0
+        self._records: list[bytes] = []
+        self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
+        self._page: MutableSequence[int] = []
+        self._page_of: tuple[LedgerState, int] | None = None
         self.found = Replayed()
 
     def directory(self, directory: Path, mark: Mark) -> Mark:
@@ -110,75 +128,107 @@ class _Replay:
     def _journal(self, scan: JournalScan) -> None:
         self.found.journals += 1
         try:
-            for record in scan:
-                self._record(record)
+            self._replay_all(scan)
         except JournalRecordError as error:
             if not self._skip_invalid:
                 raise
             log.warn("skipping the rest of a damaged journal: {error}", error=error)
+        finally:
+            self._store_batch()
         if scan.is_torn:
             self.found.torn.append(scan.path)
             log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)
 
-    def _record(self, record: JournalRecord) -> None:
-        if record.ledger_id in self.found.unreadable:
-            self._keep_bytes(record)
-            return
+    def _replay_all(self, scan: JournalScan) -> None:
+        ledger_id, state = -1, None
+        for record in scan:
+            if record.ledger_id != ledger_id or record.entry_id < 0:
+                ledger_id, state = record.ledger_id, self._ledger(record)
+            if record.entry_id >= 0:
+                self._entry(state, record)
+
+    def _ledger(self, record: JournalRecord) -> LedgerState | None:
+        """Return a record's ledger, after doing what a record that is no entry says."""
+        ledger_id = record.ledger_id
+        if ledger_id in self.found.unreadable:
+            return None
         try:
-            state = self._storage.lookup(record.ledger_id)
+            state = self._storage.lookup(ledger_id)
         except CorruptError as error:
-            log.warn("ledger {id} is unreadable: {error}", id=record.ledger_id, error=error)
-            self.found.unreadable.add(record.ledger_id)
-            self._keep_bytes(record)
-            return
+            log.warn("ledger {id} is unreadable: {error}", id=ledger_id, error=error)
+            self.found.unreadable.add(ledger_id)
+            return None
         if record.entry_id == layout.LEDGER_KEY:
-            self._ledger_key(state, record)
-        elif state is None:
-            self.found.dropped += 1
-        elif record.entry_id >= 0:
-            self._entry(state, record)
-        else:
+            return self._ledger_key(state, record)
+        if record.entry_id < 0:
             self._meta(state, record)
+        return state
 
-    def _entry(self, state: LedgerState, record: JournalRecord) -> None:
-        self._storage.add(state, record.entry_id, record.body)
-        self._count(record)
-
-    def _keep_bytes(self, record: JournalRecord) -> None:
-        """Keep an entry that no index can point at, for whoever rebuilds the index."""
-        if record.entry_id >= 0:
-            blob = layout.entry_record(record.body)
-            self._storage.reserve(len(blob))
-            self._storage.append(blob)
-            self._count(record)
-
-    def _count(self, record: JournalRecord) -> None:
-        self.found.entries += 1
-        self.found.size_bytes += len(record.body)
-        self._undrained_bytes += len(record.body)
-        if self._undrained_bytes >= self._drain_bytes:
-            self._undrained_bytes = 0
-            self._drain()
-
-    def _drain(self) -> None:
-        self._storage.write_out()
-        if self._storage.needs_checkpoint:
-            run_now(self._storage.flush(do_now))
-
-    def _ledger_key(self, state: LedgerState | None, record: JournalRecord) -> None:
+    def _ledger_key(self, state: LedgerState | None, record: JournalRecord) -> LedgerState:
         key = layout.inner_bytes(record.body)
         if state is None:
-            self._storage.create(record.ledger_id, key)
-        elif state.master_key != key and not self._storage.adopt_key(state, key):
+            return self._storage.create(record.ledger_id, key)
+        if state.master_key != key and not self._storage.adopt_key(state, key):
             log.warn("ledger {id} has another key on disk; kept", id=record.ledger_id)
+        return state
 
-    def _meta(self, state: LedgerState, record: JournalRecord) -> None:
-        if record.entry_id == layout.FENCE:
+    def _meta(self, state: LedgerState | None, record: JournalRecord) -> None:
+        if state is None:
+            self.found.dropped += 1
+        elif record.entry_id == layout.FENCE:
             self._storage.set_fenced(state)
         elif record.entry_id == layout.EXPLICIT_LAC:
             self._storage.set_explicit_lac(state, layout.inner_bytes(record.body))
         else:
             log.warn("skipping a record of unknown kind {kind:#x}", kind=record.entry_id)
+
+    def _entry(self, state: LedgerState | None, record: JournalRecord) -> None:
+        """Put an entry into the batch, and its location into the index.
+
+        The bytes of a ledger with a damaged index are kept, for whoever rebuilds that.
+        """
+        if state is None and record.ledger_id not in self.found.unreadable:
+            self.found.dropped += 1
+            return
+        size = 4 + len(record.body)
+        if self._next + size > self._limit:
+            self._begin_batch(size)
+        if state is not None:
+            entry_id = record.entry_id
+            if self._page_of != (state, entry_id >> 10):
+                self._page_of = (state, entry_id >> 10)
+                self._page = state.page_for_write(entry_id >> 10)
+            self._page[entry_id & 1023] = self._next + 4
+            state.last_entry = max(state.last_entry, entry_id)
+            state.lac = max(state.lac, packet_lac(record.body))
+        self._records += layout.LENGTH.pack(len(record.body)), record.body
+        self._next += size
+        self.found.entries += 1
+
+    def _begin_batch(self, size: int) -> None:
+        self._store_batch()
+        if self._undrained_bytes >= self._drain_bytes:
+            self._drain()
+        size = max(size, BATCH_BYTES)
+        self._next = self._storage.reserve(size)
+        self._limit = self._next + size
+
+    def _store_batch(self) -> None:
+        """Give the batch to storage; nothing may come between that and what set its locations."""
+        if self._records:
+            blob = b"".join(self._records)
+            self._records = []
+            self._storage.append(blob)
+            self._undrained_bytes += len(blob)
+            self.found.size_bytes += len(blob)
+        self._next = self._limit = 0
+        self._page_of = None
+
+    def _drain(self) -> None:
+        self._undrained_bytes = 0
+        self._storage.write_out()
+        if self._storage.needs_checkpoint:
+            run_now(self._storage.flush(do_now))
 
 
 @attrs.frozen

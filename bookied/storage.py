@@ -32,7 +32,14 @@ from bookied.journal.mark import Mark, file_name, read_mark, write_mark
 from bookied.write_cache import WriteCache
 from wire.errors import NoSuchEntryError
 
-__all__ = ["JournalPosition", "LedgerState", "LedgerStorage", "NeedsDisk", "StorageLimits"]
+__all__ = [
+    "JournalPosition",
+    "LedgerState",
+    "LedgerStorage",
+    "NeedsDisk",
+    "StorageLimits",
+    "packet_lac",
+]
 
 log = Logger()
 T = TypeVar("T")
@@ -125,10 +132,8 @@ class LedgerStorage:
         self.index_directories = tuple(index_directories or ledger_directories)
         self.writable_directories: Sequence[Path] = self.ledger_directories
         """Where new entry logs may go; whoever watches the disks assigns another list."""
-        self._on_fatal, self._on_full = on_fatal, on_full
         self._rng = rng or random.Random()
         self.limits = limits or StorageLimits()
-        self._log_size_bytes_max, self._direct = log_size_bytes_max, direct
         self._index = IndexFiles(
             files,
             self.index_directories,
@@ -146,7 +151,15 @@ class LedgerStorage:
         self._reader = EntryLogReader(
             files, self.ledger_directories, open_logs_max=self.limits.open_logs_max
         )
-        self._log: EntryLogWriter
+        self._log = EntryLogWriter(
+            files,
+            self.ledger_directories,
+            choose_directory=self._choose_directory,
+            on_fatal=on_fatal,
+            on_full=on_full,
+            size_bytes_max=log_size_bytes_max,
+            direct=direct,
+        )
         self._base = 0
         self._bytes_since_checkpoint = 0
         self._deleted: list[Path] = []
@@ -163,16 +176,7 @@ class LedgerStorage:
             OSError: a directory cannot be read.
         """
         self._index.open()
-        self._log = EntryLogWriter(
-            self._files,
-            self.ledger_directories,
-            next_log_id=next_log_id(self._files, self.ledger_directories),
-            choose_directory=self._choose_directory,
-            on_fatal=self._on_fatal,
-            on_full=self._on_full,
-            size_bytes_max=self._log_size_bytes_max,
-            direct=self._direct,
-        )
+        self._log.next_log_id = next_log_id(self._files, self.ledger_directories)
 
     def _choose_directory(self) -> Path:
         if not self.writable_directories:
@@ -198,6 +202,12 @@ class LedgerStorage:
             await run_blocking(self._close)
             raise
         await run_blocking(self._close)
+
+    def abandon(self) -> None:
+        """End the thread and close all files without writing what is in memory. Blocks."""
+        self._log.abandon()
+        self._reader.close()
+        self._index.close()
 
     def _close(self) -> None:
         self._reader.close()
@@ -230,7 +240,7 @@ class LedgerStorage:
             except (CorruptError, NoSuchEntryError, OSError) as error:
                 log.warn("no LAC for ledger {id}: {error}", id=state.ledger_id, error=error)
             else:
-                state.lac = max(state.lac, _packet_lac(packet))
+                state.lac = max(state.lac, packet_lac(packet))
 
     def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
         """Return a new ledger, one that ``lookup`` does not know."""
@@ -325,7 +335,7 @@ class LedgerStorage:
         self.append(_LENGTH.pack(len(packet)) + packet, ((state.ledger_id, size),))
         page[entry_id & (PAGE_SLOTS - 1)] = location
         state.last_entry = max(state.last_entry, entry_id)
-        state.lac = max(state.lac, _packet_lac(packet))
+        state.lac = max(state.lac, packet_lac(packet))
 
     @property
     def unwritten_bytes(self) -> int:
@@ -481,5 +491,6 @@ def _explicit_lac(packet: bytes) -> int:
     return int(_LAC.unpack_from(packet, _EXPLICIT_LAC_AT)[0])
 
 
-def _packet_lac(packet: bytes) -> int:
+def packet_lac(packet: bytes) -> int:
+    """Return the LAC that the writer of an entry stamped on it."""
     return int(_LAC.unpack_from(packet, _LAC_AT)[0])

@@ -72,7 +72,7 @@ class EntryLogWriter:
         files: Files,
         directories: Sequence[Path],
         *,
-        next_log_id: int,
+        next_log_id: int = 0,
         choose_directory: Callable[[], Path],
         on_fatal: Callable[[WriteFailedError], object],
         on_full: Callable[[Path], object] = lambda path: None,  # noqa: ARG005
@@ -85,7 +85,7 @@ class EntryLogWriter:
         Args:
             files: the disk.
             directories: the ``current`` directory of every ledger directory, for ``lastId``.
-            next_log_id: higher than any id in use.
+            next_log_id: higher than any id in use; may be set until the first entry comes.
             choose_directory: says where a new log goes; raises ``NoWritableDirError``.
             on_fatal: called from the log's thread: the bookie has to stop.
             on_full: called from the log's thread when a directory has run out of room.
@@ -99,7 +99,7 @@ class EntryLogWriter:
         self._size_bytes_max = min(size_bytes_max, layout.OFFSET_MAX)
         self._sync_bytes, self._direct = sync_bytes, direct
         # Of the reactor:
-        self._next_log_id = next_log_id
+        self.next_log_id = next_log_id
         self._log_id, self._offset = -1, 0
         self._blobs: list[bytes] = []
         self._uncounted: list[bytes] = []
@@ -120,6 +120,7 @@ class EntryLogWriter:
         # Held while a file is synced outside the other lock, so that it is not closed meanwhile.
         self._syncing = threading.Lock()
         self._wake = threading.Semaphore(0)
+        self._retry = threading.Event()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self.readable_until = 0
@@ -180,12 +181,12 @@ class EntryLogWriter:
             self._command(write)
 
     def _rotate(self) -> None:
-        if self._next_log_id > layout.LOG_ID_MAX:
+        if self.next_log_id > layout.LOG_ID_MAX:
             raise NoWritableDirError("log ids are used up; a restart begins again at a free one")
         directory = self._choose_directory()
         self.finish()
-        self._log_id, self._offset = self._next_log_id, layout.HEADER_BYTES
-        self._next_log_id += 1
+        self._log_id, self._offset = self.next_log_id, layout.HEADER_BYTES
+        self.next_log_id += 1
         path = directory / layout.file_name(self._log_id)
         self.paths[self._log_id] = path
         self._command(_Open(self._log_id, path))
@@ -214,12 +215,24 @@ class EntryLogWriter:
             WriteFailedError: likewise, and nothing more can be.
         """
         self.finish()
+        self._end_thread()
+        self.sync()
+
+    def abandon(self) -> None:
+        """End the thread and close the log, whatever is not written. Blocks."""
+        self._end_thread()
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _end_thread(self) -> None:
         self._stopping = True
         self._wake.release()
+        self._retry.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self.sync()
 
     # In the log's thread, or a checkpoint's -------------------------------------------------------
 
@@ -233,7 +246,7 @@ class EntryLogWriter:
             except OSError:
                 # The disk is full. Look again soon, whether or not more arrives.
                 self._wake.release()
-                threading.Event().wait(RETRY_S)
+                self._retry.wait(RETRY_S)
 
     def step(self) -> bool:
         """Do one thing of what was handed over; return whether there was any.

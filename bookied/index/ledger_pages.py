@@ -41,10 +41,10 @@ class StoredLedger:
 
 
 class LedgerState:
-    """One ledger in memory.
+    """One ledger in memory. There is never more than one state of a ledger.
 
-    Look it up again after each turn of the reactor before writing to it: the state that is written
-    to must be the one in ``LedgerStorage.hot``.
+    Whoever keeps it for longer than a turn of the reactor must not write to it after the ledger was
+    deleted: better look it up again.
     """
 
     __slots__ = (
@@ -183,12 +183,19 @@ class LedgerPages:
 
     def header_changed(self, state: LedgerState) -> None:
         """Note that key, fence or explicit LAC have to be written."""
-        assert self.hot.get(state.ledger_id) is state, "a state that was dropped"
+        self._revive(state)
         state.is_header_dirty = True
         self._dirty_ledgers[state.ledger_id] = state
 
+    def _revive(self, state: LedgerState) -> None:
+        """Take back a ledger that was dropped and is still held, because it is written to."""
+        if state.ledger_id not in self.hot and self._held.get(state.ledger_id) is state:
+            self.hot[state.ledger_id] = state
+        assert self.hot.get(state.ledger_id) is state, "written to after it was deleted"
+
     def make_dirty(self, state: LedgerState, page_no: int) -> array[int]:
         """Return a page that is about to be written to."""
+        self._revive(state)
         page = state.pages.get(page_no)
         if page is None:
             if page_no < state.file_pages:

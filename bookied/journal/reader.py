@@ -6,6 +6,7 @@ stopped and no error (storage.md section 3.6). No file is ever created or change
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,6 +19,9 @@ from bookied.journal import format as layout
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Read at once; a longer record makes for a longer read, but never beyond the file's end."""
+
+_ENTRY_ID_BYTE_MAX: Final = 0x7F
+"""The first byte of an entry id that is not negative; those need no further look."""
 
 
 class JournalRecord(NamedTuple):
@@ -51,23 +55,27 @@ class JournalScan:
             JournalRecordError: damage; what follows it cannot be read.
             JournalFormatError: what was taken for a journal without a header is none.
         """
-        window = _Window(self._file, self.size)
         self.end = at = self.start
-        unpack_length, unpack_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
+        read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
+        data, base = b"", at  # What is in memory, and its place in the file.
         while at + 4 <= self.size:
-            data, base = window.at(at, 4)
-            length = unpack_length(data, at - base)[0]
+            begin = at - base
+            if begin < 0 or begin + 4 > len(data):
+                data, base, begin = self._file.read_at(at, CHUNK_BYTES), at, 0
+            length = read_length(data, begin)[0]
             if length == 0:
                 return
             stop = at + 4 + length
             if length > 0 and stop <= self.size:
-                data, base = window.at(at, 4 + length)
-                body = data[at + 4 - base : stop - base]
+                if stop - base > len(data):
+                    data, base, begin = self._read_whole(at, 4 + length), at, 0
+                body = data[begin + 4 : begin + 4 + length]
                 if body[-1] == 0 and self._is_cut(body, stop):
                     self.is_torn = True
                     return
-                layout.check_record(body, self.version, self.path, at)
-                ledger_id, entry_id = unpack_ids(body)
+                if length < layout.ENTRY_BYTES_MIN or body[8] > _ENTRY_ID_BYTE_MAX:
+                    layout.check_record(body, self.version, self.path, at)
+                ledger_id, entry_id = read_ids(body)
                 yield JournalRecord(at, ledger_id, entry_id, body)
             elif length < 0:
                 stop = self._end_of_padding(at, length)
@@ -78,6 +86,12 @@ class JournalScan:
                 return
             self.end = at = stop
         self.is_torn = at < self.size
+
+    def _read_whole(self, at: int, size: int) -> bytes:
+        data = self._file.read_at(at, max(size, CHUNK_BYTES))
+        if len(data) < size:
+            raise OSError(errno.EIO, "short read", str(self.path))
+        return data
 
     def _end_of_padding(self, at: int, length: int) -> int:
         if length != layout.PADDING_MARK or self.version < layout.PADDING_SINCE:
@@ -126,24 +140,6 @@ class JournalScan:
     def close(self) -> None:
         """Give up the file."""
         self._file.close()
-
-
-class _Window:
-    """A stretch of the file in memory, moved along."""
-
-    def __init__(self, file: ReadFile, size: int) -> None:
-        self._file, self._size = file, size
-        self._base, self._data = 0, b""
-
-    def at(self, offset: int, size: int) -> tuple[bytes, int]:
-        """Return bytes that hold ``size`` from ``offset`` on, and the offset of their first."""
-        end = offset + size
-        if not self._base <= offset or end > self._base + len(self._data):
-            self._base = offset
-            self._data = self._file.read_at(offset, max(size, CHUNK_BYTES))
-            if len(self._data) < size:
-                raise OSError(f"short read at offset {offset}")
-        return self._data, self._base
 
 
 def journal_ids(files: Files, directory: Path) -> list[int]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -295,3 +296,11 @@ def test_a_thread_writes_what_is_handed_over(tmp_path: Path) -> None:
     writer.stop()
     assert [entry for _, _, entry in entries(RealFiles(), tmp_path)] == list(range(700))
     assert not fatal
+
+
+def test_an_abandoned_writer_leaves_no_thread() -> None:
+    desk = Desk()
+    desk.writer.start()
+    append(desk.writer, record(1, 0))
+    desk.writer.abandon()
+    assert not [thread for thread in threading.enumerate() if thread.name == "entry-log"]

@@ -214,6 +214,21 @@ class TestLedgerPages:
         assert pages.find(1) is held
         assert pages.hot[1] is held
 
+    def test_a_state_that_was_dropped_can_still_be_written_to(
+        self, pages: LedgerPages, index: IndexFiles
+    ) -> None:
+        held = pages.create(1, b"k")
+        for ledger_id in (2, 3, 4):
+            pages.create(ledger_id, b"k")
+        self.flush(pages, index)
+        pages.drop_idle_ledgers()
+        held.page_for_write(0)[3] = 5000
+        self.flush(pages, index)
+        assert index.location(1, 3) == 5000
+        pages.remove(1)
+        with pytest.raises(AssertionError, match="deleted"):
+            held.page_for_write(0)
+
     def test_a_key_counts_as_logged_once_the_file_has_it(
         self, pages: LedgerPages, index: IndexFiles
     ) -> None:
