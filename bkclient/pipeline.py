@@ -203,10 +203,11 @@ class AddPipeline:
         """
         room = self._in_flight_max - self.quorum.pending
         bytes_left = BYTES_IN_FLIGHT_MAX - self._bytes_in_flight
-        taken: list[bytes] = []
+        size_max, taken = self._payload_bytes_max, list[bytes]()
         try:
             for payload in itertools.islice(payloads, max(1, room)):
-                self._check_size(payload)
+                if type(payload) is not bytes or len(payload) > size_max:
+                    self._check_size(payload)
                 taken.append(payload)
                 bytes_left -= len(payload)
                 if bytes_left <= 0:

@@ -33,6 +33,13 @@ _V2_HEAD: Final = struct.Struct(">ii20s")
 _V2_HEAD_REST: Final = _V2_HEAD.size - 4
 _V2_ACK_BYTES: Final = v2.ADD_RESPONSE.size
 _V2_ACK_HEAD: Final = v2.ADD_RESPONSE.pack(v2.ADD_RESPONSE_LENGTH, v2.ADD_HEADER, 0, 0, 0)[:12]
+_V2_RUN: Final = re.compile(
+    rb"%b(.{8}).{8}(?:%b\1.{8})*" % (re.escape(_V2_ACK_HEAD), re.escape(_V2_ACK_HEAD)), re.DOTALL
+)
+"""Acks of one ledger, one behind the other."""
+
+_V2_ENTRY: Final = struct.Struct(">20xq")
+_I64: Final = struct.Struct(">q")
 
 
 class AddFramesV2:
@@ -64,19 +71,14 @@ def take_acks_v2(buffer: bytearray) -> Runs:
     """Take the plain acks at the start of ``buffer`` off it."""
     if len(buffer) < _V2_ACK_BYTES or not buffer.startswith(_V2_ACK_HEAD):
         return []
-    whole = min(len(buffer), RUN_BYTES_MAX) // _V2_ACK_BYTES * _V2_ACK_BYTES
+    data = bytes(buffer[:RUN_BYTES_MAX])
     runs: Runs = []
-    keys: list[Key] = []
-    last_ledger, taken = None, 0
-    for length, header, code, ledger, entry in v2.ADD_RESPONSE.iter_unpack(bytes(buffer[:whole])):
-        if length != v2.ADD_RESPONSE_LENGTH or header != v2.ADD_HEADER or code:
-            break
-        if ledger != last_ledger:
-            last_ledger, keys = ledger, []
-            runs.append((ledger, keys))
-        keys.append(entry)
-        taken += _V2_ACK_BYTES
-    del buffer[:taken]
+    at = 0
+    while (found := _V2_RUN.match(data, at)) is not None:
+        (ledger,) = _I64.unpack(found[1])
+        runs.append((ledger, [entry for (entry,) in _V2_ENTRY.iter_unpack(found[0])]))
+        at = found.end()
+    del buffer[:at]
     return runs
 
 
