@@ -228,19 +228,24 @@ def read_index(file: ReadFile, path: Path) -> StoredLedger:
         IndexFormatError: it is damaged.
     """
     header = layout.decode_header(file.read_at(0, layout.HEADER_BYTES), path)
-    size = file.size() - layout.HEADER_BYTES
-    last_entry = _last_entry(file, -(-size // layout.PAGE_BYTES))
-    return StoredLedger(header, -(-size // layout.PAGE_BYTES), last_entry)
+    pages = -(-(file.size() - layout.HEADER_BYTES) // layout.PAGE_BYTES)
+    return StoredLedger(header, pages, _last_entry(file, pages))
 
 
 def _last_entry(file: ReadFile, pages: int) -> int:
-    for page_no in range(pages - 1, -1, -1):
-        data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)
-        if data.strip(b"\0"):
-            page = layout.decode_page(data)
-            slot = next(slot for slot in range(layout.PAGE_SLOTS - 1, -1, -1) if page[slot])
-            return page_no * layout.PAGE_SLOTS + slot
-    return -1
+    if not pages:
+        return -1
+    last = layout.decode_page(file.read_at(layout.page_offset(pages - 1), layout.PAGE_BYTES))
+    if any(last):
+        return _last_in_page(pages - 1, last)
+    # The last page is empty after a crash only; forwards, holes of any size are passed over.
+    return max((_last_in_page(number, page) for number, page in read_pages(file)), default=-1)
+
+
+def _last_in_page(page_no: int, page: array[int]) -> int:
+    slots = (slot for slot in range(layout.PAGE_SLOTS - 1, -1, -1) if page[slot])
+    slot = next(slots, None)
+    return -1 if slot is None else page_no * layout.PAGE_SLOTS + slot
 
 
 def read_pages(file: ReadFile) -> Iterator[tuple[int, array[int]]]:

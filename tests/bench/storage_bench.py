@@ -104,7 +104,10 @@ class Bench:
         while time.perf_counter() < deadline_s:
             full = sent - self.acked + per_blob > self.options.window
             self.loop.turn(wait=full)
-            if full or self.storage.unwritten_bytes > self.storage.limits.unwritten_bytes_max:
+            if self.storage.unwritten_bytes > self.storage.limits.unwritten_bytes_max:
+                time.sleep(0.001)
+                full = True
+            if full:
                 continue
             base = self.storage.reserve(per_blob * (size + 4)) + 4
             records, page_no, page = [], -1, None

@@ -277,6 +277,8 @@ class _SimFile:
         return self._node
 
     def read_at(self, offset: int, size: int) -> bytes:
+        if offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self._path))
         return bytes(self._file.data[offset : offset + size])
 
     def next_data(self, offset: int) -> int | None:

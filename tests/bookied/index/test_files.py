@@ -271,3 +271,15 @@ class TestLedgerPages:
         stored = index.load(1)
         assert stored is not None
         assert (stored.header.master_key, stored.last_entry) == (b"other", -1)
+
+
+def test_the_last_entry_is_found_before_empty_pages_and_holes(files: SimFiles) -> None:
+    index = opened(files)
+    index.write([LedgerChange(1, HEADER, ((0, page(e7=5000)), (900, page())))])
+    stored = index.load(1)
+    assert stored is not None
+    assert (stored.last_entry, stored.pages) == (7, 901)
+    index.write([LedgerChange(2, HEADER, ())])
+    empty = index.load(2)
+    assert empty is not None
+    assert (empty.last_entry, empty.pages) == (-1, 0)
