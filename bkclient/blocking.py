@@ -80,15 +80,18 @@ def _stop(reactor: Any, thread: threading.Thread) -> None:
         thread.join(CANCEL_TIMEOUT_S)
 
 
-def call_in_reactor(reactor: Any, work: Callable[[], Any]) -> Any:
+def call_in_reactor(
+    reactor: Any, work: Callable[[], Any], *, done: threading.Event | None = None
+) -> Any:
     """Run ``work`` in the reactor's thread; wait for the value of what it returns.
 
     An interruption (Ctrl-C) cancels the work, waits a little for it to end safely, and goes on up.
+    ``done`` is what is waited on; one is made by default.
 
     Raises:
         Exception: whatever the work raised.
     """
-    done = threading.Event()
+    done = threading.Event() if done is None else done
     outcome: list[Any] = []
     running: list[Deferred[Any]] = []
 

@@ -1,0 +1,214 @@
+"""The blocking client over real sockets, and the reactor thread it starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory, Protocol
+
+from bkclient import admin, handover
+from bkclient.blocking import BlockingClient, call_in_reactor, reactor_in_thread, with_store
+from bkclient.errors import (
+    IllegalOperationError,
+    IncorrectParameterError,
+    NoSuchEntryInLedgerError,
+    NoSuchLedgerError,
+    ReadFailedError,
+)
+from bkclient.metadata import open_metadata
+from bkclient.metadata.api import MetadataStoreError, NotInitializedError
+from tests.bkclient.fakes import FakeBookie
+from tests.reactor import call, run, the_reactor
+from wire.codes import ProtocolVersion
+from wire.connection import ServerConnection
+from wire.ids import BookieId, LedgerId
+from wire.messages import NEED_DATA, Received
+from wire.records import BookieServiceInfo, Endpoint
+
+TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
+
+
+class RealWorld:
+    """What a fake bookie needs of its world, on the real reactor."""
+
+    def __init__(self) -> None:
+        self.clock = the_reactor()
+
+    def on_stored(self, *_what: object) -> None:
+        """Nobody watches here."""
+
+
+class Served(Protocol):
+    """The bookie's end of a TCP connection; stands in for ``FakeLink``."""
+
+    def __init__(self, bookie: FakeBookie) -> None:
+        self._bookie, self._connection = bookie, ServerConnection()
+
+    def dataReceived(self, data: bytes) -> None:
+        self._connection.receive_data(data)
+        while (event := self._connection.next_event()) is not NEED_DATA:
+            assert isinstance(event, Received)
+            self._bookie.received(self, event)  # type: ignore[arg-type]
+
+    def to_client(self, frame: bytes) -> None:
+        self.transport.write(frame)  # type: ignore[union-attr]
+
+    def cut(self) -> None:
+        self.transport.abortConnection()  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster of three bookies on real sockets, with its metadata in a file."""
+    uri = f"sqlite://{tmp_path_factory.mktemp('cluster')}/metadata.db"
+    with_store(uri, admin.init_cluster)
+    store = open_metadata(uri, reactor=the_reactor())
+    run(store.connect())
+    ports = [call(_listen, number) for number in range(3)]
+    for port in ports:
+        run(_register(store, port.getHost().port))
+    yield uri
+    run(store.close())
+    for port in ports:
+        call(port.stopListening)
+
+
+def _listen(number: int) -> Any:
+    bookie = FakeBookie(RealWorld(), BookieId(f"real{number}"))  # type: ignore[arg-type]
+    factory = Factory.forProtocol(lambda: Served(bookie))  # type: ignore[arg-type]
+    factory.noisy = False
+    return the_reactor().listenTCP(0, factory, interface="127.0.0.1")
+
+
+async def _register(store: Any, port: int) -> None:
+    bookie_id = BookieId(f"127.0.0.1:{port}")
+    endpoint = Endpoint(id="bookie", port=port, host="127.0.0.1", protocol="bookie-rpc")
+    await store.register(bookie_id, BookieServiceInfo((endpoint,)), read_only=False)
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
+def test_a_ledger_there_and_back(uri: str, protocol: ProtocolVersion) -> None:
+    payloads = [b"entry %d" % number for number in range(500)]
+    with BlockingClient(uri, protocol=protocol) as client:
+        ledger_id, last = client.write_ledger(payloads, **TRIPLE)
+        assert last == 499
+        assert [entry.payload for entry in client.iter_entries(ledger_id)] == payloads
+        assert [e.entry_id for e in client.iter_entries(ledger_id, 7, 9)] == [7, 8, 9]
+        assert client.read_entry(ledger_id, 3).payload == b"entry 3"
+        assert ledger_id in list(client.ledgers())
+        metadata = client.call(admin.read_metadata, ledger_id).value
+        assert metadata.length == sum(map(len, payloads))
+
+
+def test_an_iteration_may_end_early(uri: str) -> None:
+    with BlockingClient(uri) as client:
+        ledger_id, _ = client.write_ledger([b"x" * 100] * 1000, **TRIPLE)
+        for entry in client.iter_entries(ledger_id):
+            if entry.entry_id == 10:
+                break
+        assert client.read_entry(ledger_id, 999).entry_id == 999
+
+
+def test_errors_come_out_as_they_are(uri: str) -> None:
+    with BlockingClient(uri) as client:
+        with pytest.raises(NoSuchLedgerError):
+            list(client.iter_entries(123456))
+        writer = client.call(handover.create_handed_over, **TRIPLE)
+        ledger_id = writer[0]
+        with pytest.raises(ReadFailedError):
+            client.read_entry(ledger_id, 0)
+        client.call(admin.recover_ledger, ledger_id)
+        with pytest.raises(NoSuchEntryInLedgerError):
+            client.read_entry(ledger_id, 0)
+
+
+def test_writers_can_be_held_between_calls(uri: str) -> None:
+    with BlockingClient(uri) as client:
+        ledger_id, _ = client.call(handover.create_handed_over, **TRIPLE)
+        writer = client.call(handover.claim, ledger_id)
+        assert client.run(writer.add, b"one") == 0
+        assert client.run(writer.add_many, [b"two", b"three"]) == 2
+        client.run(handover.release, writer)
+        reader = client.run(client.client.open_ledger, ledger_id, recover=True)
+        assert client.run(reader.read_entry, 2).payload == b"three"
+
+
+def test_connecting_to_nothing_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NotInitializedError):
+        BlockingClient(f"sqlite://{tmp_path}/nothing.db")
+    with pytest.raises(IncorrectParameterError):
+        BlockingClient("gopher://x")
+    with pytest.raises(IncorrectParameterError):
+        BlockingClient()
+    assert issubclass(NotInitializedError, MetadataStoreError)
+
+
+def test_a_call_from_the_reactor_thread_is_refused() -> None:
+    def from_there() -> Any:
+        try:
+            reactor_in_thread()
+        except IllegalOperationError as error:
+            return error
+        return None
+
+    assert isinstance(call(from_there), IllegalOperationError)
+
+
+def test_an_interruption_cancels_the_work_and_waits_for_its_end() -> None:
+    """Ctrl-C while waiting: here it is raised by the wait itself."""
+    reactor = reactor_in_thread()
+    ended: list[str] = []
+    started = threading.Event()
+
+    async def endless() -> None:
+        try:
+            started.set()
+            await Deferred()
+        finally:
+            ended.append("safely")
+
+    class Interrupted(BaseException):
+        pass
+
+    waits = threading.Event.wait
+
+    class Impatient(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout is None:
+                waits(started, 10)
+                raise Interrupted
+            return waits(self, timeout)
+
+    with pytest.raises(Interrupted):
+        call_in_reactor(reactor, endless, done=Impatient())
+    assert ended == ["safely"]
+
+
+@pytest.mark.processes
+def test_a_script_needs_no_reactor_of_its_own_and_ends(uri: str) -> None:
+    script = f"""
+import sys
+from bkclient.blocking import BlockingClient
+client = BlockingClient({uri!r})
+ledger_id, last = client.write_ledger([b"from a script"], ensemble_size=3)
+print(client.read_entry(ledger_id, last).payload.decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.returncode) == ("from a script\n", 0), done.stderr
+
+
+def test_ids_are_plain_numbers_for_callers(uri: str) -> None:
+    with BlockingClient(uri) as client:
+        ledger_id, _ = client.write_ledger([b"x"], ledger_id=LedgerId(4711), **TRIPLE)
+        assert ledger_id == 4711
+        assert [e.payload for e in client.iter_entries(4711)] == [b"x"]
+        assert list(client.ledgers(after=4710)) == [4711]

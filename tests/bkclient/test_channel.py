@@ -1,0 +1,348 @@
+"""One connection: matching, time-outs, loss, and what must not be mistaken for what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.error import ConnectionLost
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from bkclient.alarms import Alarms
+from bkclient.channel import BookieChannel
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientClosedError,
+    ClientError,
+    ClientLedgerFencedError,
+    ClientUnauthorizedError,
+    RequestTimeoutError,
+    WriteFailedError,
+)
+from wire import v2, v3
+from wire.adds import varint
+from wire.codes import Operation, ProtocolVersion, ReturnCode
+from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from wire.messages import (
+    AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
+    ErrorResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    ReplyTo,
+    Response,
+)
+
+L = LedgerId(7)
+
+
+class Transport(StringTransport):
+    """A transport in memory that a channel may close."""
+
+    aborted = False
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: FBT001, N802
+        self.producer = producer
+
+    def unregisterProducer(self) -> None:  # noqa: N802
+        pass
+
+    def abortConnection(self) -> None:  # noqa: N802
+        self.aborted = True
+
+    def loseConnection(self) -> None:  # noqa: N802
+        self.aborted = True
+
+
+def v3_reply(txn_id: int, response: Response, operation: Operation) -> bytes:
+    return v3.encode_response(response, ReplyTo(ProtocolVersion.V3, operation, 3, txn_id))
+
+
+def v2_reply(response: Response, operation: Operation) -> bytes:
+    return v2.encode_response(response, ReplyTo(ProtocolVersion.V2, operation, 2))
+
+
+def entry(entry_id: int, rc: ReturnCode = ReturnCode.EOK) -> ReadResponse:
+    return ReadResponse(rc, L, EntryId(entry_id), None if rc else b"packet %d" % entry_id)
+
+
+class Stage(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock, self.transport = Clock(), Transport()
+        self.channel = self.make(ProtocolVersion.V3)
+
+    def make(self, protocol: ProtocolVersion) -> BookieChannel:
+        channel = BookieChannel(
+            self.clock, BookieId("b1"), protocol=protocol, add_timeout_s=5, read_timeout_s=5
+        )
+        channel.makeConnection(self.transport)  # type: ignore[arg-type]
+        return channel
+
+
+class V3Tests(Stage):
+    def test_answers_are_matched_by_transaction_whatever_their_order(self) -> None:
+        reads = [self.channel.request(ReadRequest(L, EntryId(n))) for n in range(3)]
+        for txn_id in (3, 1, 2):
+            self.assertNoResult(reads[txn_id - 1])
+            reply = v3_reply(txn_id, entry(txn_id - 1), Operation.READ_ENTRY)
+            self.channel.dataReceived(reply)
+            self.assertEqual(self.successResultOf(reads[txn_id - 1]), entry(txn_id - 1))
+
+    def test_an_answer_may_come_in_any_pieces(self) -> None:
+        read = self.channel.request(ReadRequest(L, EntryId(0)))
+        for byte in v3_reply(1, entry(0), Operation.READ_ENTRY):
+            self.assertNoResult(read)
+            self.channel.dataReceived(bytes((byte,)))
+        self.assertEqual(self.successResultOf(read), entry(0))
+
+    def test_an_answer_to_something_else_is_dropped(self) -> None:
+        read = self.channel.request(ReadRequest(L, EntryId(0)))
+        self.channel.dataReceived(v3_reply(9, entry(0), Operation.READ_ENTRY))
+        lac = ReadLacResponse(ReturnCode.EOK, L)
+        self.channel.dataReceived(v3_reply(1, lac, Operation.READ_LAC))
+        self.assertNoResult(read)
+        self.clock.advance(5)
+        self.failureResultOf(read, RequestTimeoutError)
+
+    def test_a_silent_bookie_times_out_and_its_late_answer_is_dropped(self) -> None:
+        read = self.channel.request(ReadRequest(L, EntryId(0)))
+        self.clock.advance(4.9)
+        self.assertNoResult(read)
+        self.clock.advance(0.1)
+        self.failureResultOf(read, RequestTimeoutError)
+        self.channel.dataReceived(v3_reply(1, entry(0), Operation.READ_ENTRY))
+        self.assertEqual(self.channel.in_flight, 0)
+        self.assertFalse(self.transport.aborted)
+
+    def test_a_request_may_have_a_time_out_of_its_own(self) -> None:
+        short = self.channel.request(ReadLacRequest(L), timeout_s=1)
+        long = self.channel.request(ReadLacRequest(L), timeout_s=30)
+        usual = self.channel.request(ReadLacRequest(L))
+        self.clock.advance(1)
+        self.failureResultOf(short, RequestTimeoutError)
+        self.clock.advance(4)
+        self.failureResultOf(usual, RequestTimeoutError)
+        self.assertNoResult(long)
+        self.clock.advance(25)
+        self.failureResultOf(long, RequestTimeoutError)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_losing_the_connection_fails_everything_in_flight(self) -> None:
+        failed: list[tuple[list[int], ClientError]] = []
+        read = self.channel.request(ReadRequest(L, EntryId(0)))
+        stream = self.channel.open_stream(L, lambda _: None, lambda *what: failed.append(what))
+        stream.send(b"frames", [varint(8), varint(9)], [0, 1])
+        self.channel.connectionLost(Failure(ConnectionLost()))
+        self.failureResultOf(read, BookieUnavailableError)
+        assert [entries for entries, _ in failed] == [[0, 1]]
+        assert isinstance(failed[0][1], BookieUnavailableError)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_what_is_sent_after_the_loss_fails_later_never_at_once(self) -> None:
+        self.channel.connectionLost(Failure(ConnectionLost()))
+        failed: list[object] = []
+        read = self.channel.request(ReadRequest(L, EntryId(0)))
+        stream = self.channel.open_stream(L, lambda _: None, lambda *what: failed.append(what))
+        stream.send(b"frames", [varint(8)], [0])
+        self.assertNoResult(read)
+        self.assertEqual(failed, [])
+        self.clock.advance(0)
+        self.failureResultOf(read, BookieUnavailableError)
+        self.assertEqual(len(failed), 1)
+
+    def test_bytes_that_are_no_answer_end_the_connection(self) -> None:
+        for junk in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x02\x01\x02", b"\x7f\xff\xff\xff"):
+            with self.subTest(junk=junk):
+                self.transport = Transport()
+                channel = self.make(ProtocolVersion.V3)
+                read = channel.request(ReadRequest(L, EntryId(0)))
+                channel.dataReceived(junk)
+                self.failureResultOf(read, BookieUnavailableError)
+                self.assertTrue(self.transport.aborted)
+
+    def test_closing_says_so(self) -> None:
+        read = self.channel.request(ReadRequest(L, EntryId(0)))
+        self.channel.close(ClientClosedError("closed"))
+        self.failureResultOf(read, ClientClosedError)
+        self.assertTrue(self.transport.aborted)
+
+    def test_adds_are_acked_in_lists_and_refused_one_by_one(self) -> None:
+        acked: list[list[int]] = []
+        failed: list[tuple[list[int], ClientError]] = []
+        stream = self.channel.open_stream(L, acked.append, lambda *what: failed.append(what))
+        stream.send(b"frames", [varint(100 + n) for n in range(6)], list(range(6)))
+        reply = b"".join(
+            v3_reply(100 + n, AddResponse(rc, L, EntryId(n)), Operation.ADD_ENTRY)
+            for n, rc in enumerate(
+                [ReturnCode.EOK, ReturnCode.EOK, ReturnCode.EFENCED, ReturnCode.EOK]
+            )
+        )
+        self.channel.dataReceived(reply)
+        self.channel.dataReceived(v3_reply(104, ErrorResponse(ReturnCode.EUA), Operation.ADD_ENTRY))
+        refused = AddResponse(ReturnCode.EIO, L, EntryId(5))
+        self.channel.dataReceived(v3_reply(105, refused, Operation.ADD_ENTRY))
+        self.assertEqual(acked, [[0, 1], [3]])
+        self.assertEqual([entries for entries, _ in failed], [[2], [4], [5]])
+        self.assertEqual(
+            [type(error) for _, error in failed],
+            [ClientLedgerFencedError, ClientUnauthorizedError, WriteFailedError],
+        )
+        self.assertEqual(stream.outstanding, {})
+
+    def test_two_writers_of_one_ledger_hear_of_their_own_adds_only(self) -> None:
+        heard: list[tuple[str, list[int]]] = []
+        first = self.channel.open_stream(L, lambda e: heard.append(("1", e)), lambda *_: None)
+        second = self.channel.open_stream(L, lambda e: heard.append(("2", e)), lambda *_: None)
+        first.send(b"", [varint(200)], [5])
+        second.send(b"", [varint(201)], [5])
+        ack = AddResponse(ReturnCode.EOK, L, EntryId(5))
+        self.channel.dataReceived(v3_reply(201, ack, Operation.ADD_ENTRY))
+        self.assertEqual(heard, [("2", [5])])
+
+    def test_adds_that_are_not_answered_time_out_with_their_write(self) -> None:
+        acked: list[list[int]] = []
+        failed: list[list[int]] = []
+        stream = self.channel.open_stream(L, acked.append, lambda e, _: failed.append(e))
+        stream.send(b"", [varint(1), varint(2)], [0, 1])
+        self.clock.advance(3)
+        stream.send(b"", [varint(3)], [2])
+        ack = AddResponse(ReturnCode.EOK, L, EntryId(0))
+        self.channel.dataReceived(v3_reply(1, ack, Operation.ADD_ENTRY))
+        self.clock.advance(2)
+        self.assertEqual((acked, failed), ([[0]], [[1]]))
+        self.clock.advance(3)
+        self.assertEqual(failed, [[1], [2]])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_full_transport_can_be_waited_for(self) -> None:
+        self.transport.producer.pauseProducing()
+        self.assertFalse(self.channel.writable)
+        waiting = self.channel.when_writable()
+        given_up = self.channel.when_writable()
+        given_up.addErrback(lambda _failure: None)
+        given_up.cancel()
+        self.assertNoResult(waiting)
+        self.transport.producer.resumeProducing()
+        self.successResultOf(waiting)
+
+
+class V2Tests(Stage):
+    def setUp(self) -> None:
+        super().setUp()
+        self.channel = self.make(ProtocolVersion.V2)
+
+    def test_answers_are_matched_by_what_they_echo(self) -> None:
+        reads = [self.channel.request(ReadRequest(L, EntryId(n))) for n in range(3)]
+        for number in (2, 0, 1):
+            self.channel.dataReceived(v2_reply(entry(number), Operation.READ_ENTRY))
+            self.assertEqual(self.successResultOf(reads[number]), entry(number))
+
+    def test_the_same_read_twice_goes_out_once_at_a_time(self) -> None:
+        first = self.channel.request(ReadRequest(L, NO_ENTRY))
+        sent = len(self.transport.value())
+        second = self.channel.request(ReadRequest(L, NO_ENTRY))
+        self.assertEqual(len(self.transport.value()), sent)
+        reply = v2_reply(ReadResponse(ReturnCode.EOK, L, NO_ENTRY, b"x"), Operation.READ_ENTRY)
+        self.channel.dataReceived(reply)
+        self.successResultOf(first)
+        self.assertNoResult(second)
+        self.assertEqual(len(self.transport.value()), 2 * sent)
+        self.channel.dataReceived(reply)
+        self.successResultOf(second)
+
+    def test_a_read_that_waits_for_its_twin_goes_out_after_its_time_out(self) -> None:
+        first = self.channel.request(ReadRequest(L, NO_ENTRY))
+        second = self.channel.request(ReadRequest(L, NO_ENTRY))
+        self.clock.advance(5)
+        self.failureResultOf(first, RequestTimeoutError)
+        self.assertNoResult(second)
+        self.clock.advance(5)
+        self.failureResultOf(second, RequestTimeoutError)
+
+    def test_a_batch_read_is_matched_by_its_request_id(self) -> None:
+        batches = [
+            self.channel.request(BatchReadRequest(L, EntryId(0), request_id, 10, 1000))
+            for request_id in (41, 42)
+        ]
+        for request_id in (42, 41):
+            response = BatchReadResponse(ReturnCode.EOK, L, EntryId(0), request_id, (b"a", b"b"))
+            self.channel.dataReceived(v2_reply(response, Operation.BATCH_READ_ENTRY))
+            self.assertEqual(self.successResultOf(batches[request_id - 41]), response)
+
+    def test_acks_and_reads_mix(self) -> None:
+        acked: list[list[int]] = []
+        failed: list[tuple[list[int], ClientError]] = []
+        stream = self.channel.open_stream(L, acked.append, lambda *what: failed.append(what))
+        stream.send(b"", list(range(6)), list(range(6)))
+        read = self.channel.request(ReadRequest(L, EntryId(3)))
+        acks = [
+            v2_reply(AddResponse(rc, L, EntryId(n)), Operation.ADD_ENTRY)
+            for n, rc in enumerate([ReturnCode.EOK] * 4 + [ReturnCode.EFENCED, ReturnCode.EOK])
+        ]
+        reply = v2_reply(entry(3), Operation.READ_ENTRY)
+        self.channel.dataReceived(b"".join([*acks[:2], reply, *acks[2:]]))
+        self.assertEqual(self.successResultOf(read), entry(3))
+        self.assertEqual(acked, [[0, 1], [2, 3], [5]])
+        self.assertEqual([entries for entries, _ in failed], [[4]])
+
+    def test_an_ack_nobody_waits_for_is_dropped(self) -> None:
+        acked: list[list[int]] = []
+        stream = self.channel.open_stream(L, acked.append, lambda *_: None)
+        stream.send(b"", [1], [1])
+        ack = v2_reply(AddResponse(ReturnCode.EOK, L, EntryId(1)), Operation.ADD_ENTRY)
+        other = v2_reply(AddResponse(ReturnCode.EOK, LedgerId(9), EntryId(1)), Operation.ADD_ENTRY)
+        self.channel.dataReceived(other + ack + ack)
+        self.assertEqual(acked, [[1]])
+        stream.close()
+        self.channel.dataReceived(ack)
+        self.assertFalse(self.channel.has_stream(L))
+
+    def test_an_unknown_op_code_ends_the_connection(self) -> None:
+        read = self.channel.request(ReadRequest(L, EntryId(0)))
+        self.channel.dataReceived(b"\x00\x00\x00\x04\x02\x63\x00\x00")
+        self.failureResultOf(read, BookieUnavailableError)
+
+
+class AlarmTests(SynchronousTestCase):
+    def test_alarms_ring_in_time_unless_dropped_with_one_timer(self) -> None:
+        clock, rung = Clock(), list[tuple[float, str]]()
+        alarms: Alarms[str] = Alarms(clock, lambda key: rung.append((clock.seconds(), key)))
+        for number in range(5):
+            alarms.set(f"slow{number}", 10.0)
+            clock.advance(0.5)
+        alarms.set("quick", 1.0)
+        alarms.drop("slow1", 10.0)
+        alarms.drop("unknown", 3.0)
+        self.assertEqual(len(clock.getDelayedCalls()), 1)
+        clock.pump([0.25] * 60)
+        self.assertEqual(
+            rung,
+            [(3.5, "quick"), (10.0, "slow0"), (11.0, "slow2"), (11.5, "slow3"), (12.0, "slow4")],
+        )
+        self.assertEqual(clock.getDelayedCalls(), [])
+
+    def test_nothing_rings_after_stop(self) -> None:
+        clock, rung = Clock(), list[str]()
+        alarms: Alarms[str] = Alarms(clock, rung.append)
+        alarms.set("x", 1.0)
+        alarms.stop()
+        clock.advance(2)
+        self.assertEqual((rung, clock.getDelayedCalls()), ([], []))
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_a_thousand_requests_have_one_timer(count: int) -> None:
+    clock = Clock()
+    channel = BookieChannel(clock, BookieId("b1"))
+    channel.makeConnection(Transport())  # type: ignore[arg-type]
+    for number in range(count):
+        channel.request(ReadRequest(L, EntryId(number))).addErrback(lambda _failure: None)
+    assert len(clock.getDelayedCalls()) == 1
+    clock.advance(5)
+    assert channel.in_flight == 0
