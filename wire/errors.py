@@ -1,7 +1,7 @@
 """The root of the error tree, and the errors that bytes on a wire or a disk can cause.
 
 A class is what callers match; its docstring is what the user reads; ``exit_status`` is what
-``bkctl`` returns (see docs/commands.md).
+``bkctl`` returns.
 """
 
 from __future__ import annotations
