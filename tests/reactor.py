@@ -28,6 +28,8 @@ def the_reactor() -> Any:
     from twisted.internet import reactor as the_global_one
 
     reactor: Any = the_global_one
+    if reactor.running:  # A blocking client was there first.
+        return reactor
     running = threading.Event()
     reactor.callWhenRunning(running.set)
     # A test run must end even where a test left a call in the pool.
