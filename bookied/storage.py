@@ -442,8 +442,9 @@ class LedgerStorage:
         try:
             await self._remove_deleted(run_blocking)
             ledgers = self._pages.dirty_ledgers()
+            # Even without a page to write: replay keeps entries that no index points at.
+            await self._sync_log(run_blocking)
             for changes in self._pages.take(ledgers, pages_max=CHECKPOINT_PAGES):
-                self._log.hand_over()
                 await self._write_changes(changes, run_blocking)
             self._pages.drop_idle_ledgers()
             self._cache.trim(self._log.readable_until)
@@ -453,9 +454,13 @@ class LedgerStorage:
         finally:
             self._is_checkpointing = False
 
+    async def _sync_log(self, run_blocking: RunBlocking) -> None:
+        self._log.hand_over()
+        await run_blocking(self._log.sync)
+
     async def _write_changes(self, changes: list[Any], run_blocking: RunBlocking) -> None:
         try:
-            await run_blocking(self._log.sync)
+            await self._sync_log(run_blocking)
             await run_blocking(partial(self._index.write, changes))
         except BaseException:
             self._pages.put_back(changes)

@@ -182,6 +182,19 @@ def test_a_ledger_with_a_damaged_index_keeps_its_bytes_and_the_others_start() ->
     assert entry(1, 1) in desk.files.read(L / "0.log")
 
 
+def test_bytes_without_an_index_are_durable_before_the_mark_passes_them() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY))
+    desk.replay()
+    run_now(desk.storage.stop([], do_now))
+    desk.files.open_update(L / relative_path(1)).write_at(0, b"XXXX")
+    desk.journal(6, entry(1, 0))
+    found = desk.replay()
+    assert desk.storage.marks(1) == found.marks == [Mark(6, 1024)]
+    desk.files.crash()
+    assert entry(1, 0) in desk.files.read(L / "0.log")
+
+
 def test_a_journal_much_larger_than_memory_is_replayed_in_parts() -> None:
     desk = Desk()
     key = layout.ledger_key_record(1, KEY)
