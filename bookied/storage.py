@@ -163,6 +163,7 @@ class LedgerStorage:
         self._base = 0
         self._bytes_since_checkpoint = 0
         self._deleted: list[Path] = []
+        self._deleted_meanwhile: set[int] = set()
         self._is_checkpointing = False
         self.has_changes = False
         """Whether anything was added or changed since the last checkpoint began."""
@@ -224,7 +225,7 @@ class LedgerStorage:
             OSError: its index file cannot be read.
         """
         state = self.hot.get(ledger_id)
-        if state is None:
+        if state is None and ledger_id not in self._deleted_meanwhile:
             state = self._pages.find(ledger_id)
             if state is not None and state.lac < 0:
                 self._restore_lac(state)
@@ -284,15 +285,22 @@ class LedgerStorage:
 
     def ledger_ids(self) -> list[int]:
         """Return all ledgers, in no order."""
-        return list({*self._index.ledger_ids(), *self.hot})
+        return list({*self._index.ledger_ids()} - self._deleted_meanwhile | {*self.hot})
 
     def delete(self, ledger_id: int) -> None:
         """Forget a ledger; its index file goes with the next checkpoint."""
         self._pages.remove(ledger_id)
+        if self._is_checkpointing:
+            # Its file may be open, or about to appear.
+            self._deleted_meanwhile.add(ledger_id)
+        else:
+            self._hide(ledger_id)
+        self.has_changes = True
+
+    def _hide(self, ledger_id: int) -> None:
         path = self._index.hide(ledger_id)
         if path is not None:
             self._deleted.append(path)
-        self.has_changes = True
 
     # Adding ---------------------------------------------------------------------------------------
 
@@ -382,7 +390,8 @@ class LedgerStorage:
         """Give the ids of the entries held, ascending. Reads index pages; any thread."""
         state = self.hot.get(ledger_id)
         in_memory = dict(state.pages) if state is not None else {}
-        pages = dict(self._index.pages(ledger_id)) if state is None or state.file_pages else {}
+        is_on_disk = state.file_pages if state else ledger_id not in self._deleted_meanwhile
+        pages = dict(self._index.pages(ledger_id)) if is_on_disk else {}
         pages.update(in_memory)
         for page_no in sorted(pages):
             first = page_no * PAGE_SLOTS
@@ -441,7 +450,12 @@ class LedgerStorage:
         self.has_changes, self._bytes_since_checkpoint = False, 0
         try:
             await self._remove_deleted(run_blocking)
-            ledgers = self._pages.dirty_ledgers()
+            # One that is deleted and comes again meanwhile waits until its old file is gone.
+            ledgers = (
+                ledger_id
+                for ledger_id in self._pages.dirty_ledgers()
+                if ledger_id not in self._deleted_meanwhile
+            )
             # Even without a page to write: replay keeps entries that no index points at.
             await self._sync_log(run_blocking)
             for changes in self._pages.take(ledgers, pages_max=CHECKPOINT_PAGES):
@@ -453,6 +467,9 @@ class LedgerStorage:
             raise
         finally:
             self._is_checkpointing = False
+            for ledger_id in self._deleted_meanwhile:
+                self._hide(ledger_id)
+            self._deleted_meanwhile.clear()
 
     async def _sync_log(self, run_blocking: RunBlocking) -> None:
         self._log.hand_over()
@@ -469,13 +486,19 @@ class LedgerStorage:
 
     async def _remove_deleted(self, run_blocking: RunBlocking) -> None:
         deleted, self._deleted = self._deleted, []
-        if deleted:
-            await run_blocking(partial(self._remove_files, deleted))
+        try:
+            if deleted:
+                await run_blocking(partial(self._remove_files, deleted))
+        except BaseException:
+            self._deleted += deleted
+            raise
 
     def _remove_files(self, paths: Iterable[Path]) -> None:
+        """Remove index files, durably: a ledger that comes again may get its file elsewhere."""
         for path in paths:
             if self._files.exists(path):
                 self._files.remove(path)
+            self._files.sync_dir(path.parent)
 
     def marks(self, journals: int) -> list[Mark]:
         """Return where replay starts, for each of so many journal directories."""

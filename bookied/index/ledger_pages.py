@@ -130,6 +130,9 @@ class LedgerChange:
     pages: tuple[tuple[int, bytes], ...]
     """Page numbers and pages in the machine's byte order."""
 
+    taken_from: LedgerState | None = attrs.field(default=None, repr=False, eq=False)
+    """Whose they are; another ledger may have the id by the time they are written."""
+
 
 class LedgerPages:
     """The ledgers in memory and which of their pages are dirty.
@@ -248,13 +251,13 @@ class LedgerPages:
         if state.is_clean:
             del self._dirty_ledgers[state.ledger_id]
         pages = tuple((number, state.pages[number].tobytes()) for number in numbers)
-        return LedgerChange(state.ledger_id, header, pages)
+        return LedgerChange(state.ledger_id, header, pages, state)
 
     def written(self, changes: Iterable[LedgerChange]) -> None:
         """Note that the disk has what was taken."""
         for change in changes:
             state = self.hot.get(change.ledger_id)
-            if state is None:
+            if state is None or state is not change.taken_from:
                 continue
             if change.header is not None and change.header.master_key == state.master_key:
                 state.key_logged = True
@@ -268,7 +271,7 @@ class LedgerPages:
         """Make dirty again what could not be written."""
         for change in changes:
             state = self.hot.get(change.ledger_id)
-            if state is None:
+            if state is None or state is not change.taken_from:
                 continue
             if change.header is not None:
                 self.header_changed(state)

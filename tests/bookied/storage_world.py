@@ -234,6 +234,16 @@ class World:
         self.storage.set_explicit_lac(state, packet)
         self.journal(ledger_id).append(key_record + explicit_lac_record(ledger_id, packet), acked)
 
+    def delete(self, ledger_id: int) -> None:
+        """Garbage collection: what was deleted may come back with a replay, but need not."""
+        asked = self.model.get(ledger_id)
+        self.storage.delete(ledger_id)
+        if asked is not None:
+            packets = {entry: list(versions) for entry, versions in asked.packets.items()}
+            self.model[ledger_id] = Submitted(
+                asked.master_key, packets, fence_asked=asked.fence_asked, lacs=list(asked.lacs)
+            )
+
     # Random life ----------------------------------------------------------------------------------
 
     def act(self) -> None:
@@ -252,8 +262,10 @@ class World:
             self.fence(ledger_id)
         elif choice < 0.98:
             self.explicit_lac(ledger_id)
-        elif choice < 0.99:
+        elif choice < 0.985:
             self._restart()
+        elif choice < 0.99:
+            self.delete(ledger_id)
         else:
             self.check()
 

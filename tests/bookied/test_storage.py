@@ -274,6 +274,42 @@ def test_a_deleted_ledger_is_gone_for_good() -> None:
     assert desk.storage.ledger_ids() == [2]
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_ledger_deleted_during_a_checkpoint_stays_deleted(*, is_new: bool) -> None:
+    desk = Desk()
+    desk.add(1, 0)
+    if not is_new:
+        desk.flush()
+        desk.add(1, 1)
+    flush = Turns(desk.storage.flush(Blocking))
+    desk.storage.delete(1)
+    for _ in range(2):
+        assert desk.storage.lookup(1) is None
+        assert desk.storage.ledger_ids() == desk.storage.entries(1) == []
+        flush.finish()
+    assert desk.storage.ledger_ids() == []
+    desk.restart()
+    assert desk.storage.ledger_ids() == []
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_ledger_that_comes_again_during_a_checkpoint_begins_empty(*, is_new: bool) -> None:
+    desk = Desk()
+    desk.add(1, 5)
+    if not is_new:
+        desk.flush()
+        desk.add(1, 6)
+    flush = Turns(desk.storage.flush(Blocking))
+    desk.storage.delete(1)
+    sent = desk.add(1, 0)
+    flush.finish()
+    assert desk.storage.entries(1) == [0]
+    for _ in range(2):
+        assert desk.read(1, 0) == sent
+        desk.restart()
+    assert desk.storage.entries(1) == [0]
+
+
 def test_a_ledger_can_come_again_after_it_was_deleted() -> None:
     desk = Desk()
     desk.add(1, 5)

@@ -140,6 +140,18 @@ class TestLedgerPages:
     def pages(self, index: IndexFiles) -> LedgerPages:
         return LedgerPages(index, clean_pages_max=2, ledgers_max=2)
 
+    def test_new_headers_are_of_the_version_asked_for(self, index: IndexFiles) -> None:
+        for version in (0, 1):
+            new = LedgerPages(index, clean_pages_max=2, ledgers_max=2, header_version=version)
+            new.create(version, b"key").explicit_lac = LAC
+            self.flush(new, index)
+        kept = LedgerPages(index, clean_pages_max=2, ledgers_max=2)
+        states = [kept.find(number) for number in (0, 1)]
+        assert [state and (state.version, state.explicit_lac) for state in states] == [
+            (0, None),
+            (1, LAC),
+        ]
+
     def flush(self, pages: LedgerPages, index: IndexFiles) -> None:
         for changes in pages.take(pages.dirty_ledgers(), pages_max=3):
             index.write(changes)
