@@ -234,7 +234,10 @@ class Bookie:
         state = self._ledger_to_write(ledger_id, request.master_key)
         self.storage.set_explicit_lac(state, packet)
         answer = WriteLacResponse(ReturnCode.EOK, request.ledger_id)
-        self._append(state, explicit_lac_record(ledger_id, packet), partial(asked.respond, answer))
+        record = b""
+        if self._journal(ledger_id).takes_explicit_lacs:
+            record = explicit_lac_record(ledger_id, packet)
+        self._append(state, record, partial(asked.respond, answer))
         self.note_lac(state, lac)
 
     def _force(self, asked: Asked[ForceLedgerRequest]) -> None:

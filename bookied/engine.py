@@ -58,8 +58,14 @@ class Engine:
             limits=_storage_limits(config),
             log_size_bytes_max=config.log_bytes_max,
             direct=parts.threads,
+            index_version=config.file_info_format_version,
         )
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
+        if not all(journal.takes_explicit_lacs for journal in self.journals):
+            log.warn(
+                "explicit LACs are kept in memory only: journalFormatVersionToWrite is {version}",
+                version=config.journal_format_version,
+            )
         self._checkpoints = Checkpoints(
             parts.clock,
             self.storage,

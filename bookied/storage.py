@@ -24,6 +24,7 @@ from bookied.entrylog.reader import EntryLogReader, next_log_id
 from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.errors import CorruptError, NoWritableDirError, WriteFailedError
 from bookied.files import Files
+from bookied.index import format as layout
 from bookied.index.files import IndexFiles
 from bookied.index.format import PAGE_BYTES, PAGE_SLOTS
 from bookied.index.ledger_pages import LedgerPages, LedgerState
@@ -113,6 +114,7 @@ class LedgerStorage:
         limits: StorageLimits | None = None,
         log_size_bytes_max: int = 1024 * 1024 * 1024,
         direct: bool = True,
+        index_version: int = layout.VERSION,
     ) -> None:
         """Prepare; nothing is read before ``open``.
 
@@ -126,6 +128,7 @@ class LedgerStorage:
             limits: of memory.
             log_size_bytes_max: ``logSizeLimit``.
             direct: write entry logs past the page cache where possible.
+            index_version: ``fileInfoFormatVersionToWrite``, of the headers of new ledgers.
         """
         self._files = files
         self.ledger_directories = tuple(ledger_directories)
@@ -144,6 +147,7 @@ class LedgerStorage:
             self._index,
             clean_pages_max=self.limits.clean_pages_max,
             ledgers_max=self.limits.ledgers_max,
+            header_version=index_version,
         )
         self.hot: dict[int, LedgerState] = self._pages.hot
         """The ledgers in memory."""

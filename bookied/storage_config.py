@@ -131,9 +131,10 @@ class JournalConfig:
     journal_format_version: int = setting(
         6,
         key="journalFormatVersionToWrite",
-        minimum=1,
+        minimum=4,
         maximum=6,
-        doc="Format of new journals; 6 and file info format 1 go together.",
+        doc="Format of new journals, at least the one that knows fences; 6 and file info format 1 "
+        "go together, and below them explicit LACs do not outlive the process.",
     )
     file_info_format_version: int = setting(
         1,

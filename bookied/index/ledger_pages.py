@@ -141,8 +141,15 @@ class LedgerPages:
     ``clean_pages_max``, ledgers by ``ledgers_max`` of which any number may be dirty.
     """
 
-    def __init__(self, source: PageSource, *, clean_pages_max: int, ledgers_max: int) -> None:
-        self._source = source
+    def __init__(
+        self,
+        source: PageSource,
+        *,
+        clean_pages_max: int,
+        ledgers_max: int,
+        header_version: int = layout.VERSION,
+    ) -> None:
+        self._source, self._header_version = source, header_version
         self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
         self.hot: dict[int, LedgerState] = {}
         # Dropped from ``hot``, and yet somebody holds on to it: there is one state of a ledger.
@@ -180,6 +187,7 @@ class LedgerPages:
         """Return a new ledger; its header is dirty from the start."""
         assert ledger_id not in self.hot, ledger_id
         state = LedgerState(ledger_id, master_key, self)
+        state.version = self._header_version
         self.hot[ledger_id] = state
         self.header_changed(state)
         return state

@@ -90,6 +90,7 @@ class Journal:
         self._files, self.directory = files, directory
         self._call, self._on_synced, self._on_fatal = call_from_thread, on_synced, on_fatal
         self._now_ms, self._seconds = now_ms, seconds
+        assert layout.SINCE[layout.FENCE] <= version <= layout.VERSION_MAX, version
         self._group = group_commit or GroupCommit()
         self._version, self._alignment = version, alignment
         self._size_bytes_max, self._preallocate = size_bytes_max, preallocate
@@ -108,6 +109,11 @@ class Journal:
     def queued_bytes(self) -> int:
         """How much waits to be written and synced."""
         return self._appended_bytes - self._committed_bytes
+
+    @property
+    def takes_explicit_lacs(self) -> bool:
+        """Whether its version has a record for them; one in an older file stops the next start."""
+        return self._version >= layout.SINCE[layout.EXPLICIT_LAC]
 
     # On the reactor -----------------------------------------------------------------------------
 

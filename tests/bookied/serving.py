@@ -55,6 +55,7 @@ class Serving:
         fetches: bool = True,
         storage_limits: StorageLimits | None = None,
         journal_files: Files | None = None,
+        journal_version: int = 6,
         storage_class: type[LedgerStorage] = LedgerStorage,
         **bookie_settings: Any,
     ) -> None:
@@ -63,6 +64,7 @@ class Serving:
         self.syncs, self.fetches = syncs, fetches
         self._fetching: list[tuple[Callable[[], int], Deferred[int]]] = []
         self._journal_files = journal_files or RealFiles()
+        self._journal_version = journal_version
         self.fatal: list[Exception] = []
         self.storage = open_storage(storage_class, directory, self.fatal.append, storage_limits)
         self.journals = [self._journal(directory / f"journal{i}") for i in range(journals)]
@@ -83,6 +85,7 @@ class Serving:
             on_synced=lambda group: self.server.on_synced(group),  # noqa: PLW0108 -- made below
             on_fatal=self.fatal.append,
             now_ms=lambda: int(self.clock.seconds() * 1000),
+            version=self._journal_version,
         )
         journal.open()
         return journal

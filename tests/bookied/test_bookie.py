@@ -437,6 +437,16 @@ def test_the_key_is_journalled_before_the_explicit_lac_of_an_unknown_ledger(
     assert journal_records(serving) == [(5, kind) for kind in kinds]
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_an_explicit_lac_stays_out_of_journals_too_old_for_it(tmp_path: Path, version: int) -> None:
+    serving = Serving(tmp_path, journal_version=version)
+    v3 = serving.connect(V3)
+    assert [v3.ask(write_lac(5, lac)).rc for lac in (3, 4)] == [EOK, EOK]
+    assert v3.ask(ReadLacRequest(LedgerId(5))).lac_body == write_lac(5, 4).body
+    assert journal_records(serving) == [(5, journal_format.LEDGER_KEY)]
+    serving.close()
+
+
 def test_a_lower_explicit_lac_replaces_a_higher_one(v3: Client) -> None:
     v3.ask(add(5, 0))
     v3.ask(write_lac(5, 3))

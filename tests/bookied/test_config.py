@@ -108,6 +108,7 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
         ("journalWriteData=false", "would lose acknowledged entries"),
         ("journalAlignmentSize=1000", "must be a multiple of 512"),
         ("journalAlignmentSize=2097152\njournalPreAllocSizeMB=1", "is larger than"),
+        ("journalFormatVersionToWrite=3\nfileInfoFormatVersionToWrite=0", "4 to 6"),
         ("journalFormatVersionToWrite=5", "6 goes with fileInfoFormatVersionToWrite 1"),
         ("minorCompactionInterval=1", "is shorter than gcWaitTime"),
         ("diskUsageLwmThreshold=0.99", "is above diskUsageThreshold"),

@@ -143,13 +143,13 @@ class TestLedgerPages:
     def test_new_headers_are_of_the_version_asked_for(self, index: IndexFiles) -> None:
         for version in (0, 1):
             new = LedgerPages(index, clean_pages_max=2, ledgers_max=2, header_version=version)
-            new.create(version, b"key").explicit_lac = LAC
+            new.create(version, b"key").explicit_lac = b"L" * 20
             self.flush(new, index)
         kept = LedgerPages(index, clean_pages_max=2, ledgers_max=2)
         states = [kept.find(number) for number in (0, 1)]
         assert [state and (state.version, state.explicit_lac) for state in states] == [
             (0, None),
-            (1, LAC),
+            (1, b"L" * 20),
         ]
 
     def flush(self, pages: LedgerPages, index: IndexFiles) -> None:
