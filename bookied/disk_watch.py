@@ -23,8 +23,9 @@ log = Logger()
 class DiskWatch:
     """Samples the disks every ``interval_s``, from a thread, and judges on the reactor.
 
-    ``changed`` gets each verdict that differs from the one before; ``failed`` the error of a disk
-    that cannot be asked any more, after which the watch has ended.
+    ``changed`` gets each verdict that differs from the one before, and every one while it
+    ``is_awaited``: a write may find no room between two looks that both find enough. ``failed``
+    gets the error of a disk that cannot be asked any more, after which the watch has ended.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class DiskWatch:
         was_read_only: bool = False,
         changed: Callable[[DiskVerdict], None],
         failed: Callable[[Exception], None],
+        is_awaited: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sample, self._limits, self._run_blocking = sample, limits, run_blocking
         self._changed, self._failed = changed, failed
+        self._is_awaited = is_awaited
         self._loop: LoopingCall = LoopingCall(self._look)
         self._loop.clock = clock
         self.verdict = DiskVerdict((), (), was_read_only, high_priority_allowed=True)
@@ -69,7 +72,7 @@ class DiskWatch:
     async def _look_and_tell(self) -> None:
         before = self.verdict
         after = await self.look_once()
-        if after == before or not self._loop.running:
+        if not self._loop.running or (after == before and not self._is_awaited()):
             return
         for directory in after.full:
             if directory not in before.full:

@@ -62,6 +62,11 @@ class Mode:
         return self._config.force_read_only or by_hand or self._verdict.read_only
 
     @property
+    def is_out_of_room(self) -> bool:
+        """Whether the next look at the disks is awaited, for a write has found no room."""
+        return self._out_of_room
+
+    @property
     def writes(self) -> Writes:
         """Which adds may be taken."""
         if not self.read_only and not self._out_of_room:
@@ -84,9 +89,14 @@ class Mode:
         self._state.move(Event.STARTED_READ_ONLY if self.read_only else Event.STARTED)
         self._effects.allow(self.writes)
 
-    def disks_changed(self, verdict: DiskVerdict) -> None:
-        """Obey what a look at the disks has found."""
-        self._verdict, self._out_of_room = verdict, False
+    def disks_changed(self, verdict: DiskVerdict, *, out_of_room: bool = False) -> None:
+        """Obey what a look at the disks has found.
+
+        Args:
+            verdict: about all of them.
+            out_of_room: a write that found no room still finds none.
+        """
+        self._verdict, self._out_of_room = verdict, out_of_room
         if verdict.read_only and not self._config.read_only_mode:
             self._effects.failed(NoSpaceError(_full_message(verdict)))
         else:

@@ -196,6 +196,7 @@ class BookieService:
             was_read_only=kept.read_only,
             changed=self._disks_changed,
             failed=self._disk_failed,
+            is_awaited=self._is_out_of_room,
         )
         verdict = await self.disks.look_once()
         self._choose_directories(storage, verdict)
@@ -352,11 +353,14 @@ class BookieService:
         if self.mode is not None:
             self.mode.out_of_room()
 
+    def _is_out_of_room(self) -> bool:
+        return self.mode is not None and self.mode.is_out_of_room
+
     def _disks_changed(self, verdict: DiskVerdict) -> None:
         assert self.engine is not None
         assert self.mode is not None
         self._choose_directories(self.engine.storage, verdict)
-        self.mode.disks_changed(verdict)
+        self.mode.disks_changed(verdict, out_of_room=self.engine.storage.is_out_of_room)
 
     def _allow(self, writes: Writes) -> None:
         assert self.bookie is not None

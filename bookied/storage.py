@@ -355,6 +355,11 @@ class LedgerStorage:
         pages = self._pages.dirty_page_count - self.limits.dirty_pages_max
         return self._log.unwritten_bytes + (pages * PAGE_BYTES if pages > 0 else 0)
 
+    @property
+    def is_out_of_room(self) -> bool:
+        """Whether entries wait for room on a disk."""
+        return self._log.is_out_of_room
+
     # Reading --------------------------------------------------------------------------------------
 
     def read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:

@@ -135,6 +135,11 @@ class EntryLogWriter:
         return self._accepted_bytes - self._written_bytes
 
     @property
+    def is_out_of_room(self) -> bool:
+        """Whether the last attempt to write found a full disk; it is repeated."""
+        return self._is_full
+
+    @property
     def active_log_id(self) -> int:
         """The log that is being appended to; -1 before the first."""
         return self._log_id
@@ -271,6 +276,7 @@ class EntryLogWriter:
             file, until = self._file, self.readable_until
             if file is not None:
                 self._guarded(file.flush)
+                self._is_full = False
                 self._note_readable(file)
         with self._syncing:
             # A file that is not the active one any more was synced when it was closed.

@@ -85,7 +85,11 @@ def test_a_write_without_room_counts_until_the_next_look_at_the_disks() -> None:
     mode.out_of_room()
     mode.out_of_room()
     assert (world.state.now, world.allowed[-1]) == (State.READ_ONLY, Writes.NONE)
+    mode.disks_changed(ROOMY, out_of_room=True)
+    assert mode.is_out_of_room
+    assert (world.state.now, world.allowed[-1]) == (State.READ_ONLY, Writes.NONE)
     mode.disks_changed(ROOMY)
+    assert not mode.is_out_of_room
     assert (world.state.now, world.allowed[-1]) == (State.WRITABLE, Writes.ALL)
 
 

@@ -121,7 +121,7 @@ class Disks:
     """One disk, and a watch that looks at it every second."""
 
     def __init__(self) -> None:
-        self.usable, self.error = 500, 0
+        self.usable, self.error, self.awaited = 500, 0, False
         self.verdicts: list[DiskVerdict] = []
         self.failures: list[Exception] = []
         self.clock = Clock()
@@ -131,6 +131,7 @@ class Disks:
             LIMITS,
             run_blocking=lambda function: Deferred.fromCoroutine(_at_once(function)),
             changed=self.verdicts.append,
+            is_awaited=lambda: self.awaited,
             failed=self.failures.append,
         )
 
@@ -162,6 +163,17 @@ def test_a_watch_tells_of_changes_only() -> None:
     disks.usable = 5
     disks.clock.advance(5.0)
     assert len(disks.verdicts) == 4
+
+
+def test_a_verdict_that_is_awaited_is_told_though_it_is_as_before() -> None:
+    disks = Disks()
+    disks.watch.start(1.0)
+    disks.clock.advance(1.0)
+    assert disks.verdicts == []
+    disks.awaited = True
+    disks.clock.advance(1.0)
+    disks.clock.advance(1.0)
+    assert [one.read_only for one in disks.verdicts] == [False, False]
 
 
 def test_a_disk_that_cannot_be_asked_ends_the_watch() -> None:
