@@ -220,6 +220,8 @@ def _quiet_conf(scratch: Path) -> Path:
 
 def _stop(spark: Any) -> None:
     """Stop Spark and its JVM, so that a later session can have another Java or master."""
+    import py4j.java_gateway
+    import py4j.protocol
     from pyspark import SparkContext
 
     gateway = spark.sparkContext._gateway  # noqa: SLF001 -- PySpark has no public way to end its JVM
@@ -232,6 +234,8 @@ def _stop(spark: Any) -> None:
             process.wait()
         SparkContext._gateway = None  # noqa: SLF001
         SparkContext._jvm = None  # noqa: SLF001
+    # PySpark puts itself between py4j and all its users in this process.
+    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
 
 
 # The export ------------------------------------------------------------------------------------

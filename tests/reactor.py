@@ -8,7 +8,6 @@ The reactor starts with the first use and ends with the process. Unit tests use 
 
 from __future__ import annotations
 
-import atexit
 import functools
 import threading
 from collections.abc import Callable, Coroutine
@@ -17,6 +16,8 @@ from typing import Any, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import blockingCallFromThread
 
+from bkclient.blocking import reactor_in_thread
+
 T = TypeVar("T")
 
 TIMEOUT_S = 30.0
@@ -24,28 +25,11 @@ TIMEOUT_S = 30.0
 
 @functools.cache
 def the_reactor() -> Any:
-    """Return the running reactor."""
-    from twisted.internet import reactor as the_global_one
-
-    reactor: Any = the_global_one
-    if reactor.running:  # A blocking client was there first.
-        return reactor
-    running = threading.Event()
-    reactor.callWhenRunning(running.set)
+    """Return the running reactor: the one of the blocking client, for there is but one."""
+    reactor = reactor_in_thread()
     # A test run must end even where a test left a call in the pool.
     reactor.getThreadPool().threadFactory = functools.partial(threading.Thread, daemon=True)
-    thread = threading.Thread(
-        target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True, name="reactor"
-    )
-    thread.start()
-    assert running.wait(TIMEOUT_S), "the reactor did not start"
-    atexit.register(_stop, reactor, thread)
     return reactor
-
-
-def _stop(reactor: Any, thread: threading.Thread) -> None:
-    reactor.callFromThread(reactor.stop)
-    thread.join(5)
 
 
 def run(coroutine: Coroutine[Deferred[Any], Any, T], timeout_s: float = TIMEOUT_S) -> T:
