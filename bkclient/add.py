@@ -7,6 +7,8 @@ them. Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these s
   sent again, and only then is anything confirmed. Java interleaves the three and can confirm adds
   that only Qa - 1 bookies known to the metadata hold.
 * Confirming is tried again after every change, also one that replaced nothing.
+* What a failed bookie lacks is sent to it again where nobody could take its place; in Java such an
+  add waits for ever.
 * Once adds have been drained, none is taken any more.
 """
 
@@ -203,6 +205,7 @@ class AddQuorum:
         self._acks: dict[int, int] = {}
         self._failures: dict[int, int] = {}
         self._delayed: dict[int, BookieId] = {}
+        self._given_up: dict[int, BookieId] = {}
         self._stored = ensemble
         self._delay_changes, self._allow_changes = delay_changes, allow_changes
         self._changes, self._changes_max = 0, changes_max
@@ -367,7 +370,7 @@ class AddQuorum:
         self._delayed.update(failed)
         if self.state is State.CHANGING:
             return []
-        self.state, self._stored = State.CHANGING, self.ensemble
+        self.state, self._stored, self._given_up = State.CHANGING, self.ensemble, {}
         return self._next_change()
 
     def _next_change(self) -> list[Command]:
@@ -376,6 +379,7 @@ class AddQuorum:
             error = f"more than {self._changes_max} ensemble changes"
             return self._give_up(WriteFailedError(error))
         failed, self._delayed = tuple(sorted(self._delayed.items())), {}
+        self._given_up.update(failed)
         return [ChangeEnsemble(failed, EntryId(self._head))]
 
     def _ready(self, event: AddsReady) -> list[Command]:  # noqa: ARG002 - one signature for all.
@@ -393,25 +397,28 @@ class AddQuorum:
         if self._delayed:
             return self._next_change()
         replaced = [i for i in range(self._size) if self.ensemble[i] != self._stored[i]]
-        self._take_back(replaced)
+        kept = [i for i, b in self._given_up.items() if self._stored[i] == b and i not in replaced]
+        self._take_back(replaced, kept)
         self.ensemble, self.state = self._stored, State.OPEN
-        return [*self._send_again(replaced), *self._confirm()]
+        return [*self._send_again(sorted(replaced + kept)), *self._confirm()]
 
-    def _take_back(self, replaced: Sequence[int]) -> None:
+    def _take_back(self, replaced: Sequence[int], kept: Sequence[int]) -> None:
         """First phase: what the replaced bookies hold does not count, for any pending entry."""
         keep = ~sum(1 << index for index in replaced)
         self._acks = {entry_id: mask & keep for entry_id, mask in self._acks.items()}
+        keep &= ~sum(1 << index for index in kept)
         self._failures = {e: mask & keep for e, mask in self._failures.items() if mask & keep}
 
-    def _send_again(self, replaced: Sequence[int]) -> list[Command]:
-        """Second phase: what the new bookies must hold."""
+    def _send_again(self, indexes: Sequence[int]) -> list[Command]:
+        """Second phase: what the bookies at these places must hold and have not acked."""
         pending = sorted(self._acks)
         sends: list[Command] = []
-        for index in replaced:
+        for index in indexes:
             entries = tuple(
                 EntryId(entry_id)
                 for entry_id in pending
-                if is_striped_to(entry_id, index, self._size, self._write_quorum)
+                if not self._acks[entry_id] >> index & 1
+                and is_striped_to(entry_id, index, self._size, self._write_quorum)
             )
             if entries:
                 sends.append(SendAgain(index, self.ensemble[index], entries))

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.add import (
@@ -61,6 +62,11 @@ BYTES_IN_FLIGHT_MAX: Final = 32 * 1024 * 1024
 
 FRAME_OVERHEAD_BYTES: Final = 600
 """What a payload must leave of a frame: heads, digest, and what Java's entry log wants free."""
+
+CHANGES_BEFORE_PAUSE: Final = 5
+"""Ensemble changes without a confirmation in between, before each waits a little."""
+
+PAUSE_S_MAX: Final = 1.0
 
 Ensemble = tuple[BookieId, ...]
 
@@ -174,6 +180,7 @@ class AddPipeline:
         self._flush_call: IDelayedCall | None = None
         self._commands: deque[Command] = deque()
         self._running = False
+        self._changes_in_a_row = 0
         self._sent_at: deque[tuple[float, int]] = deque()
         self._quorum_timer: IDelayedCall | None = None
 
@@ -447,6 +454,7 @@ class AddPipeline:
         self._bytes_in_flight -= sum(
             [len(packets.pop(entry_id)) - head for entry_id in range(command.first, last + 1)]
         )
+        self._changes_in_a_row = 0
         self._confirmed(last)
         waiting = self._waiting
         while waiting and waiting[0][0] <= last:
@@ -473,6 +481,7 @@ class AddPipeline:
 
     async def _change(self, command: ChangeEnsemble) -> None:
         try:
+            await self._pause_between_changes()
             ensemble = await self._change_ensemble(command)
         except ClientError as error:
             self._run(self.quorum.handle(EnsembleRefused(error)))
@@ -484,6 +493,13 @@ class AddPipeline:
             commands = self.quorum.handle(EnsembleStored(ensemble))
             self._renew_members()
             self._run(commands)
+
+    async def _pause_between_changes(self) -> None:
+        """Do not go round and round among bookies that all refuse."""
+        self._changes_in_a_row += 1
+        excess = self._changes_in_a_row - CHANGES_BEFORE_PAUSE
+        if excess > 0:
+            await deferLater(self._clock, min(PAUSE_S_MAX, 0.01 * 2**excess))
 
     def _renew_members(self) -> None:
         for index, bookie in enumerate(self.quorum.ensemble):

@@ -169,7 +169,11 @@ def test_s22_confirming_goes_on_after_a_change_that_replaced_nothing() -> None:
     rules.handle(failure(2, 0))
     rules.handle(ack(0, 0))
     rules.handle(ack(1, 0))
-    assert rules.handle(EnsembleStored(names(3))) == [ConfirmAdds(0, 0)]
+    # Nobody took the place of b3: what it lacks is sent to it again.
+    assert rules.handle(EnsembleStored(names(3))) == [
+        SendAgain(2, BookieId("b3"), (0,)),
+        ConfirmAdds(0, 0),
+    ]
 
 
 def test_s23_a_fence_ends_the_writer_also_while_the_ensemble_changes() -> None:
@@ -330,20 +334,29 @@ class Send:
 class Model:
     """One writer, its bookies and the stored metadata; ``check`` is the oracle."""
 
-    def __init__(self, rules: AddQuorum, write: int, ack: int, entries: int, failures: int) -> None:
+    def __init__(
+        self,
+        rules: AddQuorum,
+        write: int,
+        ack: int,
+        entries: int,
+        failures: int,
+        spares: int = 99,
+    ) -> None:
         self.rules, self.write, self.ack = rules, write, ack
         self.fragments: dict[int, tuple[BookieId, ...]] = {0: rules.ensemble}
         self.sends: frozenset[Send] = frozenset()
         self.held: frozenset[tuple[BookieId, int]] = frozenset()
         self.unpushed, self.failures = entries, failures
-        self.spares = len(rules.ensemble)
+        self.used = len(rules.ensemble)
+        self.bookies = self.used + spares
         self.change: ChangeEnsemble | None = None
         self.confirmed = -1
 
     def fork(self) -> Model:
         forked = copy.copy(self)
         forked.rules = copy.copy(self.rules)
-        for name in ("_acks", "_failures", "_delayed"):
+        for name in ("_acks", "_failures", "_delayed", "_given_up"):
             setattr(forked.rules, name, dict(getattr(self.rules, name)))
         forked.fragments = dict(self.fragments)
         return forked
@@ -367,6 +380,9 @@ class Model:
             rules._head,
             tuple(sorted(rules._acks.items())),
             tuple(sorted(rules._delayed.items())),
+            tuple(sorted(rules._failures.items())),
+            tuple(sorted(rules._given_up.items())),
+            self.used,
             list(self.fragments.items())[-1],
             self.sends,
             self.held,
@@ -414,11 +430,15 @@ class Model:
     def store(self) -> None:
         change, self.change = self.change, None
         assert change is not None
-        ensemble = list(list(self.fragments.values())[-1])
+        before = list(self.fragments.values())[-1]
+        ensemble = list(before)
         for index, bookie in change.failed:
-            if ensemble[index] == bookie:
-                self.spares += 1
-                ensemble[index] = BookieId(f"b{self.spares}")
+            if ensemble[index] == bookie and self.used < self.bookies:
+                self.used += 1
+                ensemble[index] = BookieId(f"b{self.used}")
+        if tuple(ensemble) == before and any(before[i] == b for i, b in change.failed):
+            self.do(self.rules.handle(EnsembleRefused(NotEnoughBookiesError("none left"))))
+            return
         assert change.first_entry >= max(self.fragments), "a fragment goes back"
         self.fragments[change.first_entry] = tuple(ensemble)
         self.do(self.rules.handle(EnsembleStored(tuple(ensemble))))
@@ -453,13 +473,15 @@ class Model:
         assert len(holders) >= self.ack, f"entry {entry} is on {len(holders)} bookies only"
 
     def check_end(self) -> None:
-        """L1: with nothing under way every add has been confirmed."""
-        assert self.confirmed == self.rules.last_pushed
+        """L1: with nothing under way every add has been confirmed, or has failed."""
+        assert self.rules.state is State.ENDED or self.confirmed == self.rules.last_pushed
 
 
-def explore(rules: AddQuorum, write: int, ack: int, entries: int, failures: int) -> int:
+def explore(
+    rules: AddQuorum, write: int, ack: int, entries: int, failures: int, spares: int = 99
+) -> int:
     """Walk every interleaving; return how many states there are."""
-    start = Model(rules, write, ack, entries, failures)
+    start = Model(rules, write, ack, entries, failures, spares)
     seen, stack = {start.key()}, [start]
     while stack:
         model = stack.pop()
@@ -494,6 +516,18 @@ def test_s6_no_interleaving_confirms_too_early_or_never(
 ) -> None:
     states = explore(quorum(size, write, ack), write, ack, entries, failures)
     assert states > 10
+
+
+@pytest.mark.parametrize("delay", [False, True])
+@pytest.mark.parametrize(
+    ("size", "write", "ack", "entries", "spares"),
+    [(2, 2, 1, 2, 1), (2, 2, 2, 2, 1), (3, 2, 2, 2, 1), (3, 3, 3, 1, 2), (4, 2, 2, 2, 2)],
+)
+def test_no_add_hangs_where_spares_are_few(
+    size: int, write: int, ack: int, entries: int, spares: int, delay: object
+) -> None:
+    rules = quorum(size, write, ack, delay_changes=bool(delay))
+    assert explore(rules, write, ack, entries, 3, spares) > 10
 
 
 class InterleavedQuorum(AddQuorum):
@@ -557,7 +591,8 @@ def test_random_walks_keep_every_promise(data: st.DataObject) -> None:
     need = data.draw(st.integers(1, write))
     delay = data.draw(st.booleans())
     rules = AddQuorum(names(size), write, need, delay_changes=delay)
-    model = Model(rules, write, need, entries=10, failures=5)
+    spares = data.draw(st.integers(0, 3))
+    model = Model(rules, write, need, entries=10, failures=5, spares=spares)
     for _ in range(200):
         moves = sorted(model.moves(), key=repr)
         if not moves:
