@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+
+ECHO_S: Final = 0.5
+"""A second signal so soon is the first one again: some senders signal a process and its group."""
 
 _STATUS: Final = {
     signal.SIGINT: ("interrupted", ExitStatus.INTERRUPTED),
@@ -67,7 +71,7 @@ class Interrupts:
         """In which state a command leaves things that is ended at once."""
         self._timeout_s = timeout_s
         self._stop: Stop | None = None
-        self._count = 0
+        self._first_s: float | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -96,9 +100,13 @@ class Interrupts:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         words, status = _STATUS[signal.Signals(number)]
-        self._count += 1
-        if self._count > 1 and number != signal.SIGALRM:
+        now_s = time.monotonic()
+        if self._first_s is None:
+            self._first_s = now_s
+        elif number != signal.SIGALRM and now_s - self._first_s > ECHO_S:
             leave(status, self.last_words)
+        elif self._stop is None:
+            return  # Its clean-up is under way.
         reason = Interrupted(words, status)
         if self._stop is None:
             raise reason

@@ -83,8 +83,13 @@ def entries(session: Session, reader: LedgerReader, wanted: Range) -> Iterator[E
     if wanted.last is None:
         yield from _up_to_a_gap(session, reader, wanted.first)
         return
-    for chunk in session.iterate(_chunks, reader, wanted.first, wanted.last):
-        yield from chunk
+    yield from _between(session, reader, wanted.first, wanted.last)
+
+
+def _between(session: Session, reader: LedgerReader, first: int, last: int) -> Iterator[Entry]:
+    if first <= last:
+        for chunk in session.iterate(_chunks, reader, first, last):
+            yield from chunk
 
 
 def _chunks(_client: Client, reader: LedgerReader, first: int, last: int) -> Any:
@@ -95,8 +100,7 @@ def _chunks(_client: Client, reader: LedgerReader, first: int, last: int) -> Any
 def _up_to_a_gap(session: Session, reader: LedgerReader, first: int) -> Iterator[Entry]:
     """Yield what is confirmed, then what bookies have beyond it."""
     end = confirmed_end(reader)
-    for chunk in session.iterate(_chunks, reader, first, end):
-        yield from chunk
+    yield from _between(session, reader, first, end)
     entry_id = max(first, end + 1)
     while (entry := session.call(_entry_if_any, reader, entry_id)) is not None:
         yield entry

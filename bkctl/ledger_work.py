@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from bkclient import admin, handover
@@ -169,7 +170,7 @@ class Feed:
     def __init__(self, writer: LedgerWriter) -> None:
         self.writer = writer
         self._failure: Failure | None = None
-        self._taken: Deferred[None] | None = None
+        self._last_given: int = writer.last_add_pushed
 
     async def push(self, payloads: Sequence[bytes]) -> None:
         """Begin to add a batch, once all of the one before has been taken.
@@ -177,13 +178,9 @@ class Feed:
         Raises:
             ClientError: an add has failed.
         """
-        if self._taken is not None:
-            await self._taken
-        self._raise()
-        taken: Deferred[None] = Deferred()
-        self._taken = taken
-        adding = self.writer.add_many(_telling(payloads, taken))
-        adding.addErrback(self._fail, taken)
+        await self._all_taken()
+        self._last_given += len(payloads)
+        self.writer.add_many(payloads).addErrback(self._fail)
 
     async def drain(self) -> None:
         """Wait until all of it is confirmed.
@@ -191,27 +188,24 @@ class Feed:
         Raises:
             ClientError: an add has failed.
         """
-        if self._taken is not None:
-            await self._taken
-        self._raise()
+        await self._all_taken()
         await self.writer.drain()
         self._raise()
 
-    def _fail(self, failure: Failure, taken: Deferred[None]) -> None:
+    async def _all_taken(self) -> None:
+        """Wait until everything has its entry id: or two batches could change places."""
+        self._raise()
+        while self.writer.last_add_pushed < self._last_given:
+            await self.writer.room()
+            await deferLater(self.writer.clock, 0)
+            self._raise()
+
+    def _fail(self, failure: Failure) -> None:
         self._failure = self._failure or failure
-        if not taken.called:
-            taken.callback(None)
 
     def _raise(self) -> None:
         if self._failure is not None:
             self._failure.raiseException()
-
-
-def _telling(payloads: Iterable[bytes], taken: Deferred[None]) -> Iterator[bytes]:
-    """Yield payloads; tell when the last one has been taken."""
-    yield from payloads
-    if not taken.called:
-        taken.callback(None)
 
 
 async def push(_client: Client, feed: Feed, payloads: Sequence[bytes]) -> None:

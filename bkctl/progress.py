@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _QUIET_S: Final = 0.7
 _LINE_EVERY_S: Final = 30.0
-_LINE_AT_LEAST_S: Final = 5.0
-_LINE_EVERY_SHARE: Final = 0.1
 _JSON_EVERY_S: Final = 1.0
 _RATE_OVER_S: Final = 10.0
 
@@ -129,19 +127,15 @@ class _Measured(abc.ABC):
 
 
 class Lines(_Measured):
-    """One line every 10 % or 30 s, never two within 5 s."""
+    """One line every 30 s: a log or a cron mail is to say that it goes on, and no more."""
 
     _last_s = 0.0
-    _last_share = 0.0
 
     def show(self, now_s: float) -> None:
-        waited_s = now_s - max(self._last_s, self._began_s)
-        share = self._done / self._total if self._total else 0.0
-        steps = share - self._last_share >= _LINE_EVERY_SHARE
-        if waited_s < _LINE_AT_LEAST_S or not (steps or waited_s >= _LINE_EVERY_S):
+        if now_s - max(self._last_s, self._began_s) < _LINE_EVERY_S:
             return
-        self._last_s, self._last_share = now_s, share
-        percent = f"{share:.0%}, " if self._total else ""
+        self._last_s = now_s
+        percent = f"{self._done / self._total:.0%}, " if self._total else ""
         items = f"{self._items:,} entries, " if self._items else ""
         left_s = self.left_s(now_s)
         left = f", {human_duration(left_s)} left" if left_s is not None else ""

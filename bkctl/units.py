@@ -39,9 +39,9 @@ def human_bytes(count: float) -> str:
 
 
 def human_duration(seconds: float) -> str:
-    """Return ``4d2h``, ``3m20s`` or ``0.42s``: two units at most."""
+    """Return ``4d2h``, ``3m20s``, ``7.5s`` or ``0.42s``: two units at most."""
     if seconds < _WITH_FRACTION_S:
-        return f"{seconds:.2f}s"
+        return f"{seconds:.2f}s" if seconds < 1 else f"{seconds:.1f}s"
     rest = round(seconds)
     for (unit, size), (lower, part) in itertools.pairwise(_UNITS):
         if rest >= size:

@@ -31,7 +31,9 @@ class Cluster:
 def local_cluster(directory: Path, bookies: int = 3, *options: str) -> Iterator[Cluster]:
     """Run a cluster; stop it with SIGTERM, whatever happens."""
     command = [*BKCTL, "local", str(bookies), "--dir", str(directory), *options]
-    process = ChildProcess(command, directory.with_suffix(".log"))
+    log = directory.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    process = ChildProcess(command, log)
     try:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while "in another terminal" not in process.log_tail(50):

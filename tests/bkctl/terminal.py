@@ -19,10 +19,14 @@ class Stream(io.TextIOWrapper):
         return self._tty
 
     @property
-    def text(self) -> str:
-        buffer = self.buffer
+    def data(self) -> bytes:
+        buffer: object = self.buffer
         assert isinstance(buffer, io.BytesIO)
-        return buffer.getvalue().decode()
+        return buffer.getvalue()
+
+    @property
+    def text(self) -> str:
+        return self.data.decode()
 
 
 class FakeHost(Host):

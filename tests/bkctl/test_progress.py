@@ -38,7 +38,7 @@ def _options(**given: object) -> Options:
     ],
 )
 def test_a_bar_is_for_terminals_alone(
-    given: dict[str, object], tty: bool, environ: dict[str, str], kind: type
+    given: dict[str, object], environ: dict[str, str], kind: type, *, tty: bool
 ) -> None:
     host = FakeHost(tty=tty, environ=environ)
     assert type(make_progress(_options(**given), host, "x", total=1, unit="bytes")) is kind
@@ -53,7 +53,7 @@ def test_short_work_says_nothing_at_all() -> None:
         assert host.err.text == ""
 
 
-def test_lines_come_every_ten_percent_or_thirty_seconds_and_never_in_bursts() -> None:
+def test_lines_come_every_thirty_seconds() -> None:
     out, now = io.StringIO(), _Time()
     with Lines(out, "writing", 1000, "bytes", now) as progress:
         for second in range(1, 101):
@@ -64,15 +64,6 @@ def test_lines_come_every_ten_percent_or_thirty_seconds_and_never_in_bursts() ->
         "writing: 12%, 60 entries, 120 B, 2 B/s, 7m20s left",
         "writing: 18%, 90 entries, 180 B, 2 B/s, 6m50s left",
     ]
-
-
-def test_ten_percent_are_worth_a_line_but_not_two_within_five_seconds() -> None:
-    out, now = io.StringIO(), _Time()
-    with Lines(out, "writing", 1000, "bytes", now) as progress:
-        for second in range(1, 10):
-            now.now_s += 1
-            progress.update(second * 100)
-    assert [line.split(",")[0] for line in out.getvalue().splitlines()] == ["writing: 50%"]
 
 
 def test_json_lines_end_with_the_whole() -> None:

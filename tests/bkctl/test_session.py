@@ -35,7 +35,7 @@ def test_anything_but_the_id_is_a_no(typed: str) -> None:
 
 @pytest.mark.parametrize(("typed", "agreed"), [("y\n", True), ("YES\n", True), ("no\n", False),
                                                ("\n", False), ("", False)])  # fmt: skip
-def test_what_fences_is_asked_with_yes_or_no(typed: str, agreed: bool) -> None:
+def test_what_fences_is_asked_with_yes_or_no(typed: str, *, agreed: bool) -> None:
     session = _session(FakeHost(typed, tty=True), Effect.FENCES)
     if agreed:
         session.confirm([], "Fence it?")
@@ -45,7 +45,7 @@ def test_what_fences_is_asked_with_yes_or_no(typed: str, agreed: bool) -> None:
 
 
 @pytest.mark.parametrize("given", [{"tty": False}, {"tty": True, "no_input": True}])
-def test_with_nobody_to_ask_it_is_refused_with_the_line_to_type(given: dict[str, bool]) -> None:
+def test_with_nobody_to_ask_it_is_refused_with_the_line_to_type(given: dict[str, Any]) -> None:
     host = FakeHost("abc-1\n", tty=given.pop("tty"))
     with pytest.raises(RefusedError, match="Nobody to ask here") as caught:
         _session(host, **given).confirm(["7: 10 entries"], "Delete it?", proof="abc-1")

@@ -7,7 +7,13 @@ from bkctl.units import human_bytes, human_duration, human_time, parse_duration,
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (13207024435, "12.3 GiB"), (2**70, "1024.0 EiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (13207024435, "12.3 GiB"),
+        (2**70, "1024.0 EiB"),
+    ],
 )
 def test_sizes_are_shown_in_the_unit_people_would_use(count: int, text: str) -> None:
     assert human_bytes(count) == text
@@ -15,14 +21,23 @@ def test_sizes_are_shown_in_the_unit_people_would_use(count: int, text: str) -> 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.421, "0.42s"), (59.6, "1m"), (200, "3m20s"), (3600, "1h"), (353_000, "4d2h"), (59, "59s")],
+    [
+        (0.421, "0.42s"),
+        (7.46, "7.5s"),
+        (59.6, "1m"),
+        (200, "3m20s"),
+        (3600, "1h"),
+        (353_000, "4d2h"),
+        (59, "59s"),
+    ],
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert human_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("512", 512), ("64k", 65536), ("1MiB", 2**20), ("20MB", 20_000_000), ("1.5k", 1536)]
+    ("text", "count"),
+    [("512", 512), ("64k", 65536), ("1MiB", 2**20), ("20MB", 20_000_000), ("1.5k", 1536)],
 )
 def test_sizes_are_read_binary_unless_they_say_otherwise(text: str, count: int) -> None:
     assert parse_size(text) == count

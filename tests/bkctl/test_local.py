@@ -1,0 +1,207 @@
+"""A cluster on this machine: its directory, its children, and what is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bkctl.errors import ConflictError, RefusedError
+from bkctl.exit_status import ExitStatus
+from bkctl.local_cluster import STATE_FILE, LocalCluster
+from tests.bkctl.cluster import BKCTL, local_cluster
+
+TIMEOUT_S = 60.0
+
+
+def _run(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [*BKCTL, *map(str, args)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+
+
+def _processes(directory: Path) -> list[int]:
+    """Return the processes that have this directory on their command line, ours excepted."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            if b"bookied" in line and os.fsencode(directory) in line:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+def _until(condition: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)
+
+
+# Without processes -----------------------------------------------------------------------------
+
+
+def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(RefusedError, match="holds something else"):
+        LocalCluster(tmp_path, 3)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_only_a_directory_that_was_made_here_is_removed(tmp_path: Path) -> None:
+    kept = LocalCluster(tmp_path, 1)
+    kept.remove()
+    assert tmp_path.exists()
+    made = LocalCluster(None, 1)
+    made.remove()
+    assert not made.directory.exists()
+
+
+def test_ports_come_from_the_base_on_and_stay_the_same(tmp_path: Path) -> None:
+    first = LocalCluster(tmp_path, 2, port_base=15_000)
+    assert [one.bookie_id for one in first.states()] == ["127.0.0.1:15000", "127.0.0.1:15001"]
+    first._save()
+    again = LocalCluster(tmp_path, 3, port_base=15_000)
+    ids = [one.bookie_id for one in again.states()]
+    assert ids == ["127.0.0.1:15000", "127.0.0.1:15001", "127.0.0.1:15002"]
+    assert json.loads((tmp_path / STATE_FILE).read_text())["ports"] == [15_000, 15_001]
+
+
+def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, 3)._save()
+    with pytest.raises(ConflictError, match="holds 3 bookies, not 2") as caught:
+        LocalCluster(tmp_path, 2)
+    assert caught.value.hint == f"bkctl local 3 --dir {tmp_path}"
+    with pytest.raises(ConflictError, match="without --zookeeper"):
+        LocalCluster(tmp_path, 3, zookeeper=True)
+
+
+# With processes --------------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_cluster_can_be_stopped_and_started_again_with_all_it_had(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2) as cluster:
+        made = _run("-u", cluster.uri, "ledger", "write", __file__, "-E2", "-W2", "-A2")
+        assert made.returncode == 0, made.stderr
+    assert _processes(directory) == []
+    with local_cluster(directory, 2) as cluster:
+        read = _run("-u", cluster.uri, "ledger", "read", made.stdout.strip())
+        assert read.stdout == Path(__file__).read_text()
+        listed = _run("-u", cluster.uri, "bookie", "list", "--json")
+        assert [b["state"] for b in json.loads(listed.stdout)["bookies"]] == ["writable"] * 2
+
+
+@pytest.mark.processes
+def test_the_env_file_is_what_a_shell_needs(tmp_path: Path) -> None:
+    directory = tmp_path / "with space"
+    with local_cluster(directory, 1) as cluster:
+        shown = subprocess.run(
+            ["sh", "-c", '. "$1" && printf %s "$BKCTL_SERVICE_URI"', "sh", directory / "bkctl.env"],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        assert shown.stdout == f"sqlite://{directory}/metadata.db"
+        assert _run("-u", shown.stdout, "bookie", "list", "-o", "id").stdout.count("\n") == 1
+        assert cluster.directory == directory
+
+
+@pytest.mark.processes
+def test_ctrl_c_stops_everything_and_removes_what_was_temporary(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*BKCTL, "local", "1", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    told = b""
+    while not told.rstrip().endswith(b"\n}"):
+        told += process.stdout.readline()
+    summary = json.loads(told)
+    directory = Path(summary["directory"])
+    assert directory.parent == tmp_path
+    (bookie,) = summary["bookies"]
+    assert bookie["state"] == "up"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    assert not directory.exists()
+    assert _processes(directory) == []
+
+
+@pytest.mark.processes
+def test_children_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    process = subprocess.Popen(
+        [*BKCTL, "local", "2", "--dir", str(directory)], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while b"# or:" not in process.stdout.readline():
+        pass
+    assert len(_processes(directory)) == 2
+    process.kill()
+    process.communicate()
+    _until(lambda: not _processes(directory), "bookies are left behind")
+
+
+@pytest.mark.processes
+def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    started = _run("local", 1, "--dir", directory, "--background")
+    assert started.returncode == 0, started.stderr
+    pid = int(started.stderr.rsplit("kill ", 1)[1])
+    try:
+        assert len(_processes(directory)) == 1
+        listed = _run("-u", f"sqlite://{directory}/metadata.db", "bookie", "list", "-o", "id")
+        assert listed.stdout.strip() in started.stdout
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    _until(lambda: not _processes(directory), "bookies are left behind")
+
+
+@pytest.mark.processes
+def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        base = taken.getsockname()[1]
+        failed = _run("local", 1, "--dir", tmp_path / "bk", "--port-base", base)
+    assert failed.returncode == ExitStatus.UNREACHABLE
+    assert f"port {base} is in use" in failed.stderr
+    wrong = _run("local", 2, "--dir", tmp_path / "bk2", "--set", "journalAlignmentSize=7")
+    assert wrong.returncode == ExitStatus.UNREACHABLE
+    assert "journalAlignmentSize" in wrong.stderr
+    assert _processes(tmp_path) == []
+    background = _run(
+        "local", 2, "--dir", tmp_path / "bk3", "--set", "journalAlignmentSize=7", "--background"
+    )
+    assert background.returncode == ExitStatus.UNREACHABLE
+    assert "its log is" in background.stderr
+
+
+@pytest.mark.processes
+def test_a_bookie_that_dies_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2):
+        victim = _processes(directory)[0]
+        os.kill(victim, signal.SIGKILL)
+        log = directory.with_suffix(".log")
+        _until(lambda: "ended with -9" in log.read_text(), "not told")
+        assert len(_processes(directory)) == 1
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_a_real_zookeeper_can_be_had(tmp_path: Path) -> None:
+    with local_cluster(tmp_path / "bk", 1, "--zookeeper") as cluster:
+        assert cluster.uri.startswith("zk+hierarchical://127.0.0.1:")
+        made = _run("-u", cluster.uri, "ledger", "create", "-E1", "-W1", "-A1")
+        assert made.stdout.strip().isdigit(), made.stderr
+        added = _run("-u", cluster.uri, "ledger", "add", made.stdout.strip(), "hello")
+        assert added.returncode == 0, added.stderr
+        assert _run("-u", cluster.uri, "ledger", "read", made.stdout.strip()).stdout == "hello\n"
