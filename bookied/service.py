@@ -380,9 +380,8 @@ class BookieService:
             self.parts.run_blocking(keep).addErrback(self._part_crashed)
 
     def _choose_directories(self, storage: LedgerStorage, verdict: DiskVerdict) -> None:
-        """Say where new entry logs go; on full disks anywhere, for recovery adds and replay."""
-        free = [one for one in storage.ledger_directories if one not in verdict.full]
-        storage.writable_directories = free or storage.ledger_directories
+        """Say where new files go; on full disks anywhere, for recovery adds and replay."""
+        storage.avoid(verdict.full)
 
     def _note(self, phase: str) -> None:
         log.debug("{phase}", phase=phase)

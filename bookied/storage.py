@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -134,13 +134,14 @@ class LedgerStorage:
         self.ledger_directories = tuple(ledger_directories)
         self.index_directories = tuple(index_directories or ledger_directories)
         self.writable_directories: Sequence[Path] = self.ledger_directories
-        """Where new entry logs may go; whoever watches the disks assigns another list."""
+        """Where new entry logs may go; whoever watches the disks says what to ``avoid``."""
+        self._writable_index_directories: Sequence[Path] = self.index_directories
         self._rng = rng or random.Random()
         self.limits = limits or StorageLimits()
         self._index = IndexFiles(
             files,
             self.index_directories,
-            choose_directory=lambda: self._rng.choice(self.index_directories),
+            choose_directory=lambda: self._rng.choice(self._writable_index_directories),
             open_files_max=self.limits.open_indexes_max,
         )
         self._pages = LedgerPages(
@@ -182,6 +183,13 @@ class LedgerStorage:
         """
         self._index.open()
         self._log.next_log_id = next_log_id(self._files, self.ledger_directories)
+
+    def avoid(self, full: Collection[Path]) -> None:
+        """Put no new file into directories that are full, unless all of a kind are."""
+        self.writable_directories = _without(self.ledger_directories, full)
+        self._writable_index_directories = _without(self.index_directories, full)
+        if not set(full).issuperset(self.ledger_directories):
+            self._log.leave(full)
 
     def _choose_directory(self) -> Path:
         if not self.writable_directories:
@@ -522,6 +530,10 @@ class LedgerStorage:
             write_mark(
                 self._files, self.writable_directories or self.ledger_directories, name, mark
             )
+
+
+def _without(directories: Sequence[Path], full: Collection[Path]) -> Sequence[Path]:
+    return tuple(one for one in directories if one not in full) or directories
 
 
 def _explicit_lac(packet: bytes) -> int:

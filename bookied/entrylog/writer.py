@@ -16,7 +16,7 @@ import errno
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +42,6 @@ LedgerBytes = Iterable[tuple[int, int]]
 @attrs.frozen
 class _Open:
     log_id: int
-    path: Path
     size_bytes: int = 0
 
 
@@ -194,7 +193,7 @@ class EntryLogWriter:
         self.next_log_id += 1
         path = directory / layout.file_name(self._log_id)
         self.paths[self._log_id] = path
-        self._command(_Open(self._log_id, path))
+        self._command(_Open(self._log_id))
 
     def finish(self) -> None:
         """End the active log, with its ledgers map; the next entry begins another."""
@@ -202,6 +201,11 @@ class EntryLogWriter:
         if self._log_id >= 0:
             self._command(_Close())
             self._log_id = -1
+
+    def leave(self, full: Collection[Path]) -> None:
+        """End the active log if it is in one of these directories: what comes has no room there."""
+        if self._log_id >= 0 and self.paths[self._log_id].parent in full:
+            self.finish()
 
     def _command(self, command: _Open | _Write | _Close) -> None:
         self._commands.append(command)
@@ -275,13 +279,13 @@ class EntryLogWriter:
                 self._step()
             file, until = self._file, self.readable_until
             if file is not None:
-                self._guarded(file.flush)
+                self._guarded(file.flush, self._file_log_id)
                 self._is_full = False
                 self._note_readable(file)
         with self._syncing:
             # A file that is not the active one any more was synced when it was closed.
             if file is not None and file is self._file:
-                self._guarded(lambda: self._sync(file))
+                self._guarded(lambda: self._sync(file), self._file_log_id)
         assert self.readable_until >= until
 
     def _step(self) -> bool:
@@ -290,22 +294,23 @@ class EntryLogWriter:
         if not self._commands:
             return False
         command = self._commands[0]
-        self._guarded(lambda: self._perform(command))
+        log_id = command.log_id if isinstance(command, _Open) else self._file_log_id
+        self._guarded(lambda: self._perform(command), log_id)
         self._commands.popleft()
         self._written_bytes += command.size_bytes
         self._is_full = False
         return True
 
-    def _guarded(self, action: Callable[[], None]) -> None:
+    def _guarded(self, action: Callable[[], None], log_id: int) -> None:
+        path = self.paths.get(log_id, Path())
         try:
             action()
         except Exception as error:
-            path = self.paths.get(self._file_log_id, Path())
             is_full = isinstance(error, OSError) and error.errno in _FULL
             if is_full and not self._is_sync_failed:
                 if not self._is_full:
                     self._is_full = True
-                    self._on_full(path)
+                    self._on_full(path.parent)
                 raise
             self.failure = WriteFailedError(path, error)
             log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
@@ -316,25 +321,60 @@ class EntryLogWriter:
         if isinstance(command, _Write):
             self._write(command)
         elif isinstance(command, _Open):
-            self._open(command)
+            self._open(command.log_id)
         else:
             self._close()
 
-    def _open(self, command: _Open) -> None:
+    def _open(self, log_id: int) -> None:
+        try:
+            self._begin(log_id, self.paths[log_id])
+        except OSError as error:
+            if error.errno in _FULL and not self._is_sync_failed:
+                self._begin_elsewhere(log_id, self.paths[log_id])
+            raise
+        self._write_last_id(log_id)
+
+    def _begin(self, log_id: int, path: Path) -> None:
         # Each part may have been done by an earlier attempt that ran out of room.
         if self._file is None:
-            self._file = self._files.open_append(command.path, direct=self._direct)
-            self._file_log_id = command.log_id
+            self._file = self._files.open_append(path, direct=self._direct)
+            self._file_log_id = log_id
             self._ledgers = {}
         if not self._file.tell():
             self._file.write([layout.LogHeader().encode()])
         # Whatever a crash leaves of it, it is to be a log: garbage collection must read it.
         self._file.flush()
         self._sync(self._file)
-        self._files.sync_dir(command.path.parent)
-        last_id = b"%x\n" % command.log_id
+        self._files.sync_dir(path.parent)
+
+    def _begin_elsewhere(self, log_id: int, path: Path) -> None:
+        """Let the next attempt be made in another directory, if there is one with room.
+
+        No entry is in the log yet, and locations do not tell directories. Of two logs with one id
+        a restart might take the empty one, so the first is gone for good before that.
+        """
+        with contextlib.suppress(NoWritableDirError):
+            directory = self._choose_directory()
+            if directory == path.parent:
+                return
+            file, self._file = self._file, None
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.close()
+            if self._files.exists(path):
+                self._files.remove(path)
+                self._files.sync_dir(path.parent)
+            self.paths[log_id] = directory / path.name
+
+    def _write_last_id(self, log_id: int) -> None:
+        """Note the log's id in every directory; a full one does without, as in Java."""
         for directory in self._directories:
-            self._files.write_atomic(directory / layout.LAST_ID, last_id)
+            try:
+                self._files.write_atomic(directory / layout.LAST_ID, b"%x\n" % log_id)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                log.warn("no room for {name} in {path}", name=layout.LAST_ID, path=directory)
 
     def _write(self, command: _Write) -> None:
         file = self._file

@@ -10,6 +10,7 @@ Everything before it is durable in entry logs and indexes. Each ledger directory
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -82,11 +83,33 @@ def read_mark(files: Files, directories: Iterable[Path], name: str) -> Mark:
 
 
 def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
-    """Put a mark durably into each directory, never a lower one over a higher one."""
+    """Put a mark durably into each directory, never a lower one over a higher one.
+
+    A full directory does without, as long as another has the mark: the highest counts.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    refused: OSError | None = None
+    has_one = False
     for directory in directories:
-        found = read_mark(files, [directory], name)
-        if found < mark:
-            files.write_atomic(directory / name, encode_mark(mark))
-        elif found == mark:
-            # Whoever wrote it may have been killed, or refused, before its name was durable.
-            files.sync_dir(directory)
+        try:
+            _write_mark(files, directory, name, mark)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            log.warn("no room for {name} in {path}", name=name, path=directory)
+            refused = error
+        else:
+            has_one = True
+    if refused is not None and not has_one:
+        raise refused
+
+
+def _write_mark(files: Files, directory: Path, name: str, mark: Mark) -> None:
+    found = read_mark(files, [directory], name)
+    if found < mark:
+        files.write_atomic(directory / name, encode_mark(mark))
+    elif found == mark:
+        # Whoever wrote it may have been killed, or refused, before its name was durable.
+        files.sync_dir(directory)

@@ -17,6 +17,7 @@ from bookied.errors import (
     return_code,
 )
 from bookied.files import RealFiles
+from bookied.index.format import relative_path
 from bookied.journal.format import ledger_key_record
 from bookied.journal.mark import Mark
 from bookied.replay import do_now, run_now
@@ -240,6 +241,25 @@ def test_the_mark_that_is_written_was_taken_before_the_flush_began() -> None:
     assert (first.removed, second.removed) == ([Mark(5, 512)], [Mark(8, 1024)])
     for directory in (L0, L1):
         assert {"lastMark.0", "lastMark.1"} <= set(desk.files.list(directory))
+
+
+def test_nothing_new_goes_into_a_full_directory() -> None:
+    desk = Desk()
+    storage = LedgerStorage(desk.files, [L0, L1], on_fatal=desk.fatal.append, rng=Random(1))
+    storage.open()
+    storage.avoid([])
+    storage.add(storage.create(1, b"k"), 0, packet(1, 0))
+    run_now(storage.flush(do_now))
+    used = L0 if "0.log" in desk.files.list(L0) else L1
+    other = L1 if used == L0 else L0
+    storage.avoid([used])
+    for ledger in range(2, 12):
+        storage.add(storage.create(ledger, b"k"), 0, packet(ledger, 0))
+    run_now(storage.flush(do_now))
+    assert "1.log" in desk.files.list(other)
+    assert all(desk.files.exists(other / relative_path(ledger)) for ledger in range(2, 12))
+    storage.avoid([L0, L1])
+    assert storage.writable_directories == storage.ledger_directories
 
 
 def test_marks_and_new_logs_go_to_writable_directories() -> None:

@@ -173,14 +173,14 @@ def test_a_full_disk_is_waited_out() -> None:
             desk.writer.step()
     with pytest.raises(OSError, match="No space"):
         desk.writer.sync()
-    assert (desk.full, desk.fatal) == ([A / "0.log"], [])
+    assert (desk.full, desk.fatal) == ([A], [])
     assert desk.writer.unwritten_bytes == 4800
     desk.files.fault = None
     desk.writer.stop()
     assert [entry for _, _, entry in entries(desk.files, A)] == list(range(49))
 
 
-@pytest.mark.parametrize("operation", ["create", "write", "sync_dir", "rename"])
+@pytest.mark.parametrize("operation", ["create", "write", "sync_dir"])
 def test_a_log_that_finds_no_room_at_first_begins_later(operation: str) -> None:
     desk = Desk()
     desk.fail(operation, errno.ENOSPC)
@@ -212,6 +212,47 @@ def test_any_other_failure_is_the_end(operation: str, number: int) -> None:
     with pytest.raises(WriteFailedError):
         desk.writer.step()
     assert len(desk.fatal) == 1
+
+
+def fill(desk: Desk, directory: Path) -> None:
+    """Let ``directory`` have no room for another byte."""
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if directory in path.parents and operation in {"create", "write"}:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return None
+
+    desk.files.fault = fault
+
+
+def test_a_full_directory_does_not_keep_a_log_from_beginning_in_another() -> None:
+    desk = Desk()
+    fill(desk, B)
+    append(desk.writer, record(1, 0))
+    desk.writer.stop()
+    assert (len(entries(desk.files, A)), desk.full) == (1, [])
+    assert next_log_id(desk.files, [A, B]) == 1
+
+
+def test_a_log_for_which_a_directory_has_no_room_begins_in_another() -> None:
+    desk = Desk()
+    append(desk.writer, record(1, 0))
+    desk.writer.finish()
+    drain(desk.writer)
+    desk.targets = [B]
+    append(desk.writer, record(1, 1))
+    fill(desk, B)
+    with pytest.raises(OSError, match="No space"):
+        drain(desk.writer)
+    assert desk.full == [B]
+    desk.targets = [A]
+    with pytest.raises(OSError, match="No space"):
+        drain(desk.writer)
+    drain(desk.writer)
+    desk.writer.stop()
+    desk.files.crash()
+    assert [entry for _, _, entry in entries(desk.files, A)] == [0, 1]
+    assert "1.log" not in desk.files.list(B)
 
 
 def test_new_logs_go_where_they_are_told() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from random import Random
 
@@ -48,6 +50,22 @@ def test_a_mark_over_a_bad_one_counts(files: SimFiles) -> None:
     files.write_atomic(A / "lastMark", b"bad")
     write_mark(files, [A], "lastMark", Mark(5, 100))
     assert read_mark(files, [A], "lastMark") == Mark(5, 100)
+
+
+def test_a_full_directory_does_without_a_mark_while_another_has_it(files: SimFiles) -> None:
+    full = {A}
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if operation == "write" and path.parent in full:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return None
+
+    files.fault = fault
+    write_mark(files, [A, B], "lastMark", Mark(5, 512))
+    assert read_mark(files, [A, B], "lastMark") == Mark(5, 512)
+    full.add(B)
+    with pytest.raises(OSError, match="No space"):
+        write_mark(files, [A, B], "lastMark", Mark(6, 512))
 
 
 def test_several_journals_have_marks_of_their_own() -> None:
