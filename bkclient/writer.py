@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -76,6 +76,7 @@ class LedgerWriter:
             change_ensemble=self._change_ensemble,
             gave_up=self._gave_up,
         )
+        self._taking = DeferredLock()
         self._fetcher = cluster.fetcher(keys)
         self._ended_by: ClientError | None = None
         self._closing: Shared[LedgerMetadata] | None = None
@@ -143,17 +144,23 @@ class LedgerWriter:
         """Add entries as ``room`` allows; the Deferred fires when the last one is confirmed.
 
         It fires with the last entry's id. Nothing is made for an entry but its bytes, so this is
-        the fast way. ``payloads`` is consumed as the ledger takes it, from this call on.
+        the fast way. ``payloads`` is consumed as the ledger takes it, from this call on. Calls that
+        overlap keep their order: none takes an entry before all of those before it are taken.
         Cancelling stops taking more; what was taken stays added.
         """
         return Deferred.fromCoroutine(self._add_many(payloads))
 
     async def _add_many(self, payloads: Iterable[bytes]) -> EntryId:
         pipeline, remaining = self._pipeline, iter(payloads)
-        await pipeline.room()
-        while pipeline.push_some(remaining):
+        await self._taking.acquire()
+        try:
             await pipeline.room()
-        return await pipeline.when_confirmed(self._quorum.last_pushed)
+            while pipeline.push_some(remaining):
+                await pipeline.room()
+            last = self._quorum.last_pushed
+        finally:
+            self._taking.release()
+        return await pipeline.when_confirmed(last)
 
     async def room(self) -> None:
         """Wait until adding one more stays within limits of entries, bytes and connections."""

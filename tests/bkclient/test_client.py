@@ -216,3 +216,20 @@ def test_a_tail_follows_the_writer_until_it_closes() -> None:
         assert await tailed == [b"%d" % number for number in range(10)]
 
     world.run(story())
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("window", [1, 7, 100])
+def test_batches_that_overlap_keep_their_order(protocol: ProtocolVersion, window: int) -> None:
+    world = World(3)
+    client = world.client(protocol=protocol, requests_in_flight_max=window)
+    payloads = [b"%d" % number for number in range(400)]
+
+    async def story() -> tuple[list[int], list[bytes]]:
+        writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+        batches = [writer.add_many(payloads[at : at + 40]) for at in range(0, 400, 40)]
+        lasts = [await batch for batch in batches]
+        await writer.close()
+        return lasts, await collect((await client.open_ledger(writer.ledger_id)).read())
+
+    assert world.run(story()) == ([*range(39, 400, 40)], payloads)
