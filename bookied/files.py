@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -128,7 +128,7 @@ class RealFiles:
         if direct:
             with contextlib.suppress(DirectRefusedError):
                 return DirectAppendFile(path)
-        return _BufferedAppendFile(os.open(path, flags, 0o644), preallocate)
+        return BufferedAppendFile(os.open(path, flags, 0o644), preallocate)
 
     def open_read(self, path: Path) -> ReadFile:
         return _File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -189,6 +189,8 @@ IOV_MAX: Final = 512
 """Buffers handed to one writev; Linux takes 1024."""
 
 
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
 ZEROS: Final = bytes(1024 * 1024)
 """Written ahead of small appends to a preallocated file, in one go."""
 
@@ -196,7 +198,7 @@ SMALL_WRITE_BYTES: Final = 64 * 1024
 """Up to here the sync's latency counts and not its bandwidth."""
 
 
-class _BufferedAppendFile:
+class BufferedAppendFile:
     """A file that is appended to, with preallocated space ahead where that was asked for.
 
     Preallocated blocks are unwritten: the file system has to note at each sync that some hold data
@@ -204,8 +206,13 @@ class _BufferedAppendFile:
     the syncs after that overwrite plain blocks and need no note at all: about half the time each.
     """
 
-    def __init__(self, fd: int, preallocate: int) -> None:
-        self._fd, self._preallocate = fd, preallocate
+    def __init__(
+        self,
+        fd: int,
+        preallocate: int,
+        allocate: Callable[[int, int, int], object] = os.posix_fallocate,
+    ) -> None:
+        self._fd, self._preallocate, self._allocate = fd, preallocate, allocate
         self._size, self._allocated, self._zeroed = 0, 0, 0
 
     @property
@@ -214,19 +221,26 @@ class _BufferedAppendFile:
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         at = self._size
+        size = sum(map(len, buffers)) if self._preallocate else 0
         if self._preallocate:
-            size = sum(map(len, buffers))
             self._reserve(at + size)
-            if size <= SMALL_WRITE_BYTES and at + size > self._zeroed:
-                self._write_zeros(at)
+        if self._preallocate and size <= SMALL_WRITE_BYTES and at + size > self._zeroed:
+            self._write_zeros(at)
         for start in range(0, len(buffers), IOV_MAX):
             at += _write_vector(self._fd, buffers[start : start + IOV_MAX], at)
         self._size = at
 
     def _reserve(self, end: int) -> None:
-        while end > self._allocated:
-            os.posix_fallocate(self._fd, self._allocated, self._preallocate)
-            self._allocated += self._preallocate
+        try:
+            while end > self._allocated:
+                self._allocate(self._fd, self._allocated, self._preallocate)
+                self._allocated += self._preallocate
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            # Without a whole step there may be room for the records yet. A part may be allocated.
+            self._preallocate = 0
+            self._allocated = os.fstat(self._fd).st_size
 
     def _write_zeros(self, at: int) -> None:
         """Overwrite the next megabyte of what is preallocated; the records then go over it."""

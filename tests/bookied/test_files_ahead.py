@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from bookied.files import SMALL_WRITE_BYTES, ZEROS, RealFiles
+from bookied.files import SMALL_WRITE_BYTES, ZEROS, BufferedAppendFile, RealFiles
 
 STEP = 4 * 1024 * 1024
 
@@ -42,3 +44,21 @@ def test_small_writes_go_over_blocks_that_are_written_already(tmp_path: Path) ->
     assert path.stat().st_blocks == blocks
     reader.close()
     file.close()
+
+
+def test_without_room_for_a_step_of_preallocation_the_records_are_written(tmp_path: Path) -> None:
+    steps = [STEP]
+
+    def allocate(fd: int, offset: int, size: int) -> None:
+        if not steps:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.posix_fallocate(fd, offset, steps.pop())
+
+    path = tmp_path / "journal"
+    file = BufferedAppendFile(os.open(path, os.O_RDWR | os.O_CREAT), STEP, allocate)
+    for _ in range(STEP // 100_000 + 2):
+        file.write([b"x" * 100_000])
+    file.write([b"y"])
+    file.sync()
+    file.close()
+    assert path.read_bytes() == b"x" * 100_000 * (STEP // 100_000 + 2) + b"y"
