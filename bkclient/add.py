@@ -15,7 +15,7 @@ them. Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these s
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Union
 
 import attrs
@@ -338,31 +338,38 @@ class AddQuorum:
         if self.ensemble[event.index] != event.bookie:
             return []
         incomplete = [e for e in event.entries if not self._is_complete(e)]
+        if incomplete and isinstance(event.error, FINAL_ERRORS):
+            return self._give_up(event.error)
+        if self._delay_changes:
+            return self._weigh(event)
         if not incomplete:
             return self._note_late_failure(event)
-        if isinstance(event.error, FINAL_ERRORS):
-            return self._give_up(event.error)
-        if not self._delay_changes:
-            return self._change({event.index: event.bookie})
-        return self._weigh(event, incomplete)
+        return self._change({event.index: event.bookie})
 
     def _note_late_failure(self, event: AddsFailed) -> list[Command]:
         """A bookie failed an add that has its quorum: replace it before the next add goes out."""
-        if not self._delay_changes and self._allow_changes:
+        if self._allow_changes:
             self._delayed[event.index] = event.bookie
         return [] if self.state is State.CHANGING else self._confirm()
 
-    def _weigh(self, event: AddsFailed, incomplete: Iterable[int]) -> list[Command]:
-        """Change the ensemble only where an entry cannot reach its quorum without the failed."""
+    def _weigh(self, event: AddsFailed) -> list[Command]:
+        """Change the ensemble only where an entry cannot reach its quorum without the failed.
+
+        What an entry lacks is remembered also where it has its quorum: an ensemble change may take
+        acks away from it again.
+        """
         spare = self._write_quorum - self._ack_quorum
-        for entry_id in incomplete:
-            mask = self._failures.get(entry_id, 0) | 1 << event.index
-            self._failures[entry_id] = mask
-            if mask.bit_count() > spare or isinstance(event.error, ReadOnlyBookieClientError):
-                return self._change(
-                    {i: self.ensemble[i] for i in range(self._size) if mask >> i & 1}
-                )
-        return []
+        hopeless = 0
+        for entry_id in event.entries:
+            if entry_id not in self._acks:
+                continue
+            mask = self._failures[entry_id] = self._failures.get(entry_id, 0) | 1 << event.index
+            full = isinstance(event.error, ReadOnlyBookieClientError)
+            if not self._is_complete(entry_id) and (full or mask.bit_count() > spare):
+                hopeless |= mask
+        if not hopeless:
+            return []
+        return self._change({i: b for i, b in enumerate(self.ensemble) if hopeless >> i & 1})
 
     def _change(self, failed: dict[int, BookieId]) -> list[Command]:
         if not self._allow_changes:

@@ -530,6 +530,17 @@ def test_no_add_hangs_where_spares_are_few(
     assert explore(rules, write, ack, entries, 3, spares) > 10
 
 
+@pytest.mark.parametrize(
+    ("size", "write", "ack", "entries"), [(2, 2, 1, 3), (3, 3, 2, 2), (4, 3, 2, 2), (3, 2, 1, 2)]
+)
+def test_no_add_hangs_where_changes_are_delayed(
+    size: int, write: int, ack: int, entries: int
+) -> None:
+    """A failure of an entry that has its quorum counts once an ack of it is taken back."""
+    rules = quorum(size, write, ack, delay_changes=True)
+    assert explore(rules, write, ack, entries, failures=4) > 10
+
+
 class InterleavedQuorum(AddQuorum):
     """What Java 4.18.0 does: takes acks back one by one, and confirms while it is at it (#4097)."""
 
