@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from bkclient.errors import (
@@ -220,16 +222,30 @@ def test_a_tail_follows_the_writer_until_it_closes() -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("window", [1, 7, 100])
-def test_batches_that_overlap_keep_their_order(protocol: ProtocolVersion, window: int) -> None:
+def test_a_batch_begun_while_another_is_taken_comes_after_it(
+    protocol: ProtocolVersion, window: int
+) -> None:
     world = World(3)
     client = world.client(protocol=protocol, requests_in_flight_max=window)
-    payloads = [b"%d" % number for number in range(400)]
+    batches = [[b"%d" % number for number in range(at, at + 40)] for at in range(0, 400, 40)]
 
     async def story() -> tuple[list[int], list[bytes]]:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
-        batches = [writer.add_many(payloads[at : at + 40]) for at in range(0, 400, 40)]
-        lasts = [await batch for batch in batches]
-        await writer.close()
-        return lasts, await collect((await client.open_ledger(writer.ledger_id)).read())
+        adding = []
 
-    assert world.run(story()) == ([*range(39, 400, 40)], payloads)
+        def taken(number: int) -> Iterator[bytes]:
+            yield from batches[number]
+            if number + 1 < len(batches):
+                adding.append(writer.add_many(taken(number + 1)))
+
+        adding.append(writer.add_many(taken(0)))
+        lasts = []
+        while adding:
+            lasts.append(await adding.pop(0))
+        await writer.close()
+        return sorted(lasts), await collect((await client.open_ledger(writer.ledger_id)).read())
+
+    assert world.run(story()) == (
+        [*range(39, 400, 40)],
+        [entry for batch in batches for entry in batch],
+    )
