@@ -57,6 +57,7 @@ class Checkpoints:
             await self._ended
 
     def _look(self) -> Deferred[None] | None:
+        self._storage.drop_idle()
         waited_s = self._clock.seconds() - self._last_s
         is_time = waited_s >= self._interval_s and self._storage.has_changes
         if not is_time and not self._storage.needs_checkpoint:

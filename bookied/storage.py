@@ -255,6 +255,11 @@ class LedgerStorage:
             else:
                 state.lac = max(state.lac, packet_lac(packet))
 
+    def drop_idle(self) -> None:
+        """Forget ledgers beyond the limit that were only read; a checkpoint does so in the end."""
+        if not self._is_checkpointing:  # What is being written looks clean, and is not on disk yet.
+            self._pages.drop_idle_ledgers()
+
     def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
         """Return a new ledger, one that ``lookup`` does not know."""
         self.has_changes = True

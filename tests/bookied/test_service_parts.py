@@ -191,8 +191,11 @@ class Storage:
 
     def __init__(self) -> None:
         self.has_changes = self.needs_checkpoint = False
-        self.begun = 0
+        self.begun = self.tidied = 0
         self.ending: Deferred[None] = succeed(None)
+
+    def drop_idle(self) -> None:
+        self.tidied += 1
 
     async def checkpoint(self, _journals: object, _run_blocking: object) -> None:
         self.begun += 1
@@ -226,6 +229,12 @@ def test_checkpoints_come_at_their_interval_while_there_are_changes() -> None:
     world.storage.has_changes = True
     assert world.wait(9) == 1
     assert world.wait(2) == 2
+
+
+def test_ledgers_that_are_only_read_are_forgotten_without_a_checkpoint() -> None:
+    world = Checkpointing()
+    assert world.wait(2) == 0
+    assert world.storage.tidied == 4
 
 
 def test_a_checkpoint_that_is_needed_does_not_wait() -> None:

@@ -243,6 +243,30 @@ def test_the_mark_that_is_written_was_taken_before_the_flush_began() -> None:
         assert {"lastMark.0", "lastMark.1"} <= set(desk.files.list(directory))
 
 
+def test_ledgers_that_are_only_read_do_not_fill_the_memory() -> None:
+    desk = Desk()
+    for ledger in range(10):
+        desk.add(ledger, 0)
+    desk.restart()
+    for ledger in range(10):
+        assert desk.storage.lookup(ledger) is not None
+    desk.storage.drop_idle()
+    assert len(desk.storage.hot) == desk.limits.ledgers_max
+    assert [desk.read(ledger, 0) for ledger in range(10)] == [packet(n, 0) for n in range(10)]
+
+
+def test_a_ledger_that_is_being_written_is_not_taken_for_idle() -> None:
+    desk = Desk()
+    for ledger in range(10):
+        desk.add(ledger, 0)
+    flush = Turns(desk.storage.flush(Blocking))
+    while not flush.is_done:
+        desk.storage.drop_idle()
+        assert len(desk.storage.hot) == 10
+        flush.step()
+    assert len(desk.storage.hot) == desk.limits.ledgers_max
+
+
 def test_nothing_new_goes_into_a_full_directory() -> None:
     desk = Desk()
     storage = LedgerStorage(desk.files, [L0, L1], on_fatal=desk.fatal.append, rng=Random(1))
