@@ -243,15 +243,20 @@ class AddPipeline:
             )
 
     def when_confirmed(self, entry_id: EntryId) -> Deferred[EntryId]:
-        """Return a Deferred that fires when the entry is confirmed; ask right after ``push``.
+        """Return a Deferred that fires when the entry, which was pushed, is confirmed.
 
         Cancelling it lets go of the answer; the add itself cannot be taken back.
         """
         deferred: Deferred[EntryId] = Deferred()
         if entry_id <= self.quorum.last_confirmed:
             deferred.callback(entry_id)
+        elif self.quorum.ended_by is not None:
+            deferred.errback(self.quorum.ended_by)
         else:
-            self._waiting.append((entry_id, deferred))
+            waiting, at = self._waiting, len(self._waiting)
+            while at and waiting[at - 1][0] > entry_id:
+                at -= 1
+            waiting.insert(at, (entry_id, deferred))
         return deferred
 
     @property

@@ -297,5 +297,3 @@ def hunt(first: int, count: int) -> None:
 
 if __name__ == "__main__":
     hunt(int(sys.argv[1]), int(sys.argv[2]))
-
-
