@@ -55,7 +55,7 @@ class Engine:
             on_fatal=partial(parts.call_from_thread, events.failed),
             on_full=partial(parts.call_from_thread, events.no_room),
             rng=parts.rng,
-            limits=_storage_limits(config),
+            limits=_storage_limits(config, parts.open_files_max),
             log_size_bytes_max=config.log_bytes_max,
             direct=parts.threads,
             index_version=config.file_info_format_version,
@@ -181,13 +181,17 @@ class Engine:
         return await self._parts.run_blocking(function)
 
 
-def _storage_limits(config: BookieConfig) -> StorageLimits:
+def _storage_limits(config: BookieConfig, open_files_max: int | None) -> StorageLimits:
     pages = config.index_pages_max
     default = StorageLimits()
+    # Where few files may be open, clients need some of them too.
+    indexes_max = default.open_indexes_max
+    if open_files_max is not None:
+        indexes_max = min(indexes_max, max(1, open_files_max // 4))
     return StorageLimits(
         cache_bytes=config.write_cache_bytes_max // 2,
         unwritten_bytes_max=config.write_cache_bytes_max,
         dirty_pages_max=pages if pages > 0 else default.dirty_pages_max,
         clean_pages_max=pages if pages > 0 else default.clean_pages_max,
-        open_indexes_max=min(config.open_files_max, default.open_indexes_max),
+        open_indexes_max=min(config.open_files_max, indexes_max),
     )

@@ -58,6 +58,8 @@ class Parts:
     run_reads: RunBlocking
     rng: random.Random = attrs.field(factory=random.Random)
     threads: bool = True
+    open_files_max: int | None = None
+    """The process's limit on open files; None for none."""
     close: Callable[[], Deferred[None]]
 
 
@@ -101,6 +103,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "run_blocking": partial(deferToThreadPool, reactor, blocking),
         "run_reads": run_reads,
         "close": close,
+        "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
     return Parts(**(given | changes))
 

@@ -37,6 +37,9 @@ from wire.messages import AddRequest, Received, ReplyTo, Response
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""
 
+REFUSED_EVERY_S: Final = 10.0
+"""How often it is told that connections are refused."""
+
 WRITE_BYTES: Final = 256 * 1024
 """Answers are gathered up to this size before they are handed to the transport."""
 
@@ -63,6 +66,7 @@ class BookieServer(Factory):
         limits: Limits | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         tcp_keep_alive: bool = True,
+        connections_max: int | None = None,
     ) -> None:
         """Serve ``bookie``.
 
@@ -73,6 +77,8 @@ class BookieServer(Factory):
             limits: when to let clients wait; the default takes the storage's own limits.
             frame_bytes_max: ``nettyMaxFrameSizeBytes``; a longer frame closes its connection.
             tcp_keep_alive: ``serverSockKeepalive``.
+            connections_max: further clients are turned away, or their descriptors would be those
+                that journals and logs need; None for no limit.
         """
         self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
         self.limits = limits or Limits(
@@ -90,16 +96,33 @@ class BookieServer(Factory):
         )
         self.connections: set[BookieConnection] = set()
         self.reads_pending = 0
+        self._connections_max = connections_max
+        self._refused, self._refused_told_s = 0, -REFUSED_EVERY_S
         self._is_in_group = False
         self._unflushed: list[BookieConnection] = []
         self._drained: Deferred[None] | None = None
         self._cut: IDelayedCall | None = None
 
     def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:  # noqa: ARG002
-        """Accept a client; while draining it is turned away at once."""
+        """Accept a client; while draining, or beyond the limit, it is turned away at once."""
         if self._drained is not None:
             return None
+        if self._connections_max is not None and len(self.connections) >= self._connections_max:
+            self._refuse()
+            return None
         return BookieConnection(self)
+
+    def _refuse(self) -> None:
+        self._refused += 1
+        now_s = self.clock.seconds()
+        if now_s - self._refused_told_s >= REFUSED_EVERY_S:
+            log.warn(
+                "refused {refused} connections: {open} are open, which the limit on open files "
+                "leaves room for",
+                refused=self._refused,
+                open=len(self.connections),
+            )
+            self._refused, self._refused_told_s = 0, now_s
 
     def on_synced(self, done: Iterable[Callable[[], object]]) -> None:
         """Tell everyone whose records a journal group has made durable; one write a connection."""

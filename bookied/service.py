@@ -49,6 +49,7 @@ from bookied.exit_status import (
     WrongLayoutError,
 )
 from bookied.identity import Identity, identify, listen_host
+from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.listener import BoundPort
 from bookied.mode import Mode, ModeEffects
 from bookied.parts import Parts
@@ -68,6 +69,9 @@ FAREWELL_S: Final = 5.0
 
 GIVE_UP_S: Final = 600.0
 """How long a bookie serves without a registration before it stops."""
+
+SPARE_FILES: Final = 256
+"""Journals, marks, the metadata service, the log, and what a moment needs."""
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNLIMITED: Final = 2**62
@@ -223,6 +227,7 @@ class BookieService:
             limits=_server_limits(config, engine.storage.limits),
             frame_bytes_max=config.frame_bytes_max,
             tcp_keep_alive=config.tcp_keepalive,
+            connections_max=_connections_max(parts.open_files_max, engine.storage.limits),
         )
         self._port.listen(self.server)
         self._note("registering")
@@ -435,6 +440,14 @@ def _start_error(error: BaseException) -> BaseException:
 def _service_info(identity: Identity) -> BookieServiceInfo:
     """Return what Java publishes (BookKeeper 4.18.0, BookieServiceInfoUtils)."""
     return BookieServiceInfo((Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC),))
+
+
+def _connections_max(open_files_max: int | None, storage: StorageLimits) -> int | None:
+    """Return how many descriptors clients may have, of those that storage does not need."""
+    if open_files_max is None:
+        return None
+    files = storage.open_logs_max + storage.open_indexes_max + OPEN_TO_WRITE_MAX + SPARE_FILES
+    return max(open_files_max - files, open_files_max // 8)
 
 
 def _server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:

@@ -4,9 +4,10 @@ The reactor gives out places (``reserve``) and appends to memory; a thread write
 ``sync_bytes`` so that a checkpoint never meets a mountain. The thread runs ``step`` in a loop; a
 simulation calls it itself. ``sync`` is for checkpoints, from whatever thread.
 
-No room on the disk is waited out: the same bytes are tried again, and ``unwritten_bytes`` grows
-until whoever accepts adds holds back. Any other failed write or sync is the end (``on_fatal``):
-what the log holds is unknown then, while the journals hold it all for the replay of the next start.
+No room on the disk, and no descriptor to open a file with, is waited out: the same bytes are tried
+again, and ``unwritten_bytes`` grows until whoever accepts adds holds back. Any other failed write or
+sync is the end (``on_fatal``): what the log holds is unknown then, while the journals hold it all
+for the replay of the next start.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ HAND_OVER_BYTES: Final = 1024 * 1024
 
 RETRY_S: Final = 1.0
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_NO_DESCRIPTOR: Final = {errno.EMFILE, errno.ENFILE}
 
 LedgerBytes = Iterable[tuple[int, int]]
 """Pairs of ledger id and bytes of its records, lengths included."""
@@ -253,7 +255,7 @@ class EntryLogWriter:
             except WriteFailedError:
                 return
             except OSError:
-                # The disk is full. Look again soon, whether or not more arrives.
+                # The disk is full, or too many files are open. Look again soon, come more or not.
                 self._wake.release()
                 self._retry.wait(RETRY_S)
 
@@ -306,6 +308,8 @@ class EntryLogWriter:
         try:
             action()
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+                raise
             is_full = isinstance(error, OSError) and error.errno in _FULL
             if is_full and not self._is_sync_failed:
                 if not self._is_full:

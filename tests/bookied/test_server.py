@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+from twisted.python.failure import Failure
 
 from bookied.backpressure import RECHECK_S, Limits
-from bookied.server import CLOSE_S
+from bookied.server import CLOSE_S, REFUSED_EVERY_S, BookieServer
 from bookied.storage import LedgerStorage, StorageLimits
 from tests.bookied.serving import KEY, Client, Serving, packet
 from wire import v2, v3
@@ -429,6 +432,32 @@ def test_draining_cuts_who_takes_too_long(serving: Serving) -> None:
     assert client.transport.is_cut
     client.disconnect()
     assert drained == [None]
+
+
+def test_more_clients_than_there_are_descriptors_for_are_turned_away(serving: Serving) -> None:
+    bookie, clock = serving.bookie, serving.clock
+    server = BookieServer(bookie, clock, serving.server.run_blocking, connections_max=2)
+    said: list[str] = []
+
+    def listen(event: LogEvent) -> None:
+        said.append(formatEvent(event))
+
+    observe: Any = listen
+    globalLogPublisher.addObserver(observe)
+    try:
+        protocols = [server.buildProtocol(None) for _ in range(2)]
+        for protocol in protocols:
+            assert protocol is not None
+            protocol.makeConnection(StringTransport())
+        assert [server.buildProtocol(None) for _ in range(3)] == [None] * 3
+        clock.advance(REFUSED_EVERY_S)
+        assert server.buildProtocol(None) is None
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert [text[:21] for text in said] == ["refused 1 connections", "refused 3 connections"]
+    assert protocols[0] is not None
+    protocols[0].connectionLost(Failure(ConnectionDone()))
+    assert server.buildProtocol(None) is not None
 
 
 def test_draining_an_idle_bookie_is_done_at_once(serving: Serving) -> None:

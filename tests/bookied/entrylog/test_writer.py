@@ -214,6 +214,19 @@ def test_any_other_failure_is_the_end(operation: str, number: int) -> None:
     assert len(desk.fatal) == 1
 
 
+@pytest.mark.parametrize("operation", ["create", "sync_dir"])
+def test_a_log_for_which_there_is_no_descriptor_begins_later(operation: str) -> None:
+    desk = Desk()
+    desk.fail(operation, errno.EMFILE)
+    append(desk.writer, record(1, 0))
+    with pytest.raises(OSError, match="Too many open files"):
+        drain(desk.writer)
+    desk.files.fault = None
+    desk.writer.stop()
+    assert [entry for _, _, entry in entries(desk.files, A)] == [0]
+    assert (desk.fatal, desk.full) == ([], [])
+
+
 def fill(desk: Desk, directory: Path) -> None:
     """Let ``directory`` have no room for another byte."""
 
