@@ -26,7 +26,7 @@ class Effect(enum.Enum):
     """What a command can do to a cluster; it decides how the command asks before it acts."""
 
     READ = "reads only"
-    REVERSIBLE = "changes what can be undone, or adds"
+    REVERSIBLE = "adds or changes, and loses nothing"
     FENCES = "ends the life of a writer"
     LOSES_DATA = "loses data or metadata"
 
@@ -70,14 +70,16 @@ class Command(click.Command):
                 formatter.dedent()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own = [p for p in self.get_params(ctx) if not is_global(p)]
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        own = [p for p in options if not is_global(p)]
         shown = _SHOWN_FOR_ALL + (() if self.effect is Effect.READ else _SHOWN_FOR_CHANGES)
-        common = [p for p in self.get_params(ctx) if is_global(p) and p.name in shown]
+        common = [p for p in options if is_global(p) and p.name in shown]
         for title, parameters in (("Options", own), ("Common options", common)):
             records = [r for r in (p.get_help_record(ctx) for p in parameters) if r is not None]
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+        formatter.write_paragraph()
         formatter.write_text("`bkctl --help` lists the options that every command takes.")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -94,19 +96,25 @@ class Command(click.Command):
 class Group(click.Group):
     """A group whose commands may live in modules that are imported only when used.
 
-    ``lazy`` maps a name to ``module:attribute`` and the line that help shows for it.
+    ``lazy`` maps a name to ``module:attribute`` and the line that help shows for it; ``order`` is
+    that of the help, for names that are to come before all others.
     """
 
     command_class = Command
 
     def __init__(
-        self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        lazy: Mapping[str, tuple[str, str]] | None = None,
+        order: Sequence[str] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.lazy = dict(lazy or {})
+        self.lazy, self._order = dict(lazy or {}), tuple(order)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.lazy, *(name for name in super().list_commands(ctx) if name not in self.lazy)]
+        names = dict.fromkeys([*self._order, *self.lazy, *super().list_commands(ctx)])
+        return [name for name in names if name in self.lazy or name in self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.lazy and cmd_name not in self.commands:

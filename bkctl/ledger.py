@@ -36,6 +36,7 @@ ledger = SubGroup(
         "read": ("bkctl.ledger_read:read", "Print the entries of a ledger."),
         "tail": ("bkctl.ledger_read:tail", "Print the last entries, and those to come."),
     },
+    order=("create", "add", "write", "read", "tail", "close", "list", "show"),
 )
 
 
@@ -44,39 +45,65 @@ def quorum_options(function: Any) -> Any:
     for option in reversed(
         (
             click.option(
-                "-E", "--ensemble-size", type=click.IntRange(1), default=3, show_default=True,
+                "-E",
+                "--ensemble-size",
+                type=click.IntRange(1),
+                metavar="N",
+                default=3,
+                show_default=True,
                 help="Bookies that share the ledger.",
             ),
             click.option(
-                "-W", "--write-quorum", type=click.IntRange(1), default=2, show_default=True,
+                "-W",
+                "--write-quorum",
+                type=click.IntRange(1),
+                metavar="N",
+                default=2,
+                show_default=True,
                 help="Copies of each entry.",
             ),
             click.option(
-                "-A", "--ack-quorum", type=click.IntRange(1), default=2, show_default=True,
+                "-A",
+                "--ack-quorum",
+                type=click.IntRange(1),
+                metavar="N",
+                default=2,
+                show_default=True,
                 help="Copies that must be on disk before an add counts.",
             ),
             click.option(
-                "--digest", type=click.Choice(_DIGESTS), default="crc32c", show_default=True,
+                "--digest",
+                type=click.Choice(_DIGESTS),
+                default="crc32c",
+                show_default=True,
                 help="How entries are protected against damage.",
             ),
             click.option(
                 "--password-file", metavar="FILE", help="File with the ledger's password."
             ),
             click.option(
-                "--meta", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",
+                "--meta",
+                type=KEY_VALUE,
+                multiple=True,
+                metavar="KEY=VALUE",
                 help="Custom metadata, any number of times.",
             ),
             click.option(
-                "--ledger-id", "wanted_id", type=LEDGER_ID, help="This id, instead of a new one."
+                "--ledger-id",
+                "wanted_id",
+                type=LEDGER_ID,
+                metavar="ID",
+                help="This id, instead of a new one.",
             ),
         )
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 
 
 @ledger.command(
     "create",
+    short_help="Create an empty ledger and print its id.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl ledger create", "three bookies, two copies of each entry; prints the id"),
@@ -110,6 +137,7 @@ def create(session: Session, /, **wanted: Any) -> None:
 
 @ledger.command(
     "list",
+    short_help="List ledgers by id, as they are found.",
     effect=Effect.READ,
     examples=(
         ("bkctl ledger list", "all ledgers, by id"),
@@ -129,8 +157,8 @@ def create(session: Session, /, **wanted: Any) -> None:
 @click.option(
     "--meta", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE", help="Only with this metadata."
 )
-@click.option("--after", type=LEDGER_ID, help="Only ids above this one.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many.")
+@click.option("--after", type=LEDGER_ID, metavar="ID", help="Only ids above this one.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many.")
 @click.option("--count", is_flag=True, help="Only say how many there are.")
 @click.pass_obj
 def list_(
@@ -161,6 +189,7 @@ def list_(
 
 @ledger.command(
     "show",
+    short_help="Show ledgers whole: quorums, fragments, custom metadata.",
     effect=Effect.READ,
     examples=(
         ("bkctl ledger show 42", "quorums, state, fragments and custom metadata"),
@@ -189,6 +218,7 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
 
 @ledger.command(
     "close",
+    short_help="Close a ledger where its last writer ended.",
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger close 42", "nobody adds to it any more; readers see its end"),
@@ -228,6 +258,7 @@ def _claim_and_close(session: Session, ledger_id: LedgerId) -> None:
 
 @ledger.command(
     "fence",
+    short_help="End the life of a writer, without closing its ledger.",
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger fence 42", "its writer cannot add any more; it is not closed yet"),
@@ -266,6 +297,7 @@ def fence(session: Session, ledger_id: LedgerId) -> None:
 
 @ledger.command(
     "recover",
+    short_help="Find out where a ledger ends and close it there.",
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger recover 42", "close a ledger whose writer has died"),
@@ -316,6 +348,7 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
 
 @ledger.command(
     "delete",
+    short_help="Delete ledgers for good.",
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl ledger delete 42", "shows what goes, and asks"),

@@ -69,8 +69,10 @@ def form_options(function: Any) -> Any:
 )  # fmt: skip
 @click.argument("ledger_id", type=LEDGER_ID)
 @click.argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]")
-@click.option("--first", type=click.IntRange(0), help="First entry.  [default: 0]")
-@click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last confirmed]")
+@click.option("--first", type=click.IntRange(0), metavar="N", help="First entry.  [default: 0]")
+@click.option(
+    "--last", type=click.IntRange(0), metavar="N", help="Last entry.  [default: the last confirmed]"
+)
 @click.option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet.")
 @click.option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off.")
 @click.option("--out", metavar="FILE", help="Write to FILE, which appears when it is whole.")
@@ -152,7 +154,7 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
 )
 @click.argument("ledger_id", type=LEDGER_ID)
 @click.option(
-    "--last", "count", type=click.IntRange(0), default=10, show_default=True,
+    "--last", "count", type=click.IntRange(0), metavar="N", default=10, show_default=True,
     help="How many entries from the end to begin with.",
 )  # fmt: skip
 @click.option(

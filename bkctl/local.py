@@ -53,7 +53,10 @@ _LOOK_EVERY_S: Final = 0.5
     "--zookeeper", is_flag=True, help="Real ZooKeeper (needs the extra `spark`, for its jars)."
 )
 @click.option(
-    "--port-base", type=click.IntRange(1, 65000), help="Ports from here on, not free ones."
+    "--port-base",
+    type=click.IntRange(1, 65000),
+    metavar="PORT",
+    help="Ports from here on, not free ones.",
 )
 @click.option(
     "--set", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",

@@ -158,7 +158,12 @@ _DECLARED: Final = (
         envvar="BKCTL_COLUMNS",
         help="Columns of tables and CSV, in order.",
     ),
-    _option("--no-headers", is_flag=True, help="Tables and CSV without their first line."),
+    _option(
+        "--no-headers",
+        is_flag=True,
+        envvar="BKCTL_NO_HEADERS",
+        help="Tables and CSV without their first line.",
+    ),
     _option("--exact", is_flag=True, envvar="BKCTL_EXACT", help="Plain numbers in tables as well."),
     _option("--utc", is_flag=True, envvar="BKCTL_UTC", help="Times in UTC in tables as well."),
     _option("--show-secrets", is_flag=True, help="Print ledger passwords."),
@@ -172,7 +177,9 @@ _DECLARED: Final = (
     ),
     _option("-y", "--yes", is_flag=True, help="Answer yes to what would be asked."),
     _option("--no-input", is_flag=True, envvar="BKCTL_NO_INPUT", help="Never ask; refuse instead."),
-    _option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
+    _option(
+        "--dry-run", is_flag=True, envvar="BKCTL_DRY_RUN", help="Show the plan and change nothing."
+    ),
     _option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),

@@ -32,7 +32,8 @@ class Report:
 
     def line(self) -> str:
         """Return the line people read."""
-        named = self.about if self.about and self.about not in self.message else ""
+        told = f"{self.message} {self.hint}"
+        named = self.about if self.about and self.about not in told else ""
         text = f"{named}: {self.message}" if named else self.message
         return f"bkctl: {text}; {self.hint}" if self.hint else f"bkctl: {text}"
 
@@ -76,7 +77,8 @@ def _describe(error: BaseException, session: Session | None) -> Report:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
         message = error.format_message().removesuffix(".")
-        return Report("BK-USAGE", message, ExitStatus.USAGE, "", f"`{path} --help` shows how")
+        hint = "" if message.endswith("?") else f"`{path} --help` shows how"
+        return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
     if isinstance(error, click.ClickException):
         return Report("BK-USAGE", error.format_message(), error.exit_code, about)
     if isinstance(error, BookKeeperError):
