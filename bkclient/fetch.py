@@ -73,12 +73,14 @@ class ReadRun(Generic[T]):
     """One read under way: asks, waits, speculates, ends.
 
     Args:
+        what: is read, for the error when nobody gives it.
         send: sends the request to the member with this index.
         accept: makes a value of an answer, or raises ``ClientError``.
     """
 
     def __init__(
         self,
+        what: tuple[str, object, LedgerId],
         rule: _Rule[T],
         ensemble: Sequence[BookieId],
         send: Callable[[BookieId], Deferred[Any]],
@@ -89,6 +91,7 @@ class ReadRun(Generic[T]):
     ) -> None:
         self.result: Deferred[T] = Deferred(self._cancelled)
         self.done = False
+        self._what = what
         self._rule, self._ensemble = rule, ensemble
         self._send, self._accept = send, accept
         self._alarms, self._waits, self._troubles = alarms, waits, troubles
@@ -150,9 +153,16 @@ class ReadRun(Generic[T]):
         if self._wait_s:
             self._alarms.drop(self, self._wait_s)
         if isinstance(outcome, ClientError):
-            self.result.errback(outcome)
+            self.result.errback(self._named(outcome))
         else:
             self.result.callback(outcome)
+
+    def _named(self, error: ClientError) -> ClientError:
+        """Return the error with what was read in its text."""
+        kind, number, ledger_id = self._what
+        named = type(error)(f"{kind} {number} of ledger {ledger_id}: {error}")
+        named.__cause__ = error
+        return named
 
     def _cancelled(self, _result: Deferred[T]) -> None:
         self.done = True
@@ -261,6 +271,7 @@ class EntryFetcher:
         if self._pool.config.reorder_reads and self._troubles.any_lately:
             order = self._placement.read_order(order, ensemble, self._troubles.level)
         run = ReadRun(
+            ("entry", entry_id, self._ledger_id),
             ReplicaRead[T](order),
             ensemble,
             send,
@@ -293,8 +304,7 @@ class EntryFetcher:
         try:
             return self._digester.verify(self._ledger_id, entry_id, packet)
         except DigestMismatchError as error:
-            text = f"{self._what(bookie, entry_id)}: {error}"
-            raise ClientDigestMismatchError(text) from error
+            raise ClientDigestMismatchError(f"{self._what(bookie, entry_id)}: {error}") from error
 
     def _verified_batch(self, bookie: BookieId, response: Response, first: EntryId) -> Fetched:
         """Take the verified beginning of a batch; a bad first entry is for another bookie."""
@@ -314,8 +324,9 @@ class EntryFetcher:
         return Fetched(tuple(entries))
 
     def _what(self, bookie: BookieId, entry_id: EntryId | None) -> str:
-        entry = "the last entry" if entry_id is None else f"entry {entry_id}"
-        return f"bookie {bookie}, {entry} of ledger {self._ledger_id}"
+        if entry_id is None:
+            return f"bookie {bookie}, last entry of ledger {self._ledger_id}"
+        return f"bookie {bookie}"
 
     # The last add confirmed
 
@@ -365,6 +376,7 @@ class EntryFetcher:
             range(metadata.ensemble_size), fragment.ensemble, self._troubles.level
         )
         run = ReadRun(
+            ("LAC beyond", previous_lac, self._ledger_id),
             LongPoll[Entry](order, metadata.ack_quorum, previous_lac),
             fragment.ensemble,
             lambda bookie: self._pool.send(bookie, request, timeout_s=wait_s + POLL_MARGIN_S),

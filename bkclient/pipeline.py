@@ -473,8 +473,20 @@ class AddPipeline:
         self.length -= lost + sum(len(payload) for _, payload, _ in self._unsent)
         self._packets, self._unsent, self._bytes_in_flight = {}, [], 0
         waiting, self._waiting = self._waiting, deque()
+        error = self._as_outcome(command)
         for _, deferred in waiting:
-            deferred.errback(command.error)
+            deferred.errback(error)
+
+    def _as_outcome(self, command: FailAdds) -> ClientError:
+        """Say which adds failed, and that nobody knows yet what became of them."""
+        first, last = command.entries[0], command.entries[-1]
+        which = f"entry {first}" if first == last else f"entries {first} to {last}"
+        error = type(command.error)(
+            f"{which} of ledger {self._keys.ledger_id} not confirmed: {command.error}; "
+            "the outcome is unknown until the ledger is closed or recovered"
+        )
+        error.__cause__ = command.error
+        return error
 
     def _send_again(self, command: SendAgain) -> None:
         packets = self._packets

@@ -249,11 +249,7 @@ class LedgerWriter:
         self._closing = None
 
     async def _close(self) -> LedgerMetadata:
-        error = LedgerClosedError(
-            f"ledger {self.ledger_id} was closed while this add was not confirmed; "
-            "its outcome is unknown until the close has succeeded"
-        )
-        self._pipeline.end(error)
+        self._pipeline.end(LedgerClosedError(f"ledger {self.ledger_id} was closed"))
         self._leave()
         last, length = self.last_add_confirmed, self.length
         return await self._cluster.updater.update(
