@@ -113,6 +113,9 @@ class Process:
         self._handle_signals()
         self._reactor.callWhenRunning(self._spawn, self._live)
         self._reactor.run(installSignalHandlers=False)
+        # The interpreter's end restores the system's handlers, but for signals that are ignored.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
         if self._error is not None:
             self._say_goodbye(self._error)
         return self._status
@@ -223,6 +226,8 @@ class Process:
             signal.signal(number, lambda *_, then=handler: self._reactor.callFromThread(then))
 
     def _stop_now_or_soon(self, *_: object) -> None:
+        if self._reactor_stopped:
+            return  # All is done, and the exit status is known.
         if self._stopping:
             os._exit(ExitStatus.FATAL)
         self._stopping = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -198,6 +199,19 @@ def test_a_second_signal_ends_at_once_with_5(machine: Machine) -> None:
     for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
         bookie.process.send_signal(number)
     assert bookie.ended() == 5
+
+
+@pytest.mark.processes
+def test_signals_do_not_change_how_a_stopped_bookie_ends(machine: Machine) -> None:
+    bookie = machine.start(machine.conf()).ready()
+    bookie.process.terminate()
+    while "- stopped" not in bookie.output.read_text():
+        assert bookie.process.poll() is None
+    while bookie.process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            bookie.process.wait(0.005)
+        bookie.process.terminate()
+    assert bookie.ended() in {0, 5}
 
 
 @pytest.mark.processes
