@@ -5,9 +5,9 @@ The reactor gives out places (``reserve``) and appends to memory; a thread write
 simulation calls it itself. ``sync`` is for checkpoints, from whatever thread.
 
 No room on the disk, and no descriptor to open a file with, is waited out: the same bytes are tried
-again, and ``unwritten_bytes`` grows until whoever accepts adds holds back. Any other failed write or
-sync is the end (``on_fatal``): what the log holds is unknown then, while the journals hold it all
-for the replay of the next start.
+again, and ``unwritten_bytes`` grows until whoever accepts adds holds back. Any other failed write
+or sync is the end (``on_fatal``): what the log holds is unknown then, while the journals hold it
+all for the replay of the next start.
 """
 
 from __future__ import annotations
