@@ -102,6 +102,9 @@ def _flushed(status: int) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_stdout()
+    except KeyboardInterrupt:  # The reader does not read.
+        _drop_stdout()
+        return ExitStatus.INTERRUPTED
     except OSError as error:
         _drop_stdout()
         click.echo(f"{PROGRAM}: stdout: {error.strerror}", err=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+
+GRACE_S: Final = 10.0
+"""How long a command may take to a safe point once its time is up."""
 
 ECHO_S: Final = 0.5
 """A second signal so soon is the first one again: some senders signal a process and its group."""
@@ -107,9 +111,13 @@ class Interrupts:
             leave(status, self.last_words)
         elif self._stop is None:
             return  # Its clean-up is under way.
+        elif self._stop and number == signal.SIGALRM:
+            leave(status, self.last_words)  # The safe point was not reached in time either.
         reason = Interrupted(words, status)
         if self._stop is None:
             raise reason
+        if number == signal.SIGALRM:
+            signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         if not self._stop:
             self._stop.ask(reason)
 
@@ -117,7 +125,9 @@ class Interrupts:
 def leave(status: int, words: str = "") -> None:
     """End the process now, without clean-up; try to write out what was printed so far."""
     with contextlib.suppress(Exception):
-        sys.stdout.flush()
+        # A reader that does not read must not hold us here.
+        if select.select([], [sys.stdout.fileno()], [], 0)[1]:
+            sys.stdout.flush()
         # A progress bar hides the cursor.
         sys.stderr.write("\x1b[?25h" if sys.stderr.isatty() else "")
         sys.stderr.write(f"bkctl: left at once{'; ' if words else ''}{words}\n")

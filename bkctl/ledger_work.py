@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from bkclient import admin, handover
 from bkclient.errors import (
+    MetadataSerializationError,
     MetadataVersionError,
     NoSuchLedgerError,
 )
@@ -40,7 +41,7 @@ from bkctl.views import (
     LedgerSummary,
 )
 from wire.codes import DigestType, LedgerState
-from wire.errors import BookKeeperError
+from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 METADATA_READS_MAX: Final = 64
 """Metadata reads in flight while listing."""
 
+IDS_AT_FIRST: Final = 50
 IDS_AT_ONCE: Final = 500
 """Ledgers whose metadata is read for one step of a list: what is held in memory."""
 
@@ -293,13 +295,20 @@ def ledgers(
 def _ledgers(
     session: Session, wanted: LedgerFilter, after: LedgerId | None, *, ids_only: bool
 ) -> Iterator[LedgerSummary]:
+    size = IDS_AT_FIRST
     for ids in session.iterate(_ledger_ranges, after):
         if ids_only:
             yield from (LedgerSummary(ledger_id, None) for ledger_id in ids)
             continue
-        for at in range(0, len(ids), IDS_AT_ONCE):
-            found = session.call(summaries, ids[at : at + IDS_AT_ONCE])
-            yield from (one for one in found if wanted.passes(one.metadata))
+        waiting = list(ids)
+        while waiting:
+            for one in session.call(summaries, waiting[:size]):
+                if one.metadata is None:
+                    session.warn(f"ledger {one.ledger_id}: its metadata cannot be read")
+                if wanted.is_open or (one.metadata and wanted.passes(one.metadata)):
+                    yield one
+            del waiting[:size]
+            size = IDS_AT_ONCE
 
 
 def _ledger_ranges(client: Client, after: LedgerId | None) -> Any:
@@ -307,9 +316,12 @@ def _ledger_ranges(client: Client, after: LedgerId | None) -> Any:
 
 
 async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSummary]:
-    """Read the metadata of ledgers, many at a time; those that are gone by now are left out."""
+    """Read the metadata of ledgers, many at a time; those that are gone by now are left out.
+
+    A ledger whose metadata cannot be read comes without.
+    """
     waiting = iter(ids)
-    found: dict[LedgerId, LedgerMetadata] = {}
+    found: dict[LedgerId, LedgerMetadata | None] = {}
 
     async def work() -> None:
         for ledger_id in waiting:
@@ -317,6 +329,8 @@ async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSumma
                 found[ledger_id] = (await client.read_metadata(ledger_id)).value
             except NoSuchLedgerError:
                 continue
+            except (MetadataSerializationError, FormatError):
+                found[ledger_id] = None
 
     workers = (Deferred.fromCoroutine(work()) for _ in range(min(METADATA_READS_MAX, len(ids))))
     await gatherResults(workers, consumeErrors=True)
