@@ -1,7 +1,7 @@
 """One connection to one bookie: requests out, answers matched, time-outs.
 
-Everything but plain adds is a request with a Deferred. Plain adds go through an ``AddStream``: many
-frames in one write, acks reported as lists, no object for an add.
+Everything but plain adds and bulk reads is a request with a Deferred. Plain adds go through an
+``AddStream``: many frames in one write, acks reported as lists, no object for an add.
 
 V3 answers are matched by transaction id. V2 has none: its answers are matched by what they echo,
 so on a V2 connection only things may be in flight whose answers cannot be mistaken for each other.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Union
 
 import attrs
@@ -26,6 +26,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from bkclient.alarms import Alarms
+from bkclient.bulk import BulkAnswer, BulkRead
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
@@ -34,13 +35,13 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.streams import AddStream
+from wire import v2, v3
 from wire.adds import Key, take_acks_v2, take_acks_v3, varint
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
 from wire.errors import RemoteProtocolError
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
-    NEED_DATA,
     AddRequest,
     AddResponse,
     Answer,
@@ -58,6 +59,7 @@ from wire.messages import (
     StartTlsRequest,
     WriteLacRequest,
 )
+from wire.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
 
 log = Logger()
 
@@ -109,11 +111,14 @@ class BookieChannel(Protocol):
         self._connection = ClientConnection(protocol, frame_bytes_max)
         self._is_v2 = protocol is ProtocolVersion.V2
         self._take_acks = take_acks_v2 if self._is_v2 else take_acks_v3
+        self._match_read = match_read_v2 if self._is_v2 else match_read_v3
+        self._decode = v2.decode_response if self._is_v2 else v3.decode_response
         self.next_txn_id = itertools.count(1).__next__ if next_txn_id is None else next_txn_id
         self._add_timeout_s, self._read_timeout_s = add_timeout_s, read_timeout_s
         self._no_delay, self._keepalive = no_delay, keepalive
         self._pending: dict[RequestKey, _Pending] = {}
         self._waiting: dict[RequestKey, deque[_Pending]] = {}
+        self._bulks: dict[RequestKey, BulkRead] = {}
         self._streams: dict[int, list[AddStream]] = {}
         self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
         self._on_writable: list[Deferred[None]] = []
@@ -182,7 +187,8 @@ class BookieChannel(Protocol):
     @property
     def in_flight(self) -> int:
         """How many requests wait for an answer."""
-        return len(self._pending) + sum(len(one.outstanding) for one in self._all_streams())
+        adds = sum(len(stream.outstanding) for stream in self._all_streams())
+        return len(self._pending) + len(self._bulks) + adds
 
     # Requests
 
@@ -213,7 +219,7 @@ class BookieChannel(Protocol):
     def _request_v2(self, pending: _Pending) -> None:
         """Send it, unless one with the same key is in flight: that one's answer comes first."""
         key = self._key_v2(pending.request)
-        if key in self._pending:
+        if key in self._pending or key in self._bulks:
             self._waiting.setdefault(key, deque()).append(pending)
         else:
             self._send(key, pending, self._connection.send(pending.request))
@@ -236,6 +242,45 @@ class BookieChannel(Protocol):
         """Write whole frames, for an ``AddStream``."""
         assert self.transport is not None, "not connected"
         self.transport.write(data)
+
+    # Bulk reads
+
+    def read_many(
+        self, ledger_id: LedgerId, entries: Sequence[int], timeout_s: float
+    ) -> Deferred[dict[int, BulkAnswer]]:
+        """Read entries with one write; the Deferred fires with the answers by entry id.
+
+        It never fails. Entries that were not answered in time, or before the connection went, are
+        not in the result; nor are those that another read of this connection is out for (V2).
+        """
+        if self._is_v2:
+            asked = [e for e in entries if not self._is_out(ledger_id, e)]
+            keys: list[RequestKey] = [(ledger_id, entry_id) for entry_id in asked]
+            frames = read_frames_v2(ledger_id, asked)
+        else:
+            asked, txn_ids = list(entries), [self.next_txn_id() for _ in entries]
+            keys, frames = list[RequestKey](txn_ids), read_frames_v3(ledger_id, asked, txn_ids)
+        bulk = BulkRead(asked, keys)
+        bulk.deferred.addBoth(self._forget_bulk, keys, bulk)
+        if self.lost is not None or not asked:
+            self._clock.callLater(0, bulk.finish)
+            return bulk.deferred
+        self._bulks.update(dict.fromkeys(keys, bulk))
+        bulk.wait(self._clock, timeout_s)
+        self.write(frames)
+        return bulk.deferred
+
+    def _is_out(self, ledger_id: LedgerId, entry_id: int) -> bool:
+        key = (ledger_id, entry_id)
+        return key in self._pending or key in self._bulks
+
+    def _forget_bulk(self, result: Any, keys: list[RequestKey], bulk: BulkRead) -> Any:
+        """Take no more answers for it; reads that waited for these keys go out."""
+        for key in keys:
+            if self._bulks.get(key) is bulk:
+                del self._bulks[key]
+                self._send_waiting(key)
+        return result
 
     # Adds
 
@@ -278,9 +323,9 @@ class BookieChannel(Protocol):
         connection.receive_data(data)
         try:
             self._take_plain_acks()
-            while self.lost is None and (event := connection.next_event()) is not NEED_DATA:
-                assert isinstance(event, Answer)
-                self._take(event)
+            while self.lost is None and (payload := connection.next_payload()) is not None:
+                if not (self._bulks and self._take_bulk(payload)):
+                    self._take(self._decode(payload))
                 self._take_plain_acks()
         except RemoteProtocolError as error:
             text = f"bookie {self.bookie_id} sent what is no answer: {error}"
@@ -291,8 +336,21 @@ class BookieChannel(Protocol):
         """Take the plain acks at the start of the buffer, run by run."""
         while runs := self._take_acks(self._connection.buffer):
             for ledger_id, keys in runs:
-                for stream in self._streams.get(ledger_id, ()):
+                for stream in tuple(self._streams.get(ledger_id, ())):
                     stream.take_acks(keys)
+
+    def _take_bulk(self, payload: bytes) -> bool:
+        """Take a plain answer to a bulk read without decoding it; ``False``: it is none."""
+        found = self._match_read(payload)
+        if found is None:
+            return False
+        key: RequestKey = (found.ledger_id, found.key) if self._is_v2 else found.key
+        bulk = self._bulks.pop(key, None)
+        if bulk is None:
+            return False
+        bulk.take(key, found)
+        self._send_waiting(key)
+        return True
 
     def _take(self, answer: Answer) -> None:
         if answer.operation is Operation.ADD_ENTRY and self._take_add(answer):
@@ -334,6 +392,12 @@ class BookieChannel(Protocol):
         return None
 
     def _finish(self, key: RequestKey, answer: Answer) -> None:
+        bulk = self._bulks.get(key)
+        if bulk is not None and answer.operation is Operation.READ_ENTRY:
+            del self._bulks[key]
+            bulk.take(key, answer.response)
+            self._send_waiting(key)
+            return
         pending = self._pending.get(key)
         if pending is None or _OPERATIONS[type(pending.request)] is not answer.operation:
             return  # Too late, or never asked for.
@@ -349,7 +413,7 @@ class BookieChannel(Protocol):
         pending = waiting.popleft()
         if not waiting:
             del self._waiting[key]
-        if key not in self._pending:
+        if key not in self._pending and key not in self._bulks:
             self._send(key, pending, self._connection.send(pending.request))
 
     # Time-outs and the end
@@ -367,14 +431,16 @@ class BookieChannel(Protocol):
         self.lost = error
         self._alarms.stop()
         requests = [*self._pending.values(), *itertools.chain(*self._waiting.values())]
-        streams = self._all_streams()
-        self._pending, self._waiting, self._streams = {}, {}, {}
+        streams, bulks = self._all_streams(), dict.fromkeys(self._bulks.values())
+        self._pending, self._waiting, self._streams, self._bulks = {}, {}, {}, {}
         self.on_lost(self)
         self.resumeProducing()
         for pending in requests:
             pending.deferred.errback(error)
         for stream in streams:
             stream.lose(error)
+        for bulk in bulks:
+            bulk.finish()
 
 
 def _fail(deferred: Deferred[Any], error: ClientError) -> None:

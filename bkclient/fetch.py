@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, Union
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.alarms import Alarms
+from bkclient.bulk import BulkAnswer
+from bkclient.channel import BookieChannel
 from bkclient.distribution import write_set
 from bkclient.errors import (
     ClientDigestMismatchError,
@@ -52,6 +54,7 @@ from wire.messages import (
     ReadResponse,
     Response,
 )
+from wire.reads import PlainRead
 
 log = Logger()
 T = TypeVar("T")
@@ -240,6 +243,66 @@ class EntryFetcher:
             lambda bookie, response: self.verified(bookie, response, entry_id),
         )
 
+    async def entries(self, metadata: LedgerMetadata, first: int, last: int) -> list[Entry]:
+        """Read entries of one fragment, all at once: in bulk, and by themselves what needs it.
+
+        Raises:
+            ClientError: as for ``entry``.
+        """
+        fragment = metadata.fragment_of(first)
+        by_bookie: dict[BookieId, list[int]] = {}
+        for entry_id in range(first, last + 1):
+            index = self._order(metadata, fragment.ensemble, entry_id)[0]
+            by_bookie.setdefault(fragment.ensemble[index], []).append(entry_id)
+        bulks = [self._bulk(bookie, entries) for bookie, entries in by_bookie.items()]
+        found: dict[int, Entry] = {}
+        for entries in await gatherResults(bulks, consumeErrors=True):
+            found.update(entries)
+        missing = [entry_id for entry_id in range(first, last + 1) if entry_id not in found]
+        singly = [self.entry(metadata, EntryId(entry_id)) for entry_id in missing]
+        for entry in await _gather(singly):
+            found[entry.entry_id] = entry
+        return [found[entry_id] for entry_id in range(first, last + 1)]
+
+    def _bulk(self, bookie: BookieId, entries: list[int]) -> Deferred[dict[int, Entry]]:
+        """Read what one bookie has of these; never fails, but may come back with nothing."""
+        config = self._pool.config
+        wait_s = float(config.read_timeout_s)
+        if self._speculation.first_s > 0:
+            wait_s = min(wait_s, self._speculation.first_s)
+        channel = self._pool.channel(bookie, self._ledger_id)
+        answers = channel.addCallback(BookieChannel.read_many, self._ledger_id, entries, wait_s)
+        return answers.addCallbacks(
+            self._verified_bulk,
+            self._no_bulk,
+            callbackArgs=(bookie, len(entries)),
+            errbackArgs=(bookie,),
+        )
+
+    def _verified_bulk(
+        self, answers: dict[int, BulkAnswer], bookie: BookieId, asked: int
+    ) -> dict[int, Entry]:
+        if len(answers) < asked:
+            self._troubles.slow(bookie)
+        verify, ledger_id, lac = self._digester.verify, self._ledger_id, -1
+        found: dict[int, Entry] = {}
+        for entry_id, answer in answers.items():
+            if not isinstance(answer, PlainRead):
+                continue
+            try:
+                found[entry_id] = verify(ledger_id, entry_id, answer.packet)
+            except DigestMismatchError:
+                continue
+            if answer.max_lac is not None and answer.max_lac > lac:
+                lac = answer.max_lac
+        self.saw_lac(lac)
+        return found
+
+    def _no_bulk(self, failure: Failure, bookie: BookieId) -> dict[int, Entry]:
+        as_client_error(failure)
+        self._troubles.failed(bookie)
+        return {}
+
     def batch(
         self, metadata: LedgerMetadata, first: EntryId, count: int, bytes_max: int
     ) -> Deferred[Fetched]:
@@ -267,9 +330,7 @@ class EntryFetcher:
         accept: Callable[[BookieId, Response], T],
     ) -> Deferred[T]:
         ensemble = metadata.fragment_of(entry_id).ensemble
-        order: Sequence[int] = write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)
-        if self._pool.config.reorder_reads and self._troubles.any_lately:
-            order = self._placement.read_order(order, ensemble, self._troubles.level)
+        order = self._order(metadata, ensemble, entry_id)
         run = ReadRun(
             ("entry", entry_id, self._ledger_id),
             ReplicaRead[T](order),
@@ -281,6 +342,15 @@ class EntryFetcher:
             self._troubles,
         )
         return run.start()
+
+    def _order(
+        self, metadata: LedgerMetadata, ensemble: Sequence[BookieId], entry_id: int
+    ) -> Sequence[int]:
+        """Return whom to ask, best first."""
+        order = write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)
+        if self._pool.config.reorder_reads and self._troubles.any_lately:
+            return self._placement.read_order(order, tuple(ensemble), self._troubles.level)
+        return order
 
     def verified(self, bookie: BookieId, response: Response, entry_id: EntryId | None) -> Entry:
         """Return the entry in an answer; ``entry_id`` ``None`` accepts any.
@@ -396,6 +466,14 @@ class EntryFetcher:
             return Polled(lac)
         entry = self._verify(bookie, response.entry, EntryId(previous_lac + 1))
         return Polled(max(lac, entry.lac), entry)
+
+
+async def _gather(reads: Sequence[Deferred[T]]) -> list[T]:
+    """Wait for all; raise the first error as it is."""
+    try:
+        return await gatherResults(reads, consumeErrors=True)
+    except FirstError as error:
+        raise as_client_error(error.subFailure) from None
 
 
 Outcome = Union[KnownLac, ClientError]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Final
 
-from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.defer import Deferred
 
 from bkclient.cluster import Cluster
 from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParameterError
@@ -85,21 +85,7 @@ def _fetch(
     metadata = local.value
     if fetcher.can_batch and last > first and metadata.ensemble_size == metadata.write_quorum:
         return Deferred.fromCoroutine(_fetch_in_batches(cluster, fetcher, local, first, last))
-    return _fetch_each(fetcher, local, first, last)
-
-
-def _fetch_each(
-    fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
-) -> Deferred[list[Entry]]:
-    """Ask for all entries at once, each by itself."""
-    reads = [fetcher.entry(local.value, EntryId(entry_id)) for entry_id in range(first, last + 1)]
-    return gatherResults(reads, consumeErrors=True).addErrback(_unwrap)
-
-
-def _unwrap(failure: Any) -> Any:
-    if failure.check(FirstError):
-        return failure.value.subFailure
-    return failure
+    return Deferred.fromCoroutine(fetcher.entries(metadata, first, last))
 
 
 async def _fetch_in_batches(
@@ -115,9 +101,9 @@ async def _fetch_in_batches(
         except BookieUnavailableError:
             # An old bookie closes the connection on a request it does not know.
             fetcher.can_batch = False
-            return entries + await _fetch_each(fetcher, local, following, last)
+            return entries + await fetcher.entries(local.value, following, last)
         except ClientError:
             # Ask for each: that names the entry that is not there, or finds it elsewhere.
-            return entries + await _fetch_each(fetcher, local, following, last)
+            return entries + await fetcher.entries(local.value, following, last)
         entries += fetched.entries[:count]
     return entries

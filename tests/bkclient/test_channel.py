@@ -309,6 +309,75 @@ class V2Tests(Stage):
         self.failureResultOf(read, BookieUnavailableError)
 
 
+class BulkReadTests(Stage):
+    """Reads by the dozen: whatever does not come in time is simply not in the result."""
+
+    def replies(self, channel: BookieChannel, first_txn: int, *answers: ReadResponse) -> bytes:
+        if channel.protocol is ProtocolVersion.V2:
+            return b"".join(v2_reply(one, Operation.READ_ENTRY) for one in answers)
+        return b"".join(
+            v3_reply(first_txn + one.entry_id, one, Operation.READ_ENTRY) for one in answers
+        )
+
+    def test_answers_come_together_whatever_their_order_and_kind(self) -> None:
+        for protocol in ProtocolVersion:
+            with self.subTest(protocol=protocol):
+                channel = self.make(protocol)
+                reading = channel.read_many(L, range(4), 2.0)
+                refused = entry(2, ReturnCode.ENOENTRY)
+                data = self.replies(channel, 1, entry(3), refused, entry(0), entry(1))
+                channel.dataReceived(data[:50])
+                self.assertNoResult(reading)
+                channel.dataReceived(data[50:])
+                found = self.successResultOf(reading)
+                self.assertEqual(found.pop(2), refused)
+                packets = {number: one.packet for number, one in found.items()}  # type: ignore[union-attr]
+                self.assertEqual(packets, {n: b"packet %d" % n for n in (0, 1, 3)})
+                self.assertEqual(channel.in_flight, 0)
+                self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_what_is_late_is_left_out(self) -> None:
+        for protocol in ProtocolVersion:
+            with self.subTest(protocol=protocol):
+                channel = self.make(protocol)
+                reading = channel.read_many(L, range(3), 2.0)
+                channel.dataReceived(self.replies(channel, 1, entry(1)))
+                self.clock.advance(2.0)
+                self.assertEqual(list(self.successResultOf(reading)), [1])
+                channel.dataReceived(self.replies(channel, 1, entry(0)))
+                self.assertEqual(channel.in_flight, 0)
+
+    def test_a_lost_connection_ends_it_with_what_has_come(self) -> None:
+        reading = self.channel.read_many(L, range(3), 2.0)
+        self.channel.dataReceived(self.replies(self.channel, 1, entry(1)))
+        self.channel.connectionLost(Failure(ConnectionLost()))
+        self.assertEqual(list(self.successResultOf(reading)), [1])
+        late = self.channel.read_many(L, range(3), 2.0)
+        self.assertNoResult(late)
+        self.clock.advance(0)
+        self.assertEqual(self.successResultOf(late), {})
+
+    def test_giving_up_leaves_nothing_behind(self) -> None:
+        reading = self.channel.read_many(L, range(3), 2.0)
+        reading.addErrback(lambda _failure: None)
+        reading.cancel()
+        self.assertEqual((self.channel.in_flight, self.clock.getDelayedCalls()), (0, []))
+
+    def test_v2_never_has_the_same_read_out_twice(self) -> None:
+        channel = self.make(ProtocolVersion.V2)
+        single = channel.request(ReadRequest(L, EntryId(1)))
+        bulk = channel.read_many(L, range(3), 2.0)
+        twin = channel.request(ReadRequest(L, EntryId(2)))
+        sent = len(self.transport.value())
+        channel.dataReceived(self.replies(channel, 1, entry(1), entry(0), entry(2)))
+        self.assertEqual(self.successResultOf(single), entry(1))
+        self.assertEqual(sorted(self.successResultOf(bulk)), [0, 2])
+        self.assertGreater(len(self.transport.value()), sent, "now the twin goes out")
+        self.assertNoResult(twin)
+        channel.dataReceived(self.replies(channel, 1, entry(2)))
+        self.assertEqual(self.successResultOf(twin), entry(2))
+
+
 class AlarmTests(SynchronousTestCase):
     def test_alarms_ring_in_time_unless_dropped_with_one_timer(self) -> None:
         clock, rung = Clock(), list[tuple[float, str]]()

@@ -1,0 +1,85 @@
+"""The bulk form of plain reads against the plain form of the same."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire import v2, v3
+from wire.codes import Operation, ProtocolVersion, ReturnCode
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddResponse, ReadRequest, ReadResponse, ReplyTo
+from wire.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
+
+IDS = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))
+LACS = st.none() | st.integers(-1, 2**63 - 1)
+RCS = st.sampled_from([ReturnCode.EOK] * 4 + [ReturnCode.ENOENTRY, ReturnCode.EIO])
+
+
+def reply(version: ProtocolVersion, txn_id: int = 0) -> ReplyTo:
+    return ReplyTo(version, Operation.READ_ENTRY, version.value, txn_id)
+
+
+@given(IDS, st.lists(st.tuples(IDS, IDS), max_size=6))
+def test_frames_are_those_of_the_codecs(ledger: int, reads: list[tuple[int, int]]) -> None:
+    ledger_id = LedgerId(ledger)
+    entries = [entry for entry, _ in reads]
+    requests = [ReadRequest(ledger_id, EntryId(entry)) for entry in entries]
+    assert read_frames_v2(ledger_id, entries) == b"".join(map(v2.encode_request, requests))
+    plain = [v3.encode_request(one, txn) for one, (_, txn) in zip(requests, reads, strict=True)]
+    assert read_frames_v3(ledger_id, entries, [txn for _, txn in reads]) == b"".join(plain)
+
+
+@given(RCS, IDS, IDS, st.none() | st.binary(max_size=300))
+def test_v2_answers_are_read_as_the_codec_reads_them(
+    rc: ReturnCode, ledger: int, entry: int, packet: bytes | None
+) -> None:
+    packet = packet if rc is ReturnCode.EOK else None
+    response = ReadResponse(rc, LedgerId(ledger), EntryId(entry), packet)
+    payload = v2.encode_response(response, reply(ProtocolVersion.V2))[4:]
+    found = match_read_v2(payload)
+    if rc is not ReturnCode.EOK:
+        assert found is None
+    else:
+        assert found == (entry, ledger, entry, packet or b"", None)
+        assert v2.decode_response(payload).response.entry == found.packet  # type: ignore[union-attr]
+
+
+@given(RCS, IDS, IDS, IDS, st.none() | st.binary(max_size=300), LACS, st.none() | IDS)
+def test_v3_answers_are_read_as_the_codec_reads_them(
+    rc: ReturnCode,
+    txn: int,
+    ledger: int,
+    entry: int,
+    packet: bytes | None,
+    lac: int | None,
+    update_ms: int | None,
+) -> None:
+    response = ReadResponse(rc, LedgerId(ledger), EntryId(entry), packet, lac, update_ms)
+    payload = v3.encode_response(response, reply(ProtocolVersion.V3, txn))[4:]
+    found = match_read_v3(payload)
+    if rc is ReturnCode.EOK and packet is not None and update_ms is None:
+        assert found == (txn, ledger, entry, packet, lac)
+    else:
+        assert found is None
+
+
+@given(st.binary(max_size=80))
+def test_anything_else_is_left_to_the_codecs(payload: bytes) -> None:
+    for match, decode in ((match_read_v2, v2.decode_response), (match_read_v3, v3.decode_response)):
+        if match(payload) is not None:  # type: ignore[operator]
+            assert isinstance(decode(payload).response, ReadResponse)
+
+
+@given(st.integers(0, 100))
+def test_a_cut_answer_is_none(cut: int) -> None:
+    response = ReadResponse(ReturnCode.EOK, LedgerId(5), EntryId(6), b"p" * 50, 3)
+    payload = v3.encode_response(response, reply(ProtocolVersion.V3, 9))[4:]
+    if cut < len(payload):
+        assert match_read_v3(payload[:cut]) is None
+
+
+def test_an_ack_is_no_read() -> None:
+    ack = AddResponse(ReturnCode.EOK, LedgerId(1), EntryId(1))
+    to = ReplyTo(ProtocolVersion.V2, Operation.ADD_ENTRY, 2)
+    assert match_read_v2(v2.encode_response(ack, to)[4:]) is None
