@@ -14,6 +14,7 @@ import click
 
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
+from bkctl.units import human_bytes
 
 if TYPE_CHECKING:
     from bkctl.local_cluster import LocalCluster
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
 """A line is an entry; longer ones become several. Put together they are the file again."""
+
+SETTINGS: Final = (
+    # With three bookies there is no fourth to take a lost one's place: go on with two of them.
+    "delayEnsembleChange=true",
+    # Entries are small here, so that recovery may read many at a time.
+    "recoveryReadBatchSize=64",
+)
 
 BATCH_BYTES: Final = 256 * 1024
 BOOKIES: Final = 3
@@ -65,8 +73,7 @@ def demo(session: Session, *, path: str | None, directory: str | None, exporting
     with file.open("rb"):
         pass  # Better now than when the cluster is up.
     home = Path(directory) if directory else Path(tempfile.mkdtemp(prefix="bkctl-demo-"))
-    # With three bookies there is no fourth to take a lost one's place: go on with two of them.
-    session.options.overrides += ("delayEnsembleChange=true",)
+    session.options.overrides += SETTINGS
     cluster = LocalCluster(home, BOOKIES)
     session.options.service_uri = cluster.uri
     _Demo(session, cluster, file).run(exporting=exporting)
@@ -130,9 +137,8 @@ class _Demo:
         from bkctl.local import running
 
         with running(self._session, self._cluster) as watched:
-            self._tell(
-                "cluster", f"{BOOKIES} bookies and their metadata in {self._cluster.directory}"
-            )
+            self._tell("file", str(self._file))
+            self._tell("cluster", f"{BOOKIES} bookies, metadata in {self._cluster.directory}")
             ledger_id = self._write()
             self._recover(ledger_id)
             self._read_back(ledger_id)
@@ -159,7 +165,8 @@ class _Demo:
         ledger_id: LedgerId = writer.ledger_id
         session.about = f"ledger {ledger_id}"
         feed = ledger_work.Feed(writer)
-        self._tell("write", f"{self._file} into ledger {ledger_id}: three copies, two to confirm")
+        holds = f"{self._file.name} ({human_bytes(size)})"
+        self._tell("write", f"{holds} into ledger {ledger_id}: three copies, two to confirm")
         killed = False
         with session.progress(f"writing ledger {ledger_id}", total=size) as progress:
             for batch in batches_of(self._file):
@@ -175,7 +182,8 @@ class _Demo:
             session.call(ledger_work.drain, feed)
         sums = self._sums
         self._tell(
-            "confirmed", f"{sums.entries} entries, {sums.size} bytes, by the two bookies left"
+            "confirmed",
+            f"all {sums.entries:,} entries, {human_bytes(sums.size)}, by the two bookies left",
         )
         session.call(_abandon, writer)
         self._tell("crash", "the writer goes away without closing the ledger")
@@ -183,13 +191,13 @@ class _Demo:
 
     def _kill(self) -> None:
         bookie_id = self._cluster.kill(KILLED)
-        self._tell("kill -9", f"bookie {bookie_id}, with {self._sums.entries} entries on their way")
+        self._tell("kill -9", f"bookie {bookie_id}, after {self._sums.entries:,} entries were sent")
 
     def _recover(self, ledger_id: LedgerId) -> None:
         from bkctl import ledger_work
 
         closed = ledger_work.recover(self._session, ledger_id)
-        self._tell("recover", f"fenced, and closed at entry {closed.last_entry}")
+        self._tell("recover", f"fenced, and closed at entry {closed.last_entry:,}")
 
     def _read_back(self, ledger_id: LedgerId) -> None:
         """Read all of it and compare with the file, byte for byte.
@@ -226,15 +234,15 @@ class _Demo:
         try:
             with spark_session("local[2]") as spark:
                 report = export_ledgers(self._cluster.uri, [ledger_id], target, spark=spark)
-                self._tell(
-                    "export", f"{report.files} Parquet files, {report.file_bytes} bytes, by Spark"
-                )
+                self._tell("export", f"Parquet, {human_bytes(report.file_bytes)}, written by Spark")
                 found = _spark_sums(spark, target)
         except SparkMissingError:
             return None
         if found != (self._sums.entries, self._sums.size, self._sums.crc_sum):
             raise CommandError(f"Spark reads {found} (entries, bytes, checksum) from {target}")
-        self._tell("spark", f"reads back {found[0]} entries, {found[1]} bytes, checksums equal")
+        self._tell(
+            "spark", f"reads back {found[0]:,} entries, {human_bytes(found[1])}, checksums equal"
+        )
         return target
 
     def _say_what_next(self, ledger_id: LedgerId, exported: str | None) -> None:

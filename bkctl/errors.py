@@ -80,7 +80,7 @@ def error_name(kind: type[BaseException]) -> str:
 
 def error_message(error: BaseException) -> str:
     """Return what went wrong, in one line: the error's words, else those of its class."""
-    text = str(error) or ((type(error).__doc__ or "").strip().splitlines() or [""])[0]
-    text = " ".join(text.split()) or type(error).__name__
-    text = text.removesuffix(".")
-    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+    if text := " ".join(str(error).split()):
+        return text.removesuffix(".")
+    text = ((type(error).__doc__ or "").strip().splitlines() or [""])[0].removesuffix(".")
+    return text[:1].lower() + text[1:] or type(error).__name__

@@ -226,18 +226,19 @@ class LocalCluster:
 
     def _wait(self, registered: Callable[[], frozenset[str]], wanted: list[_Bookie]) -> None:
         deadline_s = time.monotonic() + START_S_MAX
-        missing = {bookie.bookie_id for bookie in wanted} - registered()
+        missing = list(wanted)
         while missing:
             for bookie in wanted:
                 self._check_alive(bookie)
             if time.monotonic() > deadline_s:
-                late = next(b for b in wanted if b.bookie_id in missing)
                 raise LocalStartError(
-                    f"{late.bookie_id} is not registered after {START_S_MAX:.0f} s; {late.log}:\n"
-                    f"{_tail(late)}"
+                    f"{missing[0].bookie_id} is not up after {START_S_MAX:.0f} s; "
+                    f"{missing[0].log}:\n{_tail(missing[0])}"
                 )
             time.sleep(_POLL_S)
-            missing -= registered()
+            there = registered()
+            # One that was killed stays registered for a while, without being there.
+            missing = [b for b in missing if b.bookie_id not in there or port_is_free(HOST, b.port)]
 
     def _check_alive(self, bookie: _Bookie) -> None:
         assert bookie.process is not None

@@ -91,8 +91,9 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         ctx.find_root().meta[SESSION_META] = session
         try:
             yield session
-            session.finish()
         finally:
+            # The pager shows what there is, also of a list that broke off.
+            session.finish()
             if owned:
                 host.close()
 

@@ -58,7 +58,7 @@ def test_the_whole_way_ends_in_parquet_that_spark_reads(tmp_path: Path) -> None:
     file.write_bytes(b"".join(b"line %d\n" % n for n in range(3000)))
     shown = _demo(file, "--dir", tmp_path / "demo")
     assert shown.returncode == 0, shown.stderr
-    assert "reads back 3000 entries" in shown.stdout
+    assert "reads back 3,000 entries" in shown.stdout
     assert f"spark.read.parquet('{tmp_path}/demo/parquet')" in shown.stdout
     assert list((tmp_path / "demo" / "parquet").rglob("*.parquet"))
 

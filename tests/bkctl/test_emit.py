@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import attrs
 import pytest
@@ -219,3 +220,44 @@ def test_states_are_coloured_on_a_terminal_only() -> None:
     bookie = BookieSummary(BOOKIES[0], "down")
     assert "\x1b[31mdown" in _printed([bookie], color="always")
     assert "\x1b" not in _printed([bookie])
+
+
+# Pager -----------------------------------------------------------------------------------------
+
+
+def _paged(monkeypatch: pytest.MonkeyPatch, pager: str, rows: int, *, term: str = "xterm") -> str:
+    monkeypatch.setenv("LINES", "10")
+    monkeypatch.setenv("COLUMNS", "80")
+    host = FakeHost(tty=True, environ={"BKCTL_PAGER": pager, "TERM": term, "PATH": "/bin:/usr/bin"})
+    emitter = Emitter(Options(), host)
+    try:
+        ledgers = (LedgerSummary(LedgerId(n), METADATA) for n in range(rows))
+        emitter.many(ledgers, LedgerSummary)
+    finally:
+        emitter.finish()
+    return host.out.text
+
+
+def test_a_table_that_fills_the_screen_goes_to_the_pager(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    assert _paged(monkeypatch, f"tee {seen}", 300) == ""
+    lines = seen.read_text().splitlines()
+    assert len(lines) == 301
+    assert lines[-1].split()[0].endswith("299")
+
+
+def test_a_short_table_and_a_dumb_terminal_need_no_pager(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    assert len(_paged(monkeypatch, f"tee {seen}", 5).splitlines()) == 6
+    assert len(_paged(monkeypatch, f"tee {seen}", 300, term="dumb").splitlines()) == 301
+    assert len(_paged(monkeypatch, "", 300).splitlines()) == 301
+    assert not seen.exists()
+
+
+def test_leaving_the_pager_early_ends_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BrokenPipeError):
+        _paged(monkeypatch, "true", 100_000)
