@@ -19,10 +19,10 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
-from bkclient.fetch import as_client_error
 from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
 from bkclient.opening import ProgressReport, mark
 from bkclient.read import NEGATIVE, LacQuorum
+from bkclient.read_run import as_client_error
 from bkclient.updates import LocalMetadata
 from wire.codes import BookieInfoFlag, ReadFlag, ReturnCode
 from wire.digest import Entry

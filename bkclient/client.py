@@ -36,10 +36,10 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
+from bkclient.frames import LedgerKeys
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.opening import ProgressReport, recover
-from bkclient.pipeline import LedgerKeys
 from bkclient.placement import Ensemble, Placement, RandomPlacement
 from bkclient.pool import BookiePool, Connect
 from bkclient.reader import LedgerReader

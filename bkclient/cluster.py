@@ -11,8 +11,8 @@ from twisted.internet.interfaces import IReactorTime
 from bkclient.config import ClientConfig
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.fetch import EntryFetcher
+from bkclient.frames import LedgerKeys
 from bkclient.metadata.api import MetadataStore
-from bkclient.pipeline import LedgerKeys
 from bkclient.placement import Ensemble, Placement, replace_failed
 from bkclient.pool import BookiePool
 from bkclient.trouble import TroubleBook

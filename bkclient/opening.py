@@ -20,10 +20,11 @@ from bkclient.errors import (
     InterruptedOperationError,
     UnexpectedConditionError,
 )
-from bkclient.fetch import as_client_error
-from bkclient.pipeline import AddPipeline, LedgerKeys
+from bkclient.frames import LedgerKeys
+from bkclient.pipeline import AddPipeline
 from bkclient.placement import Ensemble
 from bkclient.read import KnownLac
+from bkclient.read_run import as_client_error
 from bkclient.recover import (
     AbortRecovery,
     CloseAt,

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, ClassVar, Final
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
@@ -43,17 +42,14 @@ from bkclient.errors import (
     AddQuorumTimeoutError,
     ClientError,
     IncorrectParameterError,
-    TooManyRequestsClientError,
     UnexpectedConditionError,
 )
+from bkclient.frames import Batch, FrameMaker, LedgerKeys
+from bkclient.members import Member
 from bkclient.pool import BookiePool
-from bkclient.streams import AddStream
-from wire import v3
-from wire.adds import AddFramesV2, AddFramesV3, Key, Packed, varint
-from wire.codes import AddFlag, ProtocolVersion, V2Flag
-from wire.digest import Digester
-from wire.ids import BookieId, EntryId, LedgerId
-from wire.messages import AddRequest
+from wire.adds import Packed
+from wire.codes import AddFlag, ProtocolVersion
+from wire.ids import BookieId, EntryId
 
 log = Logger()
 
@@ -69,69 +65,6 @@ CHANGES_BEFORE_PAUSE: Final = 5
 PAUSE_S_MAX: Final = 1.0
 
 Ensemble = tuple[BookieId, ...]
-
-
-@attrs.frozen(kw_only=True)
-class LedgerKeys:
-    """What goes into every add of one ledger."""
-
-    ledger_id: LedgerId
-    master_key: bytes = attrs.field(repr=False)
-    digester: Digester = attrs.field(repr=False)
-
-
-class FrameMaker:
-    """Add frames of one ledger, in either protocol, with the keys of their answers."""
-
-    def __init__(self, keys: LedgerKeys, flags: AddFlag, txn_ids: Callable[[int], range]) -> None:
-        self._keys, self._flags, self._txn_ids = keys, flags, txn_ids
-        urgent = V2Flag.HIGH_PRIORITY if flags & AddFlag.HIGH_PRIORITY else V2Flag.NONE
-        self._v2 = AddFramesV2(keys.master_key, urgent)
-        self._v3 = AddFramesV3(keys.ledger_id, keys.master_key)
-
-    def v2(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
-        """Return the frames; answers are matched by entry id."""
-        assert not self._flags & ~AddFlag.HIGH_PRIORITY, "V2 acks could not be told apart"
-        return self._v2.make(packed), [entry_id for entry_id, _ in packed]
-
-    def v3(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
-        """Return the frames; answers are matched by transaction id."""
-        txn_ids = self._txn_ids(len(packed))
-        keys = [varint(txn_id) for txn_id in txn_ids]
-        if not self._flags:
-            return self._v3.make(packed, keys), keys
-        frames = [
-            v3.encode_request(
-                AddRequest(
-                    self._keys.ledger_id, EntryId(entry), self._keys.master_key, packet, self._flags
-                ),
-                txn_id,
-            )
-            for (entry, packet), txn_id in zip(packed, txn_ids, strict=True)
-        ]
-        return b"".join(frames), keys
-
-
-@attrs.define(eq=False)
-class _Member:
-    """One place in the ensemble, and the way to its bookie."""
-
-    index: int
-    bookie: BookieId
-    stream: AddStream | None = None
-    channel: BookieChannel | None = None
-    backlog: list[Packed] = attrs.field(factory=list)
-    """What waits for the connection; not bounded by itself, but by ``room``."""
-    ailing: bool = False
-    """It failed an add: if it takes no bytes now, adds to it fail rather than pile up."""
-    connecting: bool = False
-    gone: bool = False
-
-    @property
-    def usable_stream(self) -> AddStream | None:
-        """The stream, unless its connection has gone."""
-        stream = self.stream
-        return None if stream is None or stream.channel.lost is not None else stream
 
 
 class AddPipeline:
@@ -281,8 +214,8 @@ class AddPipeline:
 
     def _full_channel(self) -> BookieChannel | None:
         for member in self._members:
-            channel = member.channel
-            if channel is not None and not channel.writable and not member.ailing:
+            channel = member.full_channel
+            if channel is not None:
                 return channel
         return None
 
@@ -300,7 +233,7 @@ class AddPipeline:
     def leave(self) -> None:
         """Let go of connections: answers that still come are nobody's business any more."""
         for member in self._members:
-            self._part(member)
+            member.part()
         for timer in (self._flush_call, self._quorum_timer):
             if timer is not None and timer.active():
                 timer.cancel()
@@ -309,9 +242,7 @@ class AddPipeline:
     @property
     def in_flight_anywhere(self) -> int:
         """How many sends have not been answered, those of confirmed entries included."""
-        streams = [member.stream for member in self._members if member.stream is not None]
-        backlog = sum(len(member.backlog) for member in self._members)
-        return backlog + sum(len(stream.outstanding) for stream in streams) + len(self._unsent)
+        return len(self._unsent) + sum(member.in_flight for member in self._members)
 
     # Sending
 
@@ -322,12 +253,18 @@ class AddPipeline:
             return
         packed = self._pack()
         self._watch_quorum(packed)
-        if len(self._members) == self._write_quorum:
-            self._send_to(self._members, packed)
-            return
+        everything = Batch(packed, self._frames)
         for member in self._members:
-            mine = [p for p in packed if self._is_striped(p[0], member.index)]
-            self._send_to([member], mine)
+            self._send(member, packed, everything)
+
+    def _send(self, member: Member, packed: list[Packed], everything: Batch) -> None:
+        """Send a member what is striped to it: without striping, the batch that all share."""
+        if len(self._members) == self._write_quorum:
+            member.send(everything)
+            return
+        mine = [p for p in packed if self._is_striped(p[0], member.index)]
+        if mine:
+            member.send(Batch(mine, self._frames))
 
     def _pack(self) -> list[Packed]:
         """Make the packets of what is new; they are the same for every bookie, for ever."""
@@ -344,99 +281,23 @@ class AddPipeline:
     def _is_striped(self, entry_id: int, index: int) -> bool:
         return is_striped_to(entry_id, index, len(self._members), self._write_quorum)
 
-    def _send_to(self, members: Sequence[_Member], packed: list[Packed]) -> None:
-        """Send the same entries to members; frames are made once for each protocol."""
-        if not packed:
-            return
-        entries = [entry_id for entry_id, _ in packed]
-        made: dict[bool, tuple[bytes, Sequence[Key]]] = {}
-        for member in members:
-            stream = member.usable_stream
-            if stream is None:
-                member.backlog += packed
-                self._connect(member, self._protocol)
-                continue
-            if member.ailing and not stream.channel.writable:
-                text = f"the connection to bookie {member.bookie} takes nothing"
-                error = TooManyRequestsClientError(text)
-                self._clock.callLater(0, self._failed, member, entries, error)
-                continue
-            is_v2 = stream.channel.protocol is ProtocolVersion.V2
-            if is_v2 not in made:
-                made[is_v2] = self._frames.v2(packed) if is_v2 else self._frames.v3(packed)
-            frames, keys = made[is_v2]
-            stream.send(frames, keys, entries)
-
-    # Members
-
-    def _join(self, index: int, bookie: BookieId) -> _Member:
-        member = _Member(index, bookie)
-        channel = self._pool.ready(bookie, self._keys.ledger_id, self._protocol)
-        if channel is not None:
-            self._open_stream(member, channel)
-        else:
-            self._connect(member, self._protocol)
-        return member
-
-    def _connect(self, member: _Member, protocol: ProtocolVersion) -> None:
-        """Connect unless that is under way; what waits is sent then, or fails."""
-        if member.connecting:
-            return
-        member.connecting, member.stream = True, None
-        channel = self._pool.channel(member.bookie, self._keys.ledger_id, protocol)
-        channel.addCallbacks(
-            lambda found: self._connected(member, found),
-            lambda failure: self._not_connected(member, failure.value),
-        )
-        channel.addErrback(lambda failure: log.failure("joining a bookie", failure))
-
-    def _open_stream(self, member: _Member, channel: BookieChannel) -> None:
-        """Begin to send, over V3 where another writer of this ledger uses the V2 connection."""
-        is_v2 = channel.protocol is ProtocolVersion.V2
-        if is_v2 and channel.has_stream(self._keys.ledger_id):
-            self._connect(member, ProtocolVersion.V3)
-            return
-        member.channel = channel
-        member.stream = channel.open_stream(
-            self._keys.ledger_id,
-            lambda entries: self._acked(member, entries),
-            lambda entries, error: self._failed(member, entries, error),
+    def _join(self, index: int, bookie: BookieId) -> Member:
+        return Member(
+            self._pool,
+            self._keys,
+            self._frames,
+            self._protocol,
+            index,
+            bookie,
+            acked=self._acked,
+            failed=self._failed,
         )
 
-    def _connected(self, member: _Member, channel: BookieChannel) -> None:
-        member.connecting = False
-        if member.gone:
-            return
-        self._open_stream(member, channel)
-        if member.stream is not None:
-            backlog, member.backlog = member.backlog, []
-            self._send_to([member], backlog)
-
-    def _not_connected(self, member: _Member, error: Any) -> None:
-        """Fail what waited; the next add tries to connect again."""
-        member.connecting = False
-        assert isinstance(error, ClientError), error
-        backlog, member.backlog = member.backlog, []
-        self._failed(member, [entry_id for entry_id, _ in backlog], error)
-
-    def _part(self, member: _Member) -> None:
-        member.gone = True
-        member.backlog = []
-        if member.stream is not None:
-            member.stream.close()
-            member.stream = None
-
-    def _acked(self, member: _Member, entries: list[int]) -> None:
-        member.ailing = False
+    def _acked(self, member: Member, entries: list[int]) -> None:
         self._run(self.quorum.handle(AddsAcked(member.index, member.bookie, entries)))
 
-    def _failed(self, member: _Member, entries: list[int], error: ClientError) -> None:
-        if member.gone:
-            return
-        member.ailing = True
-        if entries:
-            event = AddsFailed(member.index, member.bookie, entries, error)
-            self._run(self.quorum.handle(event))
+    def _failed(self, member: Member, entries: list[int], error: ClientError) -> None:
+        self._run(self.quorum.handle(AddsFailed(member.index, member.bookie, entries, error)))
 
     # Carrying out commands
 
@@ -491,7 +352,8 @@ class AddPipeline:
     def _send_again(self, command: SendAgain) -> None:
         packets = self._packets
         packed: list[Packed] = [(e, packets[e]) for e in command.entries if e in packets]
-        self._send_to([self._members[command.index]], packed)
+        if packed:
+            self._members[command.index].send(Batch(packed, self._frames))
 
     def _begin_change(self, command: ChangeEnsemble) -> None:
         Deferred.fromCoroutine(self._change(command))
@@ -521,7 +383,7 @@ class AddPipeline:
     def _renew_members(self) -> None:
         for index, bookie in enumerate(self.quorum.ensemble):
             if self._members[index].bookie != bookie:
-                self._part(self._members[index])
+                self._members[index].part()
                 self._members[index] = self._join(index, bookie)
 
     def _give_up(self, command: GiveUp) -> None:

@@ -21,9 +21,9 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
+from bkclient.frames import LedgerKeys
 from bkclient.handed_over import confirmed_by_handover
 from bkclient.metadata.api import Versioned, Watch
-from bkclient.pipeline import LedgerKeys
 from bkclient.ranges import read_range
 from bkclient.updates import LocalMetadata
 from wire.digest import Entry

@@ -23,7 +23,8 @@ from bkclient.errors import (
     LedgerClosedError,
     ReadFailedError,
 )
-from bkclient.pipeline import AddPipeline, LedgerKeys
+from bkclient.frames import LedgerKeys
+from bkclient.pipeline import AddPipeline
 from bkclient.placement import Ensemble
 from bkclient.ranges import read_range
 from bkclient.shared import Shared

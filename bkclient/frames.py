@@ -1,0 +1,74 @@
+"""What goes into the requests of one ledger, and its adds as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from wire import v3
+from wire.adds import AddFramesV2, AddFramesV3, Key, Packed, varint
+from wire.codes import AddFlag, V2Flag
+from wire.digest import Digester
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddRequest
+
+
+@attrs.frozen(kw_only=True)
+class LedgerKeys:
+    """What goes into every request of one ledger."""
+
+    ledger_id: LedgerId
+    master_key: bytes = attrs.field(repr=False)
+    digester: Digester = attrs.field(repr=False)
+
+
+class FrameMaker:
+    """Add frames of one ledger, in either protocol, with the keys of their answers."""
+
+    def __init__(self, keys: LedgerKeys, flags: AddFlag, txn_ids: Callable[[int], range]) -> None:
+        self._keys, self._flags, self._txn_ids = keys, flags, txn_ids
+        urgent = V2Flag.HIGH_PRIORITY if flags & AddFlag.HIGH_PRIORITY else V2Flag.NONE
+        self._v2 = AddFramesV2(keys.master_key, urgent)
+        self._v3 = AddFramesV3(keys.ledger_id, keys.master_key)
+
+    def v2(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
+        """Return the frames; answers are matched by entry id."""
+        assert not self._flags & ~AddFlag.HIGH_PRIORITY, "V2 acks could not be told apart"
+        return self._v2.make(packed), [entry_id for entry_id, _ in packed]
+
+    def v3(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
+        """Return the frames; answers are matched by transaction id."""
+        txn_ids = self._txn_ids(len(packed))
+        keys = [varint(txn_id) for txn_id in txn_ids]
+        if not self._flags:
+            return self._v3.make(packed, keys), keys
+        frames = [
+            v3.encode_request(self._request(entry_id, packet), txn_id)
+            for (entry_id, packet), txn_id in zip(packed, txn_ids, strict=True)
+        ]
+        return b"".join(frames), keys
+
+    def _request(self, entry_id: int, packet: bytes) -> AddRequest:
+        keys = self._keys
+        return AddRequest(keys.ledger_id, EntryId(entry_id), keys.master_key, packet, self._flags)
+
+
+class Batch:
+    """Entries that go out together; frames are made once for each protocol that asks."""
+
+    def __init__(self, packed: Sequence[Packed], frames: FrameMaker) -> None:
+        self.packed, self._frames = packed, frames
+        self.entries = [entry_id for entry_id, _ in packed]
+        self._v2: tuple[bytes, Sequence[Key]] | None = None
+        self._v3: tuple[bytes, Sequence[Key]] | None = None
+
+    def v2(self) -> tuple[bytes, Sequence[Key]]:
+        """See ``FrameMaker``."""
+        self._v2 = self._v2 or self._frames.v2(self.packed)
+        return self._v2
+
+    def v3(self) -> tuple[bytes, Sequence[Key]]:
+        """See ``FrameMaker``."""
+        self._v3 = self._v3 or self._frames.v3(self.packed)
+        return self._v3
