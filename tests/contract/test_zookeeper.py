@@ -144,7 +144,7 @@ class TestConnections:
             with pytest.raises(MetadataUnavailableError, match="zk\\+hierarchical://127"):
                 await store.read_ledger(L1)
             zk_driver.proxy.accepts = True
-            await zk_driver.until(lambda: events[-1] is SessionEvent.CONNECTED)
+            await zk_driver.until(lambda: events[-1] is SessionEvent.CONNECTED, timeout_s=40.0)
             assert events[1:] == [SessionEvent.LOST, SessionEvent.CONNECTED]
             await store.register(B1, info(B1), read_only=False)
             assert await direct.writable_bookies() == {B1}
