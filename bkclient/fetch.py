@@ -21,6 +21,7 @@ from bkclient.distribution import write_set
 from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
+    InterruptedOperationError,
     ReadFailedError,
     refusal,
 )
@@ -176,8 +177,8 @@ class EntryFetcher:
         return found
 
     def _no_bulk(self, failure: Failure, bookie: BookieId) -> dict[int, Entry]:
-        as_client_error(failure)
-        self._troubles.failed(bookie)
+        if not isinstance(as_client_error(failure), InterruptedOperationError):
+            self._troubles.failed(bookie)
         return {}
 
     def batch(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.alarms import Alarms
-from bkclient.errors import ClientError, UnexpectedConditionError
+from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.read import NEGATIVE, Ask, Deliver, ReadCommand
 from bkclient.trouble import TroubleBook
 from wire.ids import BookieId, LedgerId
@@ -135,5 +135,7 @@ def as_client_error(failure: Failure) -> ClientError:
     error = failure.value
     if isinstance(error, ClientError):
         return error
+    if isinstance(error, CancelledError):
+        return InterruptedOperationError("the request was given up")
     log.failure("a request failed in a way that it should not", failure)
     return UnexpectedConditionError(repr(error))
