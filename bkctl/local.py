@@ -101,10 +101,7 @@ def local(
     )
     try:
         with running(session, cluster):
-            _show(session, cluster)
-            if DETACHED in session.host.environ:
-                _detach()
-            _watch(session, cluster)
+            _run_until_stopped(session, cluster)
     finally:
         if not keep:
             cluster.remove()
@@ -126,6 +123,21 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[Watched]:
         yield watched
 
 
+def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
+    """Show the cluster and watch it; Ctrl-C or SIGTERM is how it is meant to end."""
+    from bkctl.errors import Interrupted
+
+    try:
+        _show(session, cluster)
+        if DETACHED in session.host.environ:
+            _detach()
+        _watch(session, cluster)
+    except Interrupted as reason:
+        session.note("stopping")
+        if reason.exit_status == ExitStatus.TIME_LIMIT:
+            raise
+
+
 def _show(session: Session, cluster: LocalCluster) -> None:
     """Print the bookies and what to type next."""
     from bkctl.views import LocalBookie, LocalSummary
@@ -143,19 +155,14 @@ def _show(session: Session, cluster: LocalCluster) -> None:
 
 
 def _watch(session: Session, cluster: LocalCluster) -> None:
-    """Wait for the end, and tell of bookies that end before it."""
-    from bkctl.errors import CommandError, Interrupted
+    """Tell of bookies that end, until none is left."""
+    from bkctl.errors import CommandError
 
-    try:
-        while cluster.running:
-            time.sleep(_LOOK_EVERY_S)
-            for bookie_id, status, log in cluster.newly_ended():
-                session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
-        raise CommandError("no bookie is left")
-    except Interrupted as reason:
-        session.note("stopping")
-        if reason.exit_status == ExitStatus.TIME_LIMIT:
-            raise
+    while cluster.running:
+        time.sleep(_LOOK_EVERY_S)
+        for bookie_id, status, log in cluster.newly_ended():
+            session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
+    raise CommandError("no bookie is left")
 
 
 # In the background -----------------------------------------------------------------------------
