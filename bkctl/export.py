@@ -141,7 +141,8 @@ def spark_session(
         try:
             yield spark
         finally:
-            _stop(spark)
+            with _uninterrupted():
+                _stop(spark)
 
 
 @contextlib.contextmanager
@@ -153,6 +154,30 @@ def _own_interrupts() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let signals wait for the end of this block, which must be short.
+
+    py4j keeps one connection a thread: a call that is left half way would give its answer to the
+    next one, and the clean-up would be the one that goes wrong.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda signum, _frame: came.append(signum))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(signal.Signals(came[0]))
 
 
 _SPARK_OPTIONS: Final = {
@@ -279,9 +304,11 @@ def export_ledgers(
                 _run(session, uri, todo, staging, compression, progress)
                 counted = _verify(session, todo, staging)
                 for extent in todo:
-                    output.seal(staging, extent, counted.get(extent.ledger_id, 0))
+                    with _uninterrupted():
+                        output.seal(staging, extent, counted.get(extent.ledger_id, 0))
                 for extent in todo:
-                    output.install(staging, extent)
+                    with _uninterrupted():
+                        output.install(staging, extent)
         ledgers = tuple(output.describe(e, unchanged=e in kept) for e in extents)
     return _report(output.target, ledgers)
 
@@ -307,6 +334,27 @@ def _run(
     progress: Progress | None,
 ) -> None:
     """Write all extents below ``staging``, telling ``progress`` how far it is."""
+    with _uninterrupted():
+        listener, write = _prepared(spark, uri, extents, staging, compression)
+    try:
+        _watch(
+            spark,
+            write,
+            lambda: (
+                progress
+                and progress(
+                    listener.done(), sum(e.entries for e in extents), sum(e.length for e in extents)
+                )
+            ),
+        )
+    finally:
+        listener.close()
+
+
+def _prepared(
+    spark: Any, uri: str, extents: list[LedgerExtent], staging: str, compression: str
+) -> tuple[ProgressListener, Callable[[], None]]:
+    """Return where tasks report, and what runs the job."""
     from pyspark.sql import functions
 
     from bkctl.spark.datasource import LedgerSource
@@ -326,19 +374,7 @@ def _run(
     frame = source.withMetadata("payload", {"bookkeeper.digest_types": json.dumps(digests)})
     frame = frame.withColumn("ledger", functions.col("ledger_id"))
     writer = frame.write.mode("append").partitionBy("ledger").option("compression", compression)
-    try:
-        _watch(
-            spark,
-            lambda: writer.parquet(staging),
-            lambda: (
-                progress
-                and progress(
-                    listener.done(), sum(e.entries for e in extents), sum(e.length for e in extents)
-                )
-            ),
-        )
-    finally:
-        listener.close()
+    return listener, lambda: writer.parquet(staging)
 
 
 def _watch(spark: Any, work: Callable[[], None], look: Callable[[], object]) -> None:
@@ -358,8 +394,9 @@ def _watch(spark: Any, work: Callable[[], None], look: Callable[[], object]) -> 
             thread.join(_WATCH_INTERVAL_S)
             look()
     except BaseException:
-        spark.sparkContext.cancelAllJobs()
-        thread.join()
+        while thread.is_alive():  # Also a job that only begins now.
+            spark.sparkContext.cancelAllJobs()
+            thread.join(_WATCH_INTERVAL_S)
         raise
     if failure:
         raise _translated(failure[0]) from failure[0]
@@ -390,18 +427,8 @@ def _verify(spark: Any, extents: list[LedgerExtent], staging: str) -> dict[int, 
     expected = {e.ledger_id: e for e in extents if e.entries}
     if not expected:
         return {}
-    rows = (
-        spark.read.parquet(staging)
-        .groupBy("ledger_id")
-        .agg(
-            f.count("*").alias("entries"),
-            f.countDistinct("entry_id").alias("distinct"),
-            f.min("entry_id").alias("first"),
-            f.max("entry_id").alias("last"),
-            f.max("length").alias("payload_bytes"),
-        )
-        .collect()
-    )
+    rows: list[Any] = []
+    _watch(spark, lambda: rows.extend(_counts(spark, staging, f)), lambda: None)
     found = {row["ledger_id"]: row for row in rows}
     for ledger_id, extent in expected.items():
         row = found.get(ledger_id)
@@ -413,6 +440,23 @@ def _verify(spark: Any, extents: list[LedgerExtent], staging: str) -> dict[int, 
                 f"found (count, distinct, first, last) = {have}"
             )
     return {ledger_id: row["payload_bytes"] for ledger_id, row in found.items()}
+
+
+def _counts(spark: Any, staging: str, f: Any) -> list[Any]:
+    """Return a row a ledger: entries, distinct ids, first, last, payload bytes."""
+    rows: list[Any] = (
+        spark.read.parquet(staging)
+        .groupBy("ledger_id")
+        .agg(
+            f.count("*").alias("entries"),
+            f.countDistinct("entry_id").alias("distinct"),
+            f.min("entry_id").alias("first"),
+            f.max("entry_id").alias("last"),
+            f.max("length").alias("payload_bytes"),
+        )
+        .collect()
+    )
+    return rows
 
 
 @contextlib.contextmanager
@@ -446,11 +490,11 @@ class _Output:
         """Give a hidden directory below the target that is gone afterwards, whatever happens."""
         path = self._path(STAGING_PREFIX + uuid.uuid4().hex)
         try:
-            with _told(f"{self.target} cannot be written"):
+            with _uninterrupted(), _told(f"{self.target} cannot be written"):
                 self._fs.mkdirs(path)
             yield path.toString()
         finally:
-            with contextlib.suppress(ExportError), _told("nothing was staged"):
+            with _uninterrupted(), contextlib.suppress(ExportError), _told("nothing was staged"):
                 self._fs.delete(path, True)
 
     def holds(self, extent: LedgerExtent) -> bool:
