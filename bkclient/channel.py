@@ -36,7 +36,7 @@ from bkclient.errors import (
 )
 from bkclient.streams import AddStream
 from wire import v2, v3
-from wire.adds import Key, take_acks_v2, take_acks_v3, varint
+from wire.adds import Key, take_acks_v2, take_acks_v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
 from wire.errors import RemoteProtocolError
@@ -60,6 +60,7 @@ from wire.messages import (
     WriteLacRequest,
 )
 from wire.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
+from wire.varint import encode_varint
 
 log = Logger()
 
@@ -362,7 +363,7 @@ class BookieChannel(Protocol):
         response = answer.response
         assert isinstance(response, (AddResponse, ErrorResponse))
         ledger_id = None if isinstance(response, ErrorResponse) else response.ledger_id
-        key: Key = varint(answer.txn_id)
+        key: Key = encode_varint(answer.txn_id)
         if self._is_v2:
             assert isinstance(response, AddResponse)
             key = response.entry_id

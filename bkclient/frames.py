@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from wire import v3
-from wire.adds import AddFramesV2, AddFramesV3, Key, Packed, varint
+from wire.adds import AddFramesV2, AddFramesV3, Key, Packed
 from wire.codes import AddFlag, V2Flag
 from wire.digest import Digester
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest
+from wire.varint import encode_varint
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +41,7 @@ class FrameMaker:
     def v3(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
         """Return the frames; answers are matched by transaction id."""
         txn_ids = self._txn_ids(len(packed))
-        keys = [varint(txn_id) for txn_id in txn_ids]
+        keys = [encode_varint(txn_id) for txn_id in txn_ids]
         if not self._flags:
             return self._v3.make(packed, keys), keys
         frames = [

@@ -25,6 +25,7 @@ from wire import v3
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.errors import BookKeeperError
 from wire.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
+from wire.varint import encode_varint
 
 Acknowledge = Callable[[bytes, int, int], None]
 """Takes response frames, the size of the frames they answer, and the number of adds."""
@@ -331,7 +332,7 @@ class _V3Shape:
         add = v3.match_add(data, at + _LENGTH.size, stop)
         if add is None or stop - add.packet_at < ENTRY_BYTES_MIN:
             return None
-        size = v3.encode_varint(stop - add.packet_at)
+        size = encode_varint(stop - add.packet_at)
         if not data.endswith(size, at, add.packet_at):
             return None  # Not how anyone writes it: left to protobuf.
         return cls(data[at : add.packet_at], stop - add.packet_at, add, size)

@@ -13,9 +13,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Union
 
-from wire import v2, v3
+from wire import v2
 from wire.codes import OpCode, V2Flag
 from wire.ids import LedgerId
+from wire.varint import decode_varint, encode_varint
 
 Packed = tuple[int, bytes]
 """Entry id and entry packet."""
@@ -95,25 +96,13 @@ _V3_ACK: Final = re.compile(
     % (re.escape(_V3_HEADER), _VARINT, _VARINT, _VARINT),
     re.DOTALL,
 )
-_ONE: Final = tuple(bytes((value,)) for value in range(0x80))
-
-
-def varint(value: int) -> bytes:
-    """Return a number that is not negative as a varint; quick for small ones."""
-    if value < 0x80:  # noqa: PLR2004 -- seven bits a byte
-        return _ONE[value]
-    if value < 0x4000:  # noqa: PLR2004
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    if value < 0x200000:  # noqa: PLR2004
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    return v3.encode_varint(value)
 
 
 class AddFramesV3:
     """Makes the V3 frames of one ledger's plain adds: no flags, normal priority."""
 
     def __init__(self, ledger_id: LedgerId, master_key: bytes) -> None:
-        self._ledger = v3.encode_varint(ledger_id)
+        self._ledger = encode_varint(ledger_id)
         self._master_key = master_key
         self._heads: dict[tuple[int, int, int], tuple[bytes, bytes, bytes]] = {}
 
@@ -122,7 +111,7 @@ class AddFramesV3:
         parts: list[bytes] = []
         heads = self._heads
         for (entry_id, packet), txn in zip(packed, keys, strict=True):
-            entry = varint(entry_id)
+            entry = encode_varint(entry_id)
             sizes = len(packet), len(txn), len(entry)
             before, between, after = heads.get(sizes) or self._head(*sizes)
             parts += (before, txn, between, entry, after, packet)
@@ -132,13 +121,13 @@ class AddFramesV3:
         self, packet_bytes: int, txn_bytes: int, entry_bytes: int
     ) -> tuple[bytes, bytes, bytes]:
         """Return what stands before the transaction id, before the entry id and after it."""
-        after = b"\x1a" + varint(len(self._master_key)) + self._master_key
-        after += b"\x22" + varint(packet_bytes)
+        after = b"\x1a" + encode_varint(len(self._master_key)) + self._master_key
+        after += b"\x22" + encode_varint(packet_bytes)
         inner = 1 + len(self._ledger) + 1 + entry_bytes + len(after) + packet_bytes
-        between = b"\xaa\x06" + varint(inner) + b"\x08" + self._ledger + b"\x10"
+        between = b"\xaa\x06" + encode_varint(inner) + b"\x08" + self._ledger + b"\x10"
         header = len(_V3_HEADER) + txn_bytes
-        size = 2 + header + 2 + len(varint(inner)) + inner
-        before = v2.LENGTH.pack(size) + b"\x0a" + varint(header) + _V3_HEADER
+        size = 2 + header + 2 + len(encode_varint(inner)) + inner
+        before = v2.LENGTH.pack(size) + b"\x0a" + encode_varint(header) + _V3_HEADER
         if len(self._heads) >= _HEADS_MAX:
             self._heads.clear()
         self._heads[packet_bytes, txn_bytes, entry_bytes] = before, between, after
@@ -157,7 +146,7 @@ def take_acks_v3(buffer: bytearray) -> Runs:
     runs: Runs = []
     at = 0
     while (found := _V3_ACK.match(data, at)) is not None and _is_whole(found):
-        ledger = v3.varint(found[5])
+        ledger = decode_varint(found[5])
         if not runs or runs[-1][0] != ledger:
             runs.append((ledger, []))
         runs[-1][1].append(found[3])

@@ -26,6 +26,7 @@ from wire.errors import FormatError, MetadataFormatError
 from wire.ids import NO_ENTRY, BookieId, EntryId
 from wire.pb import data_formats_pb2 as pb
 from wire.records import is_valid_bookie_id
+from wire.varint import encode_varint
 
 NEWEST_FORMAT: Final = 3
 _MAGIC: Final = b"BookieMetadataFormatVersion\t"
@@ -210,19 +211,11 @@ def _split_version(data: bytes) -> tuple[int, bytes]:
     return version, data[end + 1 :]
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 -- seven bits a byte
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out) + bytes((value,))
-
-
 def _encode_v3(metadata: LedgerMetadata) -> bytes:
     message = _message(metadata)
     message.cToken = metadata.creator_token
     binary = message.SerializeToString()
-    return _varint(len(binary)) + binary
+    return encode_varint(len(binary)) + binary
 
 
 def _decode_v3(body: bytes) -> pb.LedgerMetadataFormat:

@@ -13,10 +13,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from wire import v2, v3
-from wire.adds import varint
+from wire import v2
 from wire.codes import OpCode
 from wire.ids import LedgerId
+from wire.varint import decode_varint, encode_varint
 
 _V2_REQUEST: Final = struct.Struct(">iiqq")
 _V2_REQUEST_REST: Final = _V2_REQUEST.size - 4
@@ -55,10 +55,10 @@ def read_frames_v2(ledger_id: LedgerId, entries: Sequence[int]) -> bytes:
 
 def read_frames_v3(ledger_id: LedgerId, entries: Sequence[int], txn_ids: Sequence[int]) -> bytes:
     """Return the V3 frames of plain reads, one after another; a transaction id for each."""
-    ledger = b"\x08" + v3.encode_varint(ledger_id) + b"\x10"
+    ledger = b"\x08" + encode_varint(ledger_id) + b"\x10"
     parts: list[bytes] = []
     for entry_id, txn_id in zip(entries, txn_ids, strict=True):
-        txn, entry = varint(txn_id), varint(entry_id)
+        txn, entry = encode_varint(txn_id), encode_varint(entry_id)
         header, inner = len(_V3_HEADER) + len(txn), len(ledger) + len(entry)
         parts += (
             b"\x00\x00\x00%c\x0a%c" % (2 + header + 3 + inner, header),
@@ -85,7 +85,7 @@ def match_read_v3(payload: bytes) -> PlainRead | None:
     if found is None:
         return None
     header, txn, inner, ledger, entry, size = found.groups()
-    start, number = found.end(), v3.varint
+    start, number = found.end(), decode_varint
     end = start + number(size)
     if (
         header[0] != len(_V3_HEADER) + len(txn)

@@ -54,6 +54,7 @@ from wire.messages import (
     WriteLacResponse,
 )
 from wire.pb import bookkeeper_pb2 as pb
+from wire.varint import decode_varint, encode_varint
 
 HIGH_PRIORITY: Final = 100
 """The header priority Java sends; any number above 0 means the same."""
@@ -518,44 +519,12 @@ def match_add(data: bytes, start: int = 0, end: int | None = None) -> MatchedAdd
     packet_at = found.end()
     if (
         header[0] != _HEADER_BYTES + len(txn)
-        or varint(inner) != end - found.start(4) + 1
-        or varint(packet) != end - packet_at
+        or decode_varint(inner) != end - found.start(4) + 1
+        or decode_varint(packet) != end - packet_at
         or end - packet_at < _LAC_END
     ):
         return None
     return MatchedAdd(txn, ledger, entry, master_key, packet_at, end)
-
-
-def varint(encoded: bytes) -> int:
-    """Return the number in one whole varint."""
-    value = shift = 0
-    for byte in encoded:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return value
-
-
-def encode_varint(value: int) -> bytes:
-    """Write a number as a varint; negative ones take ten bytes, as protobuf has them.
-
-    Raises:
-        LocalProtocolError: it is neither a signed nor an unsigned 64-bit number.
-    """
-    if 0 <= value < 1 << 21:  # Most numbers, and most of a client's time in here.
-        if value < 1 << 7:
-            return bytes((value,))
-        if value < 1 << 14:
-            return bytes((value & 0x7F | 0x80, value >> 7))
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    if not -(1 << 63) <= value < 1 << 64:
-        raise LocalProtocolError(f"{value} does not fit 64 bits")
-    value &= 0xFFFFFFFFFFFFFFFF
-    out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 -- seven bits a byte
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def add_response(txn: bytes, ledger: bytes, entry: bytes) -> bytes:

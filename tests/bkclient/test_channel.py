@@ -23,7 +23,6 @@ from bkclient.errors import (
     WriteFailedError,
 )
 from wire import v2, v3
-from wire.adds import varint
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.messages import (
@@ -38,6 +37,7 @@ from wire.messages import (
     ReplyTo,
     Response,
 )
+from wire.varint import encode_varint
 
 L = LedgerId(7)
 
@@ -137,7 +137,7 @@ class V3Tests(Stage):
         failed: list[tuple[list[int], ClientError]] = []
         read = self.channel.request(ReadRequest(L, EntryId(0)))
         stream = self.channel.open_stream(L, lambda _: None, lambda *what: failed.append(what))
-        stream.send(b"frames", [varint(8), varint(9)], [0, 1])
+        stream.send(b"frames", [encode_varint(8), encode_varint(9)], [0, 1])
         self.channel.connectionLost(Failure(ConnectionLost()))
         self.failureResultOf(read, BookieUnavailableError)
         assert [entries for entries, _ in failed] == [[0, 1]]
@@ -149,7 +149,7 @@ class V3Tests(Stage):
         failed: list[object] = []
         read = self.channel.request(ReadRequest(L, EntryId(0)))
         stream = self.channel.open_stream(L, lambda _: None, lambda *what: failed.append(what))
-        stream.send(b"frames", [varint(8)], [0])
+        stream.send(b"frames", [encode_varint(8)], [0])
         self.assertNoResult(read)
         self.assertEqual(failed, [])
         self.clock.advance(0)
@@ -176,7 +176,7 @@ class V3Tests(Stage):
         acked: list[list[int]] = []
         failed: list[tuple[list[int], ClientError]] = []
         stream = self.channel.open_stream(L, acked.append, lambda *what: failed.append(what))
-        stream.send(b"frames", [varint(100 + n) for n in range(6)], list(range(6)))
+        stream.send(b"frames", [encode_varint(100 + n) for n in range(6)], list(range(6)))
         reply = b"".join(
             v3_reply(100 + n, AddResponse(rc, L, EntryId(n)), Operation.ADD_ENTRY)
             for n, rc in enumerate(
@@ -199,8 +199,8 @@ class V3Tests(Stage):
         heard: list[tuple[str, list[int]]] = []
         first = self.channel.open_stream(L, lambda e: heard.append(("1", e)), lambda *_: None)
         second = self.channel.open_stream(L, lambda e: heard.append(("2", e)), lambda *_: None)
-        first.send(b"", [varint(200)], [5])
-        second.send(b"", [varint(201)], [5])
+        first.send(b"", [encode_varint(200)], [5])
+        second.send(b"", [encode_varint(201)], [5])
         ack = AddResponse(ReturnCode.EOK, L, EntryId(5))
         self.channel.dataReceived(v3_reply(201, ack, Operation.ADD_ENTRY))
         self.assertEqual(heard, [("2", [5])])
@@ -209,9 +209,9 @@ class V3Tests(Stage):
         acked: list[list[int]] = []
         failed: list[list[int]] = []
         stream = self.channel.open_stream(L, acked.append, lambda e, _: failed.append(e))
-        stream.send(b"", [varint(1), varint(2)], [0, 1])
+        stream.send(b"", [encode_varint(1), encode_varint(2)], [0, 1])
         self.clock.advance(3)
-        stream.send(b"", [varint(3)], [2])
+        stream.send(b"", [encode_varint(3)], [2])
         ack = AddResponse(ReturnCode.EOK, L, EntryId(0))
         self.channel.dataReceived(v3_reply(1, ack, Operation.ADD_ENTRY))
         self.clock.advance(2)

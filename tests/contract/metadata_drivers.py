@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -41,7 +42,7 @@ class Driver(Protocol):
         ...
 
 
-class DriverBase:
+class DriverBase(ABC):
     """What the drivers share."""
 
     def __init__(self) -> None:
@@ -55,8 +56,8 @@ class DriverBase:
             await self.sleep(0.02)
         raise AssertionError("condition not met in time")
 
-    async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def sleep(self, seconds: float) -> None: ...
 
     async def close(self) -> None:
         for store in reversed(self.stores):

@@ -1,0 +1,25 @@
+"""Varints against protobuf's own."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.errors import LocalProtocolError
+from wire.pb import bookkeeper_pb2 as pb
+from wire.varint import decode_varint, encode_varint
+
+
+@given(st.integers(-(2**63), 2**64 - 1))
+def test_varints_are_protobufs(value) -> None:
+    encoded = encode_varint(value)
+    assert decode_varint(encoded) == value % 2**64
+    message = pb.BKPacketHeader(version=3, operation=1, txnId=value % 2**64)
+    assert message.SerializeToString().endswith(b"\x18" + encoded)
+
+
+@pytest.mark.parametrize("value", [-(2**63) - 1, 2**64])
+def test_what_does_not_fit_64_bits_is_refused(value: int) -> None:
+    with pytest.raises(LocalProtocolError, match="64 bits"):
+        encode_varint(value)
