@@ -30,6 +30,10 @@ COMMANDS: Final = {
     "ledger": ("bkctl.ledger:ledger", "Ledgers: create, add, read, close, recover, delete."),
     "bookie": ("bkctl.bookie:bookie", "Bookies: who is there."),
     "cluster": ("bkctl.cluster:cluster", "The cluster as a whole: make one, look at it."),
+    "disk": (
+        "bkctl.disk:disk",
+        "A bookie's directories: look into them, check them, repair them.",
+    ),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),

@@ -355,6 +355,10 @@ def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
     from bkctl.views import VIEWS
 
+    if kind not in VIEWS:
+        from bkctl.disk_views import DISK_VIEWS
+
+        return DISK_VIEWS[kind]
     return VIEWS[kind]
 
 

@@ -63,6 +63,12 @@ class PartlyDoneError(CommandError):
     exit_status: ClassVar[int] = ExitStatus.PARTLY
 
 
+class ProblemsError(CommandError):
+    """A check found problems; the output names them."""
+
+    exit_status: ClassVar[int] = ExitStatus.PROBLEMS
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, SIGTERM or the time limit ended the command; ``exit_status`` tells which."""
 

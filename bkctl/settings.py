@@ -42,7 +42,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
     """
     properties, source = _file(options)
     properties = properties.override(environment(environ, ClientConfig), "environment")
-    properties = properties.override(_overrides(options.overrides), "-X")
+    properties = properties.override(overrides(options.overrides), "-X")
     if options.service_uri:
         properties = properties.override({_URI_KEY: _as_value(options.service_uri)}, "-u")
         source = "-u or BKCTL_SERVICE_URI"
@@ -65,7 +65,12 @@ def _file(options: Options) -> tuple[Properties, str]:
     return parse_properties(""), "-X or BK_metadataServiceUri"
 
 
-def _overrides(given: tuple[str, ...]) -> dict[str, str]:
+def overrides(given: tuple[str, ...]) -> dict[str, str]:
+    """Return what ``-X KEY=VALUE`` sets.
+
+    Raises:
+        UsageError: one is no ``KEY=VALUE``.
+    """
     settings = {}
     for text in given:
         key, equals, value = text.partition("=")

@@ -1,0 +1,55 @@
+"""``bkctl disk``: look into a bookie's directories, check them, repair them.
+
+The commands here work on files alone: those of a stopped bookie, ours or Java's. This module has
+only what every one of them needs to be declared; each command is imported when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from bkctl.command import SubGroup
+from bkctl.exit_status import ExitStatus
+
+FAILURES: Final = (ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED)
+"""What every command that reads directories can exit with."""
+
+disk = SubGroup(
+    name="disk",
+    short_help="A bookie's directories: look into them, check them, repair them.",
+    help="""A bookie's directories: look into them, check them, repair them.
+
+    They work on the files alone, of a stopped bookie, this one or Java's: neither the bookie nor
+    the metadata service has to run. What only reads can also be used beside a running bookie.
+
+    Directories are taken from the bookie's settings (-c FILE, as the bookie reads it), or are named
+    with --journal-dir, --ledger-dir and --index-dir.
+    """,
+    lazy={
+        "lock-status": ("bkctl.disk_state:lock_status", "Tell who uses a bookie's directories."),
+    },
+)
+
+
+def directory_options(function: Any) -> Any:
+    """Add the options that name directories; the callback gets them as one ``Where``."""
+    for option in reversed(
+        (
+            click.option(
+                "--journal-dir", "journal_dirs", metavar="DIR", multiple=True,
+                help="Journal directory; once for each, in the order of the settings.",
+            ),
+            click.option(
+                "--ledger-dir", "ledger_dirs", metavar="DIR", multiple=True,
+                help="Ledger directory, likewise.",
+            ),
+            click.option(
+                "--index-dir", "index_dirs", metavar="DIR", multiple=True,
+                help="Index directory, likewise.  [default: the ledger directories]",
+            ),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function

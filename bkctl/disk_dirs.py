@@ -1,0 +1,105 @@
+"""Which directories a ``bkctl disk`` command is about: options, then the bookie's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient.properties import read_properties
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.settings import DEFAULT_CONF, overrides
+from bookied import offline_dirs
+from bookied.files import RealFiles
+from bookied.in_use import Use, uses
+from bookied.offline import OfflineBookie
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+    from bookied.dirs import Directories
+
+
+def find_directories(
+    session: Session,
+    journal_dirs: tuple[str, ...],
+    ledger_dirs: tuple[str, ...],
+    index_dirs: tuple[str, ...],
+) -> Directories:
+    """Return the directories that options, settings file or ``-X`` name.
+
+    Directories that are named leave the settings file aside: what is not named then is not there.
+
+    Raises:
+        UsageError: nothing says which.
+        PropertiesError, ConfigError: the settings file cannot be read.
+    """
+    if journal_dirs or ledger_dirs or index_dirs:
+        return offline_dirs.named(journal_dirs, ledger_dirs, index_dirs)
+    path = session.options.conf or next((str(p) for p in DEFAULT_CONF if p.is_file()), None)
+    if path is None:
+        raise UsageError(
+            "whose directories?",
+            next_step="give the bookie's settings with -c FILE, or name them with --ledger-dir "
+            "and --journal-dir",
+        )
+    session.verbose(f"directories: from {path}")
+    properties = read_properties(Path(path), environ=session.host.environ)
+    given = {
+        key[3:]: text
+        for key, text in session.host.environ.items()
+        if key.startswith("BK_") and key[3:] in offline_dirs.KEYS
+    }
+    properties = properties.override(given, "BK_{key} in the environment")
+    properties = properties.override(overrides(session.options.overrides), "-X")
+    return offline_dirs.directories_of(properties)
+
+
+def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
+    """Return the bookie whose directories a command was given, to read; say if it runs.
+
+    Raises:
+        NothingFoundError: a directory is not there.
+        UsageError: nothing says which directories.
+    """
+    found = find_directories(session, **dirs)
+    bookie = OfflineBookie(RealFiles(), found)
+    for root in found.roots:
+        if not root.is_dir():
+            raise NothingFoundError(
+                f"{root}: no such directory", next_step="-v shows where that name comes from"
+            )
+    note_use(session, uses(found.roots))
+    return bookie
+
+
+def note_use(session: Session, found: list[Use]) -> None:
+    """Say on stderr that what is shown may change under one's eyes."""
+    workers = dict.fromkeys(str(worker) for use in found for worker in use.workers)
+    if workers:
+        session.note(f"(in use by {', '.join(workers)}: shown as it is on disk at this moment)")
+    elif any(use.is_locked for use in found):
+        session.note("(in use by a running bookie: shown as it is on disk at this moment)")
+
+
+@attrs.frozen
+class DirectoryState:
+    """One directory of a bookie: what it is for, and who works in it."""
+
+    use: Use
+    holds: tuple[str, ...]
+
+    @property
+    def state(self) -> str:
+        if not self.use.exists:
+            return "missing"
+        return "in use" if self.use.is_used else "free"
+
+
+def directory_states(found: Directories) -> list[DirectoryState]:
+    """Return how each directory of a bookie is used."""
+    kinds = {"journal": found.journals, "ledger": found.ledgers, "index": found.indexes}
+    return [
+        DirectoryState(use, tuple(kind for kind, roots in kinds.items() if use.root in roots))
+        for use in uses(found.roots)
+    ]
