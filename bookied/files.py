@@ -100,7 +100,19 @@ class Files(Protocol):
 
     def rename(self, old: Path, new: Path) -> None: ...
 
-    def remove(self, path: Path) -> None: ...
+    def link(self, old: Path, new: Path) -> None:
+        """Give the file ``old`` a second name on the same file system.
+
+        Raises:
+            FileExistsError: ``new`` is there already.
+            OSError: the file system has no hard links, or is another one (``EXDEV``).
+        """
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a link to a directory; ``IsADirectoryError`` for a directory."""
+
+    def remove_dir(self, directory: Path) -> None:
+        """Remove an empty directory; ``OSError`` (``ENOTEMPTY``) for one that is not."""
 
     def list(self, directory: Path) -> list[str]:
         """Return the names in a directory, in no order."""
@@ -157,8 +169,14 @@ class RealFiles:
     def rename(self, old: Path, new: Path) -> None:
         old.replace(new)
 
+    def link(self, old: Path, new: Path) -> None:
+        os.link(old, new, follow_symlinks=False)
+
     def remove(self, path: Path) -> None:
         path.unlink()
+
+    def remove_dir(self, directory: Path) -> None:
+        directory.rmdir()
 
     def list(self, directory: Path) -> list[str]:
         return os.listdir(directory)  # noqa: PTH208  # names, and many
@@ -183,6 +201,16 @@ class RealFiles:
     def disk_usage(self, path: Path) -> tuple[int, int]:
         stat = os.statvfs(path)
         return stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+
+
+def remove_tree(files: Files, path: Path) -> None:
+    """Remove a file, or a directory and all below it; links are removed, not followed."""
+    try:
+        files.remove(path)
+    except IsADirectoryError:
+        for name in files.list(path):
+            remove_tree(files, path / name)
+        files.remove_dir(path)
 
 
 IOV_MAX: Final = 512

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.direct_file import BLOCK_BYTES, BUFFER_BYTES
-from bookied.files import IOV_MAX, AppendFile, Files, ReadFile, RealFiles
+from bookied.files import IOV_MAX, AppendFile, Files, ReadFile, RealFiles, remove_tree
 from bookied.open_files import OpenFiles
 from tests.sim.disk import SimFiles
 
@@ -190,6 +190,49 @@ def test_directories_are_made_listed_and_synced(disk: Disk) -> None:
             missing(base / "nothing")
     total, free = files.disk_usage(base)
     assert 0 < free <= total
+
+
+def test_a_second_name_stands_for_the_same_file(disk: Disk) -> None:
+    files, base = disk
+    file = files.open_append(base / "log")
+    file.write([b"entries"])
+    file.sync()
+    file.close()
+    files.mkdirs(base / "beside")
+    files.link(base / "log", base / "beside" / "log")
+    changing = files.open_update(base / "beside" / "log")
+    changing.write_at(0, b"E")
+    changing.close()
+    assert files.read(base / "log") == b"Entries"
+    with pytest.raises(FileExistsError):
+        files.link(base / "log", base / "beside" / "log")
+    files.remove(base / "log")
+    assert files.read(base / "beside" / "log") == b"Entries"
+
+
+def test_only_an_empty_directory_is_removed_at_once(disk: Disk) -> None:
+    files, base = disk
+    files.mkdirs(base / "a" / "b")
+    files.write_atomic(base / "a" / "b" / "x", b"1")
+    with pytest.raises(OSError, match="not empty"):
+        files.remove_dir(base / "a")
+    with pytest.raises(IsADirectoryError):
+        files.remove(base / "a" / "b")
+    remove_tree(files, base / "a")
+    assert not files.exists(base / "a")
+    files.write_atomic(base / "x", b"1")
+    remove_tree(files, base / "x")
+    assert files.list(base) == []
+
+
+def test_a_link_to_a_directory_goes_and_its_target_stays(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious").write_bytes(b"1")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "current").symlink_to(tmp_path / "elsewhere")
+    remove_tree(RealFiles(), tmp_path / "root")
+    assert not (tmp_path / "root").exists()
+    assert (tmp_path / "elsewhere" / "precious").read_bytes() == b"1"
 
 
 def test_a_failed_append_can_be_tried_again(is_direct: Direct) -> None:

@@ -192,10 +192,23 @@ class SimFiles:
         parent = self._directory(old.parent)
         parent.change({old.name: None, new.name: self._node(old)})
 
+    def link(self, old: Path, new: Path) -> None:
+        self.tick("link", new)
+        file, parent = self._file(old), self._directory(new.parent)
+        if new.name in parent.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
+        parent.change({new.name: file})
+
     def remove(self, path: Path) -> None:
         self.tick("remove", path)
         self._file(path)
         self._directory(path.parent).change({path.name: None})
+
+    def remove_dir(self, directory: Path) -> None:
+        self.tick("remove", directory)
+        if self._directory(directory).entries:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(directory))
+        self._directory(directory.parent).change({directory.name: None})
 
     def list(self, directory: Path) -> list[str]:
         names = list(self._directory(directory).entries)
