@@ -22,7 +22,8 @@ from bookied.journal.writer import Journal
 from bookied.long_poll import Cancel, LongPolls
 from bookied.reads import EntryReads, packet_lac
 from bookied.refusals import refusal
-from bookied.storage import LedgerState, LedgerStorage
+from bookied.storage import LedgerState
+from bookied.storages import Storages
 from wire.codes import (
     FRAME_BYTES_MAX,
     LAC_HEADER_BYTES,
@@ -127,13 +128,13 @@ class Bookie:
     """One bookie's answers to whatever clients ask.
 
     An answer to an add, a fence or an explicit LAC is given only once the journal has it on disk.
-    ``storage`` knows of a write before the journal does, so that a checkpoint taken at any moment
+    ``storages`` know of a write before the journal does, so that a checkpoint taken at any moment
     covers what has been acknowledged. All methods belong to the reactor's thread.
     """
 
     def __init__(
         self,
-        storage: LedgerStorage,
+        storages: Storages,
         journals: Sequence[Journal],
         clock: IReactorTime,
         *,
@@ -141,20 +142,20 @@ class Bookie:
         batch_bytes_max: int = FRAME_BYTES_MAX,
         polls_max: int = 10_000,
     ) -> None:
-        """Serve from ``storage`` and ``journals``.
+        """Serve from ``storages`` and ``journals``.
 
         Args:
-            storage: the entries.
+            storages: the entries.
             journals: ledger ``id % len(journals)`` belongs to that journal.
             clock: for long polls and for how long deletions are remembered.
             disk_usage: blocking; total and free bytes, summed over the ledger directories.
             batch_bytes_max: ``maxBatchReadSize``.
             polls_max: long polls that may wait at once; more are refused.
         """
-        self.storage, self.journals = storage, journals
+        self.storages, self.journals = storages, journals
         self.polls = LongPolls(clock, polls_max=polls_max)
         self.writes = Writes.ALL
-        self._reads = EntryReads(storage, batch_bytes_max=batch_bytes_max)
+        self._reads = EntryReads(storages, batch_bytes_max=batch_bytes_max)
         self._deletions = FencedDeletions(clock)
         self._disk_usage = disk_usage
         # Who waits for the fence of a ledger to be durable. Later fencers wait with the first.
@@ -190,7 +191,7 @@ class Bookie:
 
     def ledger_deleted(self, ledger_id: LedgerId) -> None:
         """Garbage collection calls this right before it drops a ledger from storage."""
-        state = self.storage.lookup(ledger_id)
+        state = self.storages.of(ledger_id).lookup(ledger_id)
         if state is not None and state.fenced:
             self._deletions.remember(ledger_id)
         self.polls.ledger_changed(ledger_id)
@@ -208,7 +209,7 @@ class Bookie:
         recovery = bool(request.flags & AddFlag.RECOVERY)
         if state.fenced and not recovery:
             raise LedgerFencedError(f"ledger {ledger_id}")
-        self.storage.add(state, entry_id, packet)
+        self.storages.of(ledger_id).add(state, entry_id, packet)
         answer = AddResponse(ReturnCode.EOK, request.ledger_id, request.entry_id)
         # Recovery adds are what a ledger is closed upon, so they wait for the disk always.
         early = bool(request.flags & AddFlag.DEFERRED_SYNC) and not recovery
@@ -232,7 +233,7 @@ class Bookie:
         if ledger_id in self._deletions:
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
         state = self._ledger_to_write(ledger_id, request.master_key)
-        self.storage.set_explicit_lac(state, packet)
+        self.storages.of(ledger_id).set_explicit_lac(state, packet)
         answer = WriteLacResponse(ReturnCode.EOK, request.ledger_id)
         record = b""
         if self._journal(ledger_id).takes_explicit_lacs:
@@ -260,11 +261,12 @@ class Bookie:
         """
         if ledger_id < 0 or len(master_key) > MASTER_KEY_BYTES_MAX:
             raise BadRequestError(f"ledger {ledger_id}, key of {len(master_key)} bytes")
-        state = self.storage.lookup(ledger_id)
+        storage = self.storages.of(ledger_id)
+        state = storage.lookup(ledger_id)
         if state is None:
-            return self.storage.create(ledger_id, master_key)
+            return storage.create(ledger_id, master_key)
         # A rebuilt index knows no keys: the first to write to such a ledger brings it back.
-        if state.master_key != master_key and not self.storage.adopt_key(state, master_key):
+        if state.master_key != master_key and not storage.adopt_key(state, master_key):
             raise UnauthorizedError(f"ledger {ledger_id}")
         return state
 
@@ -279,7 +281,7 @@ class Bookie:
         Without the key a replay would take the ledger for a deleted one and drop the record.
         """
         if not state.key_logged:
-            record = self.storage.key_record(state) + record
+            record = self.storages.of(state.ledger_id).key_record(state) + record
             state.key_logged = True
         self._journal(state.ledger_id).append(record, done, early=early)
 
@@ -306,7 +308,7 @@ class Bookie:
         elif state.fenced:
             fenced()
         else:
-            self.storage.set_fenced(state)
+            self.storages.of(ledger_id).set_fenced(state)
             self._fencing[ledger_id] = [fenced]
             self._append(state, fence_record(ledger_id), partial(self._fence_durable, ledger_id))
             self.polls.ledger_changed(ledger_id)
@@ -381,7 +383,7 @@ class Bookie:
 
     def _read_lac(self, asked: Asked[ReadLacRequest]) -> None:
         ledger_id = asked.request.ledger_id
-        state = self.storage.lookup(ledger_id)
+        state = self.storages.of(ledger_id).lookup(ledger_id)
         if state is None:
             raise NoSuchEntryError(f"ledger {ledger_id}")
 
@@ -403,7 +405,7 @@ class Bookie:
             return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
 
         def fetch() -> bytes:
-            return encode_entry_list(self.storage.entries(ledger_id))
+            return encode_entry_list(self.storages.of(ledger_id).entries(ledger_id))
 
         asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
 

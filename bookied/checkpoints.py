@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bookied.errors import StorageError, WriteFailedError
-from bookied.storage import JournalPosition, LedgerStorage
+from bookied.storages import JournalPosition, Storages
 
 LOOK_S: Final = 0.5
 """How often to look whether one is due before its time."""
@@ -30,13 +30,13 @@ class Checkpoints:
     def __init__(
         self,
         clock: IReactorTime,
-        storage: LedgerStorage,
+        storages: Storages,
         journals: Sequence[JournalPosition],
         *,
         run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
         failed: Callable[[Exception], None],
     ) -> None:
-        self._clock, self._storage, self._journals = clock, storage, journals
+        self._clock, self._storages, self._journals = clock, storages, journals
         self._run_blocking, self._failed = run_blocking, failed
         self._loop: LoopingCall = LoopingCall(self._look)
         self._loop.clock = clock
@@ -57,17 +57,17 @@ class Checkpoints:
             await self._ended
 
     def _look(self) -> Deferred[None] | None:
-        self._storage.drop_idle()
+        self._storages.drop_idle()
         waited_s = self._clock.seconds() - self._last_s
-        is_time = waited_s >= self._interval_s and self._storage.has_changes
-        if not is_time and not self._storage.needs_checkpoint:
+        is_time = waited_s >= self._interval_s and self._storages.has_changes
+        if not is_time and not self._storages.needs_checkpoint:
             return None
         return Deferred.fromCoroutine(self._checkpoint())
 
     async def _checkpoint(self) -> None:
         self._last_s = self._clock.seconds()
         try:
-            await self._storage.checkpoint(self._journals, self._run_blocking)
+            await self._storages.checkpoint(self._journals, self._run_blocking)
         except WriteFailedError:
             raise
         except (StorageError, OSError) as error:

@@ -19,11 +19,13 @@ from bookied.checkpoints import Checkpoints
 from bookied.config import BookieConfig
 from bookied.dirs import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.errors import WriteFailedError
+from bookied.index.files import IndexFiles
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.writer import Journal
 from bookied.parts import Parts
 from bookied.replay import recover
 from bookied.storage import LedgerStorage, StorageLimits
+from bookied.storages import Storages
 from wire.errors import BookKeeperError
 
 log = Logger()
@@ -48,18 +50,8 @@ class Engine:
         self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
-        self.storage = LedgerStorage(
-            parts.files,
-            found.ledger_dirs,
-            found.index_dirs,
-            on_fatal=partial(parts.call_from_thread, events.failed),
-            on_full=partial(parts.call_from_thread, events.no_room),
-            rng=parts.rng,
-            limits=_storage_limits(config, parts.open_files_max),
-            log_size_bytes_max=config.log_bytes_max,
-            direct=parts.threads,
-            index_version=config.file_info_format_version,
-        )
+        limits = _storage_limits(config, parts.open_files_max)
+        self.storages = Storages(parts.files, [self._storage(limits)], limits=limits)
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
         if not all(journal.takes_explicit_lacs for journal in self.journals):
             log.warn(
@@ -68,7 +60,7 @@ class Engine:
             )
         self._checkpoints = Checkpoints(
             parts.clock,
-            self.storage,
+            self.storages,
             self.journals,
             run_blocking=parts.run_blocking,
             failed=events.failed,
@@ -81,7 +73,7 @@ class Engine:
         Raises:
             OSError: a directory cannot be read.
         """
-        await self._blocking(self.storage.open)
+        await self._blocking(self.storages.open)
 
     async def replay(self) -> None:
         """Bring the storage to the last acknowledgement, durably.
@@ -96,7 +88,7 @@ class Engine:
             partial(
                 recover,
                 self._parts.files,
-                self.storage,
+                self.storages,
                 self._found.journal_dirs,
                 skip_invalid=self._config.skip_invalid_records,
             )
@@ -117,7 +109,7 @@ class Engine:
         """
         await self._blocking(partial(mark_dirty, self._parts.files, self._found))
         if self._parts.threads:
-            self.storage.start()
+            self.storages.start()
         self.has_begun = True
         for journal in self.journals:
             await self._blocking(journal.start if self._parts.threads else journal.open)
@@ -133,7 +125,7 @@ class Engine:
         await self._checkpoints.stop()
         for journal in self.journals:
             await self._blocking(journal.stop)
-        await self.storage.stop(self.journals, self._parts.run_blocking)
+        await self.storages.stop(self.journals, self._parts.run_blocking)
         for journal in self.journals:
             if journal.failure is not None:
                 raise journal.failure
@@ -147,7 +139,28 @@ class Engine:
                 await self._blocking(journal.stop)
             except (BookKeeperError, OSError) as error:
                 log.warn("while giving up: {error!r}", error=error)
-        await self._blocking(self.storage.abandon)
+        await self._blocking(self.storages.abandon)
+
+    def _storage(self, limits: StorageLimits) -> LedgerStorage:
+        config, parts, found = self._config, self._parts, self._found
+        index = IndexFiles(
+            parts.files,
+            found.index_dirs or found.ledger_dirs,
+            rng=parts.rng,
+            open_files_max=limits.open_indexes_max,
+        )
+        return LedgerStorage(
+            parts.files,
+            found.ledger_dirs,
+            index,
+            on_fatal=partial(parts.call_from_thread, self._events.failed),
+            on_full=partial(parts.call_from_thread, self._events.no_room),
+            rng=parts.rng,
+            limits=limits,
+            log_size_bytes_max=config.log_bytes_max,
+            direct=parts.threads,
+            index_version=config.file_info_format_version,
+        )
 
     def _journal(self, directory: Path) -> Journal:
         config, parts = self._config, self._parts

@@ -20,7 +20,7 @@ from typing import Final
 from bookied.bookie import ENTRY_ID_MAX, Bookie, Writes
 from bookied.journal.format import ENTRY_BYTES_MIN
 from bookied.journal.writer import Journal
-from bookied.storage import LedgerState
+from bookied.storage import LedgerState, LedgerStorage
 from wire import v3
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.errors import BookKeeperError
@@ -81,18 +81,14 @@ class FastAdds:
             take = self._take_v3
         else:
             return at, 0
-        try:
-            # Frames are longer than the records made of them, so this is room enough.
-            location = self._bookie.storage.reserve(len(data) - at)
-        except (BookKeeperError, OSError):
-            return at, 0  # The plain path meets the same trouble and answers for it.
-        batch = _Batch(self._bookie)
-        end = take(data, at, location + _LENGTH.size, batch)
+        # Frames are longer than the records made of them, so this is room enough.
+        batch = _Batch(self._bookie, len(data) - at)
+        end = take(data, at, batch)
         batch.store(end - at, acknowledge)
         return end, batch.adds
 
-    def _take_v2(self, data: bytes, at: int, location: int, batch: _Batch) -> int:
-        """Return where the plain adds end; ``location`` is that of the first entry packet."""
+    def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:
+        """Return where the plain adds end."""
         unpack, end = _V2_ADD.unpack_from, len(data)
         last_start = end - _FRAME_BYTES_MIN
         records = batch.records
@@ -100,6 +96,7 @@ class FastAdds:
         page: MutableSequence[int] = []
         # What the add before had. No add has these.
         length = page_no = last_entry = max_lac = _NONE
+        location = 0
         head = prefix = b""
         while at <= last_start:
             frame_length, frame_head, entry_id, lac = unpack(data, at)
@@ -114,6 +111,7 @@ class FastAdds:
                 state = batch.begin_run(ledger_id, key, location)
                 if state is None:
                     break
+                location = batch.begin
                 head, page_no = frame_head, _NONE
                 last_entry, max_lac = state.last_entry, state.lac
             if frame_length != length:
@@ -140,7 +138,7 @@ class FastAdds:
         batch.answers = _V2_ANSWER + _V2_ANSWER.join(answers)
         return at
 
-    def _take_v3(self, data: bytes, at: int, location: int, batch: _Batch) -> int:
+    def _take_v3(self, data: bytes, at: int, batch: _Batch) -> int:
         """Return where the plain adds end, as ``_take_v2`` does.
 
         What Java's client sends differs from one add to the next only in transaction id, entry id
@@ -156,6 +154,7 @@ class FastAdds:
         answers: list[bytes] = []
         page: MutableSequence[int] = []
         ledger = page_no = last_entry = max_lac = _NONE
+        location = 0
         is_run = False
         while True:
             stop = at + frame_bytes
@@ -180,6 +179,7 @@ class FastAdds:
                 state = batch.begin_run(ledger_id, shape.master_key, location)
                 if state is None:
                     break
+                location = batch.begin
                 ledger, page_no, is_run = ledger_id, _NONE, True
                 last_entry, max_lac = state.last_entry, state.lac
             if entry_id >> 10 != page_no:
@@ -203,41 +203,58 @@ class FastAdds:
 
 
 class _Batch:
-    """The adds of one read, for one journal: a run after the other, each of one ledger."""
+    """The adds of one read, for one storage and one journal: a run after the other.
+
+    A run is of one ledger. Room is reserved when the first begins: its ledger says where.
+    """
 
     __slots__ = (
         "_advanced",
-        "_begin",
         "_bookie",
         "_journal",
+        "_size_bytes_max",
         "_sizes",
         "_state",
+        "_storage",
         "adds",
         "answers",
+        "begin",
         "records",
     )
 
-    def __init__(self, bookie: Bookie) -> None:
-        self._bookie = bookie
+    def __init__(self, bookie: Bookie, size_bytes_max: int) -> None:
+        self._bookie, self._size_bytes_max = bookie, size_bytes_max
+        self._storage: LedgerStorage | None = None
         self._journal: Journal | None = None
         self._state: LedgerState | None = None
         self._advanced: list[tuple[LedgerState, int]] = []
         self._sizes: list[tuple[int, int]] = []
-        self._begin = 0
+        self.begin = 0
+        """The location of the first entry packet of the run."""
         self.records: list[bytes] = []
         self.answers = b""
         self.adds = 0
 
     def begin_run(self, ledger_id: int, master_key: bytes, location: int) -> LedgerState | None:
-        """Return the ledger if plain adds with this key are what it takes, else None."""
+        """Return the ledger if plain adds with this key are what it takes, else None.
+
+        ``location`` is where the run before ended. Where this one begins is in ``begin``.
+        """
         bookie = self._bookie
-        state = bookie.storage.hot.get(ledger_id)
+        storage = bookie.storages.of(ledger_id)
+        state = storage.hot.get(ledger_id)
         if state is None or state.master_key != master_key or state.fenced or not state.key_logged:
             return None
         journal = bookie.journals[ledger_id % len(bookie.journals)]
-        if self._journal is not None and self._journal is not journal:
+        if self._storage is None:
+            try:
+                location = storage.reserve(self._size_bytes_max) + _LENGTH.size
+            except (BookKeeperError, OSError):
+                return None  # The plain path meets the same trouble and answers for it.
+            self._storage, self._journal = storage, journal
+        elif self._storage is not storage or self._journal is not journal:
             return None  # The caller comes back with the rest.
-        self._state, self._journal, self._begin = state, journal, location
+        self._state, self.begin = state, location
         return state
 
     def end_run(self, location: int, last_entry: int, max_lac: int) -> None:
@@ -245,7 +262,7 @@ class _Batch:
         state = self._state
         if state is None:
             return
-        self._sizes.append((state.ledger_id, location - self._begin))
+        self._sizes.append((state.ledger_id, location - self.begin))
         state.last_entry = last_entry
         if max_lac > state.lac:
             # Readers who wait for it are woken when the entries can be read.
@@ -263,10 +280,10 @@ class _Batch:
 
     def store(self, size_bytes: int, acknowledge: Acknowledge) -> None:
         """Hand all to storage, then to the journal, as everywhere; then tell of LACs."""
-        if not self.adds or self._journal is None:
+        if not self.adds or self._journal is None or self._storage is None:
             return
         blob = b"".join(self.records)
-        self._bookie.storage.append(blob, self._sizes)
+        self._storage.append(blob, self._sizes)
         self._journal.append(blob, partial(acknowledge, self.answers, size_bytes, self.adds))
         for state, max_lac in self._advanced:
             self._bookie.note_lac(state, max_lac)

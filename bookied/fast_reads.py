@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from bookied.storage import LedgerStorage
+from bookied.storages import Storages
 from wire.codes import OpCode
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, LedgerId
@@ -28,8 +28,8 @@ _ANSWER_LENGTH: Final = _ANSWER.size - LENGTH.size
 class FastReads:
     """Takes plain reads off the front of what a connection received."""
 
-    def __init__(self, storage: LedgerStorage) -> None:
-        self._storage = storage
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
 
     def take(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
@@ -49,11 +49,14 @@ class FastReads:
         size_bytes, last_start = 0, len(data) - _READ.size
         if data[at + 4 : at + 8] != _FIRST:
             return at, answers
-        hot, read_memory = self._storage.hot, self._storage.read_memory
+        read_of: int | None = None
         while at <= last_start and size_bytes < size_bytes_max:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
             if header != _HEADER or length != _READ_LENGTH:
                 break
+            if ledger_id != read_of:
+                storage, read_of = self._storages.of(ledger_id), ledger_id
+                hot, read_memory = storage.hot, storage.read_memory
             state = hot.get(ledger_id)
             if state is None or must_wait(ledger_id):
                 break

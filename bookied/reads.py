@@ -10,7 +10,8 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.disk_read import Answer, DiskRead
-from bookied.storage import LedgerState, LedgerStorage, NeedsDisk
+from bookied.storage import LedgerState, NeedsDisk
+from bookied.storages import Storages
 from wire.codes import FRAME_BYTES_MAX, ReturnCode
 from wire.errors import BadRequestError, BookKeeperError, NoSuchEntryError, NoSuchLedgerError
 from wire.ids import NO_ENTRY, EntryId, LedgerId
@@ -32,8 +33,8 @@ class Failed(Protocol):
 class EntryReads:
     """Looks entries up in memory and says what to fetch when they are on disk."""
 
-    def __init__(self, storage: LedgerStorage, *, batch_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self._storage, self._batch_bytes_max = storage, batch_bytes_max
+    def __init__(self, storages: Storages, *, batch_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._storages, self._batch_bytes_max = storages, batch_bytes_max
 
     def ledger(self, ledger_id: LedgerId) -> LedgerState:
         """Return a ledger that is here.
@@ -41,7 +42,7 @@ class EntryReads:
         Raises:
             NoSuchLedgerError: it is not.
         """
-        state = self._storage.lookup(ledger_id)
+        state = self._storages.of(ledger_id).lookup(ledger_id)
         if state is None:
             raise NoSuchLedgerError(f"ledger {ledger_id}")
         return state
@@ -60,9 +61,10 @@ class EntryReads:
         """
         state = self.ledger(ledger_id)
         entry_id = actual_entry_id(state, entry_id)
-        packet = self._storage.read_memory(state, entry_id)
+        storage = self._storages.of(ledger_id)
+        packet = storage.read_memory(state, entry_id)
         if isinstance(packet, NeedsDisk):
-            fetch = partial(self._storage.read_disk, packet.location, ledger_id, entry_id)
+            fetch = partial(storage.read_disk, packet.location, ledger_id, entry_id)
             return DiskRead(ledger_id, fetch, partial(found, state), failed)
         if packet is None:
             raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
@@ -80,9 +82,10 @@ class EntryReads:
         return self._go_on(_BatchRead(state, first, batch, failed))
 
     def _go_on(self, read: _BatchRead) -> Answer:
+        storage = self._storages.of(read.state.ledger_id)
         while not read.batch.is_full:
             entry_id = read.next_entry_id
-            packet = self._storage.read_memory(read.state, entry_id)
+            packet = storage.read_memory(read.state, entry_id)
             if isinstance(packet, NeedsDisk):
                 return self._fetch(read, packet)
             if packet is None:
@@ -95,13 +98,14 @@ class EntryReads:
     def _fetch(self, read: _BatchRead, first: NeedsDisk) -> DiskRead:
         """Fetch the entry that ``first`` locates and those behind it that are on disk as well."""
         ledger_id = LedgerId(read.state.ledger_id)
+        storage = self._storages.of(ledger_id)
         entry_id = read.next_entry_id
         found: NeedsDisk | bytes | None = first
         wanted: list[tuple[int, EntryId]] = []
         while isinstance(found, NeedsDisk) and len(wanted) < read.look_ahead:
             wanted.append((found.location, entry_id))
             entry_id = EntryId(entry_id + 1)
-            found = self._storage.read_memory(read.state, entry_id)
+            found = storage.read_memory(read.state, entry_id)
         fetch = partial(self._read_all, ledger_id, wanted, read.batch.room_bytes)
         return DiskRead(ledger_id, fetch, partial(self._fetched, read, len(wanted)), read.failed)
 
@@ -112,11 +116,12 @@ class EntryReads:
 
         ``room_bytes`` is None for the first entry of a batch, which has to be read.
         """
+        storage = self._storages.of(ledger_id)
         packets: list[bytes] = []
         size_bytes = 0
         for location, entry_id in wanted:
             try:
-                packets.append(self._storage.read_disk(location, ledger_id, entry_id))
+                packets.append(storage.read_disk(location, ledger_id, entry_id))
             except (BookKeeperError, OSError):
                 if room_bytes is None:
                     raise

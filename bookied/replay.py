@@ -26,6 +26,7 @@ from bookied.journal import format as layout
 from bookied.journal.mark import Mark
 from bookied.journal.reader import JournalRecord, JournalScan, journal_ids, open_scan
 from bookied.storage import LedgerState, LedgerStorage, packet_lac
+from bookied.storages import Storages
 
 log = Logger()
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class Replayed:
 
 def recover(
     files: Files,
-    storage: LedgerStorage,
+    storages: Storages,
     journal_directories: Sequence[Path],
     *,
     skip_invalid: bool = False,
@@ -68,7 +69,7 @@ def recover(
 
     Args:
         files: the disk.
-        storage: open, not started.
+        storages: open, not started.
         journal_directories: the ``current`` directory of each, in configured order.
         skip_invalid: ``skipReplayJournalInvalidRecord``: pass over the rest of a damaged journal.
         drain_bytes: how much may be in memory before it is written out.
@@ -79,32 +80,24 @@ def recover(
         OSError: something could not be read or written.
         StorageError: something could not be written.
     """
-    replay = _Replay(files, storage, skip_invalid=skip_invalid, drain_bytes=drain_bytes)
-    marks = storage.marks(len(journal_directories))
+    replay = _Replay(files, storages, skip_invalid=skip_invalid, drain_bytes=drain_bytes)
+    marks = storages.marks(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
     positions = [_Position(mark) for mark in replay.found.marks]
-    run_now(storage.checkpoint(positions, do_now))
+    run_now(storages.checkpoint(positions, do_now))
     return replay.found
 
 
 class _Replay:
-    """One pass over the journals.
-
-    Entries go to storage in batches: of a run of them only the location in the index page is
-    looked after one by one.
-    """
+    """One pass over the journals."""
 
     def __init__(
-        self, files: Files, storage: LedgerStorage, *, skip_invalid: bool, drain_bytes: int
+        self, files: Files, storages: Storages, *, skip_invalid: bool, drain_bytes: int
     ) -> None:
-        self._files, self._storage = files, storage
+        self._files, self._storages = files, storages
         self._skip_invalid, self._drain_bytes = skip_invalid, drain_bytes
-        self._undrained_bytes = 0
-        self._records: list[bytes] = []
-        self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
-        self._page: MutableSequence[int] = []
-        self._page_of: tuple[LedgerState, int] | None = None
+        self._batches = {storage: _Batch(storage) for storage in storages}
         self.found = Replayed()
 
     def directory(self, directory: Path, mark: Mark) -> Mark:
@@ -134,7 +127,7 @@ class _Replay:
                 raise
             log.warn("skipping the rest of a damaged journal: {error}", error=error)
         finally:
-            self._store_batch()
+            self._store_batches()
         if scan.is_torn:
             self.found.torn.append(scan.path)
             log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)
@@ -153,7 +146,7 @@ class _Replay:
         if ledger_id in self.found.unreadable:
             return None
         try:
-            state = self._storage.lookup(ledger_id)
+            state = self._storages.of(ledger_id).lookup(ledger_id)
         except CorruptError as error:
             log.warn("ledger {id} is unreadable: {error}", id=ledger_id, error=error)
             self.found.unreadable.add(ledger_id)
@@ -166,19 +159,21 @@ class _Replay:
 
     def _ledger_key(self, state: LedgerState | None, record: JournalRecord) -> LedgerState:
         key = layout.inner_bytes(record.body)
+        storage = self._storages.of(record.ledger_id)
         if state is None:
-            return self._storage.create(record.ledger_id, key)
-        if state.master_key != key and not self._storage.adopt_key(state, key):
+            return storage.create(record.ledger_id, key)
+        if state.master_key != key and not storage.adopt_key(state, key):
             log.warn("ledger {id} has another key on disk; kept", id=record.ledger_id)
         return state
 
     def _meta(self, state: LedgerState | None, record: JournalRecord) -> None:
+        storage = self._storages.of(record.ledger_id)
         if state is None:
             self.found.dropped += 1
         elif record.entry_id == layout.FENCE:
-            self._storage.set_fenced(state)
+            storage.set_fenced(state)
         elif record.entry_id == layout.EXPLICIT_LAC:
-            self._storage.set_explicit_lac(state, layout.inner_bytes(record.body))
+            storage.set_explicit_lac(state, layout.inner_bytes(record.body))
         else:
             log.warn("skipping a record of unknown kind {kind:#x}", kind=record.entry_id)
 
@@ -190,45 +185,79 @@ class _Replay:
         if state is None and record.ledger_id not in self.found.unreadable:
             self.found.dropped += 1
             return
-        size = 4 + len(record.body)
-        if self._next + size > self._limit:
-            self._begin_batch(size)
+        batch = self._batches[self._storages.of(record.ledger_id)]
+        size = layout.LENGTH.size + len(record.body)
+        if batch.room_bytes < size:
+            self._begin_batch(batch, size)
+        batch.add(state, record)
+        self.found.entries += 1
+        self.found.size_bytes += size
+
+    def _begin_batch(self, batch: _Batch, size: int) -> None:
+        batch.store()
+        if sum(one.undrained_bytes for one in self._batches.values()) >= self._drain_bytes:
+            self._store_batches()
+            self._drain()
+        batch.begin(max(size, BATCH_BYTES))
+
+    def _store_batches(self) -> None:
+        for batch in self._batches.values():
+            batch.store()
+
+    def _drain(self) -> None:
+        for batch in self._batches.values():
+            batch.undrained_bytes = 0
+        self._storages.write_out()
+        if self._storages.needs_checkpoint:
+            run_now(self._storages.flush(do_now))
+
+
+class _Batch:
+    """Entries on their way to one storage.
+
+    Of a run of them only the location in the index page is looked after one by one.
+    """
+
+    def __init__(self, storage: LedgerStorage) -> None:
+        self._storage = storage
+        self._records: list[bytes] = []
+        self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
+        self._page: MutableSequence[int] = []
+        self._page_of: tuple[LedgerState, int] | None = None
+        self.undrained_bytes = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """How much more the reservation takes."""
+        return self._limit - self._next
+
+    def begin(self, size: int) -> None:
+        """Reserve so many bytes; the batch before was stored."""
+        self._next = self._storage.reserve(size)
+        self._limit = self._next + size
+
+    def add(self, state: LedgerState | None, record: JournalRecord) -> None:
+        """Put an entry into the batch and its location into the index, if that is readable."""
         if state is not None:
             entry_id = record.entry_id
             if self._page_of != (state, entry_id >> 10):
                 self._page_of = (state, entry_id >> 10)
                 self._page = state.page_for_write(entry_id >> 10)
-            self._page[entry_id & 1023] = self._next + 4
+            self._page[entry_id & 1023] = self._next + layout.LENGTH.size
             state.last_entry = max(state.last_entry, entry_id)
             state.lac = max(state.lac, packet_lac(record.body))
         self._records += layout.LENGTH.pack(len(record.body)), record.body
-        self._next += size
-        self.found.entries += 1
+        self._next += layout.LENGTH.size + len(record.body)
 
-    def _begin_batch(self, size: int) -> None:
-        self._store_batch()
-        if self._undrained_bytes >= self._drain_bytes:
-            self._drain()
-        size = max(size, BATCH_BYTES)
-        self._next = self._storage.reserve(size)
-        self._limit = self._next + size
-
-    def _store_batch(self) -> None:
+    def store(self) -> None:
         """Give the batch to storage; nothing may come between that and what set its locations."""
         if self._records:
             blob = b"".join(self._records)
             self._records = []
             self._storage.append(blob)
-            self._undrained_bytes += len(blob)
-            self.found.size_bytes += len(blob)
+            self.undrained_bytes += len(blob)
         self._next = self._limit = 0
         self._page_of = None
-
-    def _drain(self) -> None:
-        self._undrained_bytes = 0
-        self._storage.write_out()
-        if self._storage.needs_checkpoint:
-            run_now(self._storage.flush(do_now))
 
 
 @attrs.frozen

@@ -82,15 +82,15 @@ class BookieServer(Factory):
         """
         self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
         self.limits = limits or Limits(
-            unwritten_bytes_max=bookie.storage.limits.unwritten_bytes_max
+            unwritten_bytes_max=bookie.storages.limits.unwritten_bytes_max
         )
         self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
         self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
-        self.fast_reads = FastReads(bookie.storage)
+        self.fast_reads = FastReads(bookie.storages)
         self.backpressure = Backpressure(
             self.limits,
             clock,
-            lambda: bookie.storage.unwritten_bytes,
+            lambda: bookie.storages.unwritten_bytes,
             pause=self._pause_all,
             resume=self._resume_all,
         )

@@ -57,7 +57,8 @@ from bookied.registration import Registration
 from bookied.server import BookieServer
 from bookied.state import SERVING, BookieState, Event, State
 from bookied.status_file import BookieStatus, read_status, write_status
-from bookied.storage import LedgerStorage, StorageLimits
+from bookied.storage import StorageLimits
+from bookied.storages import Storages
 from wire.errors import BookKeeperError
 from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
@@ -174,13 +175,13 @@ class BookieService:
         )
         self.engine = Engine(self.config, self.parts, self.directories, events)
         await self.engine.open()
-        await self._look_at_disks(self.engine.storage)
+        await self._look_at_disks(self.engine.storages)
         self._note("replaying journals")
         await self.engine.replay()
         self._insist_wanted()
         await self.engine.begin()
 
-    async def _look_at_disks(self, storage: LedgerStorage) -> None:
+    async def _look_at_disks(self, storages: Storages) -> None:
         config, parts, found = self.config, self.parts, self.directories
         kept = BookieStatus()
         if config.persist_status:
@@ -203,7 +204,7 @@ class BookieService:
             is_awaited=self._is_out_of_room,
         )
         verdict = await self.disks.look_once()
-        self._choose_directories(storage, verdict)
+        self._choose_directories(storages, verdict)
         self.mode.begin(verdict)
 
     async def _serve(self, identity: Identity) -> None:
@@ -213,7 +214,7 @@ class BookieService:
         assert self.mode is not None
         assert self._port is not None
         self.bookie = Bookie(
-            engine.storage,
+            engine.storages,
             engine.journals,
             parts.clock,
             disk_usage=partial(total_and_free, parts.files, self.directories),
@@ -224,10 +225,10 @@ class BookieService:
             self.bookie,
             parts.clock,
             parts.run_reads,
-            limits=_server_limits(config, engine.storage.limits),
+            limits=_server_limits(config, engine.storages.limits),
             frame_bytes_max=config.frame_bytes_max,
             tcp_keep_alive=config.tcp_keepalive,
-            connections_max=_connections_max(parts.open_files_max, engine.storage.limits),
+            connections_max=_connections_max(parts.open_files_max, engine.storages.limits),
         )
         self._port.listen(self.server)
         self._note("registering")
@@ -364,8 +365,8 @@ class BookieService:
     def _disks_changed(self, verdict: DiskVerdict) -> None:
         assert self.engine is not None
         assert self.mode is not None
-        self._choose_directories(self.engine.storage, verdict)
-        self.mode.disks_changed(verdict, out_of_room=self.engine.storage.is_out_of_room)
+        self._choose_directories(self.engine.storages, verdict)
+        self.mode.disks_changed(verdict, out_of_room=self.engine.storages.is_out_of_room)
 
     def _allow(self, writes: Writes) -> None:
         assert self.bookie is not None
@@ -384,9 +385,9 @@ class BookieService:
             keep = partial(write_status, self.parts.files, directories, status)
             self.parts.run_blocking(keep).addErrback(self._part_crashed)
 
-    def _choose_directories(self, storage: LedgerStorage, verdict: DiskVerdict) -> None:
+    def _choose_directories(self, storages: Storages, verdict: DiskVerdict) -> None:
         """Say where new files go; on full disks anywhere, for recovery adds and replay."""
-        storage.avoid(verdict.full)
+        storages.avoid(verdict.full)
 
     def _note(self, phase: str) -> None:
         log.debug("{phase}", phase=phase)
@@ -410,8 +411,8 @@ class BookieService:
             found["bytes in flight"] = server.backpressure.in_flight_bytes
             found["paused"] = server.backpressure.is_paused
         if engine is not None and engine.has_begun:
-            found["ledgers in memory"] = len(engine.storage.hot)
-            found["unwritten bytes"] = engine.storage.unwritten_bytes
+            found["ledgers in memory"] = engine.storages.ledgers_in_memory
+            found["unwritten bytes"] = engine.storages.unwritten_bytes
             found["journal queues, bytes"] = [one.queued_bytes for one in engine.journals]
         if disks is not None:
             found["full directories"] = [str(directory) for directory in disks.verdict.full]

@@ -1,4 +1,4 @@
-"""LedgerStorage: write cache, entry logs and index as one; checkpoints.
+"""LedgerStorage: write cache, entry logs and index as one; what a checkpoint flushes.
 
 An add goes to memory only: the entry's bytes to the entry log's queue and the write cache, its
 location to an index page. The journal makes it durable; a checkpoint moves it to files, in the
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 import attrs
 from twisted.logger import Logger
@@ -25,16 +25,14 @@ from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.errors import CorruptError, NoWritableDirError, WriteFailedError
 from bookied.files import Files
 from bookied.index import format as layout
-from bookied.index.files import IndexFiles
 from bookied.index.format import PAGE_BYTES, PAGE_SLOTS
 from bookied.index.ledger_pages import LedgerPages, LedgerState
+from bookied.index.store import IndexStore
 from bookied.journal.format import ledger_key_record
-from bookied.journal.mark import Mark, file_name, read_mark, write_mark
 from bookied.write_cache import WriteCache
 from wire.errors import NoSuchEntryError
 
 __all__ = [
-    "JournalPosition",
     "LedgerState",
     "LedgerStorage",
     "NeedsDisk",
@@ -43,7 +41,6 @@ __all__ = [
 ]
 
 log = Logger()
-T = TypeVar("T")
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a blocking function elsewhere and gives its value or error, as ``deferToThread`` does."""
@@ -55,17 +52,6 @@ _LENGTH: Final = struct.Struct(">i")
 _LAC: Final = struct.Struct(">q")
 _LAC_AT: Final = 16
 _EXPLICIT_LAC_AT: Final = 8
-
-
-class JournalPosition(Protocol):
-    """What a checkpoint needs of a journal."""
-
-    @property
-    def synced(self) -> Mark:
-        """The end of the last group on disk."""
-
-    def remove_old(self, mark: Mark) -> None:
-        """Delete what a durable mark has made superfluous; any thread."""
 
 
 @attrs.frozen
@@ -98,15 +84,23 @@ class StorageLimits:
     open_logs_max: int = 256
     open_indexes_max: int = 1024
 
+    def share(self, count: int) -> StorageLimits:
+        """Return the limits of each of ``count`` storages that have these together."""
+        whole = attrs.asdict(self)
+        return StorageLimits(**{name: max(1, value // count) for name, value in whole.items()})
+
 
 class LedgerStorage:
-    """Entries and ledgers of one bookie, over its ledger and index directories."""
+    """Entries and ledgers of one log-id space: some ledger directories, one log, one index.
+
+    A bookie has one of them, or one for each ledger directory: ``storages.Storages``.
+    """
 
     def __init__(
         self,
         files: Files,
         ledger_directories: Sequence[Path],
-        index_directories: Sequence[Path] | None = None,
+        index: IndexStore,
         *,
         on_fatal: Callable[[WriteFailedError], object],
         on_full: Callable[[Path], object] = lambda path: None,  # noqa: ARG005
@@ -121,10 +115,10 @@ class LedgerStorage:
         Args:
             files: the disk.
             ledger_directories: their ``current`` directories, in configured order; they exist.
-            index_directories: likewise; the ledger directories if None.
+            index: where ledgers and locations are kept; not open yet.
             on_fatal: entries can no longer be written, the bookie has to stop. From any thread.
             on_full: this ledger directory has no room. From any thread.
-            rng: picks the directory of a new file among the writable ones.
+            rng: picks the directory of a new log among the writable ones.
             limits: of memory.
             log_size_bytes_max: ``logSizeLimit``.
             direct: write entry logs past the page cache where possible.
@@ -132,18 +126,11 @@ class LedgerStorage:
         """
         self._files = files
         self.ledger_directories = tuple(ledger_directories)
-        self.index_directories = tuple(index_directories or ledger_directories)
         self.writable_directories: Sequence[Path] = self.ledger_directories
         """Where new entry logs may go; whoever watches the disks says what to ``avoid``."""
-        self._writable_index_directories: Sequence[Path] = self.index_directories
         self._rng = rng or random.Random()
         self.limits = limits or StorageLimits()
-        self._index = IndexFiles(
-            files,
-            self.index_directories,
-            choose_directory=lambda: self._rng.choice(self._writable_index_directories),
-            open_files_max=self.limits.open_indexes_max,
-        )
+        self._index = index
         self._pages = LedgerPages(
             self._index,
             clean_pages_max=self.limits.clean_pages_max,
@@ -167,7 +154,6 @@ class LedgerStorage:
         )
         self._base = 0
         self._bytes_since_checkpoint = 0
-        self._deleted: list[Path] = []
         self._deleted_meanwhile: set[int] = set()
         self._is_checkpointing = False
         self.has_changes = False
@@ -187,7 +173,7 @@ class LedgerStorage:
     def avoid(self, full: Collection[Path]) -> None:
         """Put no new file into directories that are full, unless all of a kind are."""
         self.writable_directories = _without(self.ledger_directories, full)
-        self._writable_index_directories = _without(self.index_directories, full)
+        self._index.avoid(full)
         if not set(full).issuperset(self.ledger_directories):
             self._log.leave(full)
 
@@ -200,32 +186,17 @@ class LedgerStorage:
         """Write entry logs in a thread from now on."""
         self._log.start()
 
-    async def stop(self, journals: Sequence[JournalPosition], run_blocking: RunBlocking) -> None:
-        """Put everything into files, index headers included, end the thread, close all files.
-
-        The journals are stopped already: what was acknowledged is covered by their marks.
-
-        Raises:
-            StorageError: not everything is in files; the next start replays.
-            OSError: likewise.
-        """
-        try:
-            await self.checkpoint(journals, run_blocking)
-        except Exception:
-            await run_blocking(self._close)
-            raise
-        await run_blocking(self._close)
+    def close(self) -> None:
+        """End the thread and close all files; ``flush`` before has put everything there. Blocks."""
+        self._reader.close()
+        self._index.close()
+        self._log.stop()
 
     def abandon(self) -> None:
         """End the thread and close all files without writing what is in memory. Blocks."""
         self._log.abandon()
         self._reader.close()
         self._index.close()
-
-    def _close(self) -> None:
-        self._reader.close()
-        self._index.close()
-        self._log.stop()
 
     # Ledgers --------------------------------------------------------------------------------------
 
@@ -305,19 +276,14 @@ class LedgerStorage:
         return list({*self._index.ledger_ids()} - self._deleted_meanwhile | {*self.hot})
 
     def delete(self, ledger_id: int) -> None:
-        """Forget a ledger; its index file goes with the next checkpoint."""
+        """Forget a ledger; what the index has of it goes with the next checkpoint."""
         self._pages.remove(ledger_id)
         if self._is_checkpointing:
             # Its file may be open, or about to appear.
             self._deleted_meanwhile.add(ledger_id)
         else:
-            self._hide(ledger_id)
+            self._index.hide(ledger_id)
         self.has_changes = True
-
-    def _hide(self, ledger_id: int) -> None:
-        path = self._index.hide(ledger_id)
-        if path is not None:
-            self._deleted.append(path)
 
     # Adding ---------------------------------------------------------------------------------------
 
@@ -442,21 +408,6 @@ class LedgerStorage:
             or self._pages.dirty_page_count >= self.limits.dirty_pages_max // 2
         )
 
-    async def checkpoint(
-        self, journals: Sequence[JournalPosition], run_blocking: RunBlocking
-    ) -> None:
-        """Put into files what the journals hold by now, move their marks, remove old ones.
-
-        Raises:
-            StorageError: the marks stay where they were; try again unless the storage is dead.
-            OSError: likewise.
-        """
-        marks = [journal.synced for journal in journals]
-        await self.flush(run_blocking)
-        await run_blocking(partial(self._write_marks, marks))
-        for journal, mark in zip(journals, marks, strict=True):
-            await run_blocking(partial(journal.remove_old, mark))
-
     async def flush(self, run_blocking: RunBlocking) -> None:
         """Make durable in files all that is in memory at the call.
 
@@ -471,7 +422,7 @@ class LedgerStorage:
         self._is_checkpointing = True
         self.has_changes, self._bytes_since_checkpoint = False, 0
         try:
-            await self._remove_deleted(run_blocking)
+            await run_blocking(self._index.remove_hidden)
             # One that is deleted and comes again meanwhile waits until its old file is gone.
             ledgers = (
                 ledger_id
@@ -490,7 +441,7 @@ class LedgerStorage:
         finally:
             self._is_checkpointing = False
             for ledger_id in self._deleted_meanwhile:
-                self._hide(ledger_id)
+                self._index.hide(ledger_id)
             self._deleted_meanwhile.clear()
 
     async def _sync_log(self, run_blocking: RunBlocking) -> None:
@@ -505,36 +456,6 @@ class LedgerStorage:
             self._pages.put_back(changes)
             raise
         self._pages.written(changes)
-
-    async def _remove_deleted(self, run_blocking: RunBlocking) -> None:
-        deleted, self._deleted = self._deleted, []
-        try:
-            if deleted:
-                await run_blocking(partial(self._remove_files, deleted))
-        except BaseException:
-            self._deleted += deleted
-            raise
-
-    def _remove_files(self, paths: Iterable[Path]) -> None:
-        """Remove index files, durably: a ledger that comes again may get its file elsewhere."""
-        for path in paths:
-            if self._files.exists(path):
-                self._files.remove(path)
-            self._files.sync_dir(path.parent)
-
-    def marks(self, journals: int) -> list[Mark]:
-        """Return where replay starts, for each of so many journal directories."""
-        return [
-            read_mark(self._files, self.ledger_directories, file_name(number, journals))
-            for number in range(journals)
-        ]
-
-    def _write_marks(self, marks: Sequence[Mark]) -> None:
-        for number, mark in enumerate(marks):
-            name = file_name(number, len(marks))
-            write_mark(
-                self._files, self.writable_directories or self.ledger_directories, name, mark
-            )
 
 
 def _without(directories: Sequence[Path], full: Collection[Path]) -> Sequence[Path]:

@@ -6,9 +6,10 @@ A new file is written under another name and renamed once it is complete and syn
 
 from __future__ import annotations
 
+import random
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,12 +41,22 @@ class IndexFiles:
         files: Files,
         directories: Sequence[Path],
         *,
-        choose_directory: Callable[[], Path],
+        rng: random.Random | None = None,
         open_files_max: int = 1024,
     ) -> None:
+        """Prepare; nothing is read before ``open``.
+
+        Args:
+            files: the disk.
+            directories: the ``current`` directory of each; they exist.
+            rng: picks the directory of a new file among the writable ones.
+            open_files_max: how many stay open for reading.
+        """
         self._files, self._directories = files, tuple(directories)
-        self._choose_directory = choose_directory
+        self._writable: Sequence[Path] = self._directories
+        self._rng = rng or random.Random()
         self._open = OpenFiles(files, files_max=open_files_max)
+        self._hidden: list[Path] = []
         self._directory_of: dict[int, Path] = {}
         self._cut: dict[int, Path] = {}
         self._named: set[Path] = set()  # Directories that hold no name that is not durable.
@@ -176,7 +187,7 @@ class IndexFiles:
         if path is not None:
             return self._files.open_update(path)
         assert change.header is not None, change.ledger_id
-        directory = self._cut.get(change.ledger_id) or self._choose_directory()
+        directory = self._cut.get(change.ledger_id) or self._rng.choice(self._writable)
         created.append((change.ledger_id, directory))
         path = _temporary(directory, change.ledger_id)
         self._files.mkdirs(path.parent)
@@ -207,13 +218,33 @@ class IndexFiles:
                 self._files.sync_dir(parent)
                 self._named.add(parent)
 
-    def hide(self, ledger_id: int) -> Path | None:
-        """Forget a ledger that is deleted; return the file to remove, if it has one."""
+    # Deleting -------------------------------------------------------------------------------------
+
+    def hide(self, ledger_id: int) -> None:
+        """Forget a ledger that is deleted; ``remove_hidden`` takes its file away."""
         path = self.path(ledger_id)
         if path is not None:
             del self._directory_of[ledger_id]
             self._open.forget(path)
-        return path
+            self._hidden.append(path)
+
+    def remove_hidden(self) -> None:
+        """Remove files durably: a ledger that comes again may get its file elsewhere. Blocks.
+
+        Raises:
+            OSError: some may be left; call again.
+        """
+        while self._hidden:
+            path = self._hidden[-1]
+            if self._files.exists(path):
+                self._files.remove(path)
+            self._files.sync_dir(path.parent)
+            self._hidden.pop()
+
+    def avoid(self, full: Collection[Path]) -> None:
+        """Put no new file into directories that are full, unless all are."""
+        self._writable = tuple(one for one in self._directories if one not in full)
+        self._writable = self._writable or self._directories
 
     def close(self) -> None:
         """Let go of all files."""

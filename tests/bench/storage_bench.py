@@ -22,9 +22,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from bookied.files import RealFiles
+from bookied.index.files import IndexFiles
 from bookied.journal.writer import Journal
 from bookied.replay import do_now, recover, run_now
 from bookied.storage import LedgerStorage, StorageLimits
+from bookied.storages import Storages
 
 LEDGER = 7
 BLOB_BYTES = 65536
@@ -68,14 +70,17 @@ class Bench:
         )
         self.storage = self._new_storage()
         self.storage.open()
-        recover(RealFiles(), self.storage, [root / "journal"])
+        self.storages = Storages(RealFiles(), [self.storage])
+        recover(RealFiles(), self.storages, [root / "journal"])
         self.storage.start()
         self.journal.start()
 
     def _new_storage(self) -> LedgerStorage:
+        files, ledgers = RealFiles(), self.root / "ledgers"
         return LedgerStorage(
-            RealFiles(),
-            [self.root / "ledgers"],
+            files,
+            [ledgers],
+            IndexFiles(files, [ledgers]),
             on_fatal=print,
             limits=StorageLimits(),
             direct=not self.options.buffered,
@@ -129,7 +134,7 @@ class Bench:
             if self.storage.needs_checkpoint:
                 started_s = time.perf_counter()
                 # On the loop's own thread for simplicity: the figure includes the pause.
-                run_now(self.storage.checkpoint([self.journal], do_now))
+                run_now(self.storages.checkpoint([self.journal], do_now))
                 print(f"  checkpoint {1000 * (time.perf_counter() - started_s):.0f} ms")
         loop_s = time.thread_time() - start_loop_s
         while self.acked < sent:
@@ -154,7 +159,7 @@ class Bench:
         storage = self._new_storage()
         storage.open()
         started_s = time.perf_counter()
-        found = recover(RealFiles(), storage, [self.root / "journal"])
+        found = recover(RealFiles(), Storages(RealFiles(), [storage]), [self.root / "journal"])
         took_s = time.perf_counter() - started_s
         each_us = took_s * 1e6 / max(1, found.entries)
         print(

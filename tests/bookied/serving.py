@@ -16,9 +16,11 @@ from twisted.python.failure import Failure
 from bookied.backpressure import Limits
 from bookied.bookie import Bookie
 from bookied.files import Files, RealFiles
+from bookied.index.files import IndexFiles
 from bookied.journal.writer import Journal
 from bookied.server import BookieConnection, BookieServer
 from bookied.storage import LedgerStorage, StorageLimits
+from bookied.storages import Storages
 from tests.bookied.fakes import done
 from wire import v2, v3
 from wire.codes import ProtocolVersion
@@ -50,6 +52,7 @@ class Serving:
         directory: Path,
         *,
         journals: int = 1,
+        storages: int = 1,
         limits: Limits | None = None,
         syncs: bool = True,
         fetches: bool = True,
@@ -66,10 +69,19 @@ class Serving:
         self._journal_files = journal_files or RealFiles()
         self._journal_version = journal_version
         self.fatal: list[Exception] = []
-        self.storage = open_storage(storage_class, directory, self.fatal.append, storage_limits)
+        self.storages = Storages(
+            RealFiles(),
+            [
+                open_storage(
+                    storage_class, directory / f"ledgers{i}", self.fatal.append, storage_limits
+                )
+                for i in range(storages)
+            ],
+        )
+        self.storage = self.storages.of(0)
         self.journals = [self._journal(directory / f"journal{i}") for i in range(journals)]
         self.bookie = Bookie(
-            self.storage,
+            self.storages,
             self.journals,
             self.clock,
             **({"disk_usage": lambda: (1000, 400)} | bookie_settings),
@@ -119,7 +131,7 @@ class Serving:
     def flush(self) -> None:
         """Put all entries into files and out of memory, as far as the limits let them."""
         self.sync()
-        done(self.storage.checkpoint(self.journals, run_inline))
+        done(self.storages.checkpoint(self.journals, run_inline))
 
     def close(self) -> None:
         """Give up the journals' files."""
@@ -226,8 +238,10 @@ def open_storage(
     limits: StorageLimits | None = None,
 ) -> LedgerStorage:
     """Open a storage on real files in ``directory``; its entry log is written by hand."""
-    current = directory / "ledgers" / "current"
+    current = directory / "current"
     current.mkdir(parents=True, exist_ok=True)
-    storage = kind(RealFiles(), [current], on_fatal=on_fatal, rng=random.Random(1), limits=limits)
+    files, rng = RealFiles(), random.Random(1)
+    index = IndexFiles(files, [current], rng=rng)
+    storage = kind(files, [current], index, on_fatal=on_fatal, rng=rng, limits=limits)
     storage.open()
     return storage

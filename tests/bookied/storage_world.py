@@ -11,10 +11,13 @@ from typing import Any
 import attrs
 
 from bookied.errors import StorageError
+from bookied.index.files import IndexFiles
+from bookied.index.store import IndexStore
 from bookied.journal.format import entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
 from bookied.replay import recover
 from bookied.storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
+from bookied.storages import Storages
 from tests.sim.disk import SimFiles
 
 LIMITS = StorageLimits(
@@ -121,16 +124,9 @@ class World:
 
     def start(self) -> None:
         self.checkpoint = None
-        self.storage = LedgerStorage(
-            self.files,
-            self.ledger_dirs,
-            on_fatal=self.fatal.append,
-            rng=self.rng,
-            limits=LIMITS,
-            log_size_bytes_max=6000,
-        )
-        self.storage.open()
-        self.replayed = recover(self.files, self.storage, self.journal_dirs)
+        self.storages = Storages(self.files, self.make_storages())
+        self.storages.open()
+        self.replayed = recover(self.files, self.storages, self.journal_dirs)
         self.journals = [
             Journal(
                 self.files,
@@ -148,12 +144,27 @@ class World:
         for journal in self.journals:
             journal.open()
 
+    def make_storages(self) -> list[LedgerStorage]:
+        index = IndexFiles(self.files, self.ledger_dirs, rng=self.rng)
+        return [self.make_storage(self.ledger_dirs, index)]
+
+    def make_storage(self, directories: list[Path], index: IndexStore) -> LedgerStorage:
+        return LedgerStorage(
+            self.files,
+            directories,
+            index,
+            on_fatal=self.fatal.append,
+            rng=self.rng,
+            limits=LIMITS,
+            log_size_bytes_max=6000,
+        )
+
     def stop(self) -> None:
         if self.checkpoint is not None:
             self.checkpoint.finish()
         for journal in self.journals:
             journal.stop()
-        Turns(self.storage.stop(self.journals, Blocking)).finish()
+        Turns(self.storages.stop(self.journals, Blocking)).finish()
 
     def crash(self) -> None:
         if self.checkpoint is not None:
@@ -184,12 +195,13 @@ class World:
 
     def ledger(self, ledger_id: int) -> tuple[LedgerState, bytes]:
         """Return the ledger and the key record to journal, if any."""
-        state = self.storage.lookup(ledger_id)
+        storage = self.storages.of(ledger_id)
+        state = storage.lookup(ledger_id)
         if state is None:
             key = b"%020d" % ledger_id
-            state = self.storage.create(ledger_id, key)
+            state = storage.create(ledger_id, key)
         self.model.setdefault(ledger_id, Submitted(state.master_key))
-        record = b"" if state.key_logged else self.storage.key_record(state)
+        record = b"" if state.key_logged else storage.key_record(state)
         state.key_logged = True
         return state, record
 
@@ -206,7 +218,7 @@ class World:
         def acked() -> None:
             asked.acked[entry_id] = max(number, asked.acked.get(entry_id, -1))
 
-        self.storage.add(state, entry_id, packet)
+        self.storages.of(ledger_id).add(state, entry_id, packet)
         self.journal(ledger_id).append(key_record + entry_record(packet), acked)
 
     def fence(self, ledger_id: int) -> None:
@@ -217,7 +229,7 @@ class World:
         def acked() -> None:
             asked.fence_acked = True
 
-        self.storage.set_fenced(state)
+        self.storages.of(ledger_id).set_fenced(state)
         self.journal(ledger_id).append(key_record + fence_record(ledger_id), acked)
 
     def explicit_lac(self, ledger_id: int) -> None:
@@ -231,13 +243,13 @@ class World:
         def acked() -> None:
             asked.lac_acked = max(number, asked.lac_acked)
 
-        self.storage.set_explicit_lac(state, packet)
+        self.storages.of(ledger_id).set_explicit_lac(state, packet)
         self.journal(ledger_id).append(key_record + explicit_lac_record(ledger_id, packet), acked)
 
     def delete(self, ledger_id: int) -> None:
         """Garbage collection: what was deleted may come back with a replay, but need not."""
         asked = self.model.get(ledger_id)
-        self.storage.delete(ledger_id)
+        self.storages.of(ledger_id).delete(ledger_id)
         if asked is not None:
             packets = {entry: list(versions) for entry, versions in asked.packets.items()}
             self.model[ledger_id] = Submitted(
@@ -254,8 +266,9 @@ class World:
         elif choice < 0.7:
             self.rng.choice(self.journals).step()
         elif choice < 0.78:
-            self.storage._log.hand_over()
-            self.storage._log.step()
+            storage = self.storages.of(ledger_id)
+            storage._log.hand_over()
+            storage._log.step()
         elif choice < 0.93:
             self._act_on_checkpoint()
         elif choice < 0.95:
@@ -285,7 +298,7 @@ class World:
 
     def _act_on_checkpoint(self) -> None:
         if self.checkpoint is None:
-            self.checkpoint = Turns(self.storage.checkpoint(self.journals, Blocking))
+            self.checkpoint = Turns(self.storages.checkpoint(self.journals, Blocking))
         for _ in range(self.rng.randrange(6)):
             if not self.checkpoint.is_done:
                 self.checkpoint.step()
@@ -297,29 +310,33 @@ class World:
     # What has to hold -----------------------------------------------------------------------------
 
     def read(self, ledger_id: int, entry_id: int) -> bytes | None:
-        state = self.storage.lookup(ledger_id)
+        storage = self.storages.of(ledger_id)
+        state = storage.lookup(ledger_id)
         if state is None:
             return None
-        found = self.storage.read_memory(state, entry_id)
+        found = storage.read_memory(state, entry_id)
         if isinstance(found, NeedsDisk):
-            return self.storage.read_disk(found.location, ledger_id, entry_id)
+            return storage.read_disk(found.location, ledger_id, entry_id)
         return found
 
     def check(self) -> None:
         """Everything acknowledged is there; everything there was asked for."""
         for ledger_id, asked in self.model.items():
             self._check_ledger(ledger_id, asked)
-        assert set(self.storage.ledger_ids()) <= set(self.model)
+        held = [ledger_id for storage in self.storages for ledger_id in storage.ledger_ids()]
+        assert len(held) == len(set(held))
+        assert set(held) <= set(self.model)
 
     def _check_ledger(self, ledger_id: int, asked: Submitted) -> None:
-        state = self.storage.lookup(ledger_id)
+        storage = self.storages.of(ledger_id)
+        state = storage.lookup(ledger_id)
         if state is None:
             assert not asked.acked, f"ledger {ledger_id} is gone"
             assert not asked.fence_acked
             assert asked.lac_acked < 0
             return
         assert state.master_key == asked.master_key
-        held = self.storage.entries(ledger_id)
+        held = storage.entries(ledger_id)
         assert state.last_entry == max(held, default=-1)
         for entry_id in asked.acked:
             assert entry_id in held, f"entry {entry_id} of ledger {ledger_id} is gone"
@@ -342,11 +359,12 @@ class World:
     def forget_what_was_lost(self) -> None:
         """After a power cut: what is not there will not come back, what is there has to stay."""
         for ledger_id, asked in list(self.model.items()):
-            state = self.storage.lookup(ledger_id)
+            storage = self.storages.of(ledger_id)
+            state = storage.lookup(ledger_id)
             if state is None:
                 del self.model[ledger_id]
                 continue
-            held = set(self.storage.entries(ledger_id))
+            held = set(storage.entries(ledger_id))
             for entry_id in list(asked.packets):
                 if entry_id not in held:
                     del asked.packets[entry_id]

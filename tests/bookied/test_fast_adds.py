@@ -53,11 +53,11 @@ class CountingAdds(FastAdds):
         return end, adds
 
 
-def serve(directory: Path, kind: type[FastAdds], journals: int) -> Serving:
-    serving = Serving(directory, journals=journals)
+def serve(directory: Path, kind: type[FastAdds], journals: int, storages: int = 1) -> Serving:
+    serving = Serving(directory, journals=journals, storages=storages)
     serving.server.fast_adds = kind(serving.bookie)
     if kind is PlainAdds:
-        serving.server.fast_reads = PlainReads(serving.storage)
+        serving.server.fast_reads = PlainReads(serving.storages)
     return serving
 
 
@@ -112,13 +112,14 @@ streams = st.lists(
 def state_of(serving: Serving) -> dict[int, Any]:
     """Return what the storage knows, entries included."""
     seen = {}
-    for ledger_id in serving.storage.ledger_ids():
-        state = serving.storage.lookup(ledger_id)
-        assert state is not None
-        held = serving.storage.entries(ledger_id)
-        packets = [serving.storage.read_memory(state, entry_id) for entry_id in held]
-        marks = (state.master_key, state.fenced, state.last_entry, state.lac, state.key_logged)
-        seen[ledger_id] = (marks, list(zip(held, packets, strict=True)))
+    for number, storage in enumerate(serving.storages):
+        for ledger_id in storage.ledger_ids():
+            state = storage.lookup(ledger_id)
+            assert state is not None
+            held = storage.entries(ledger_id)
+            packets = [storage.read_memory(state, entry_id) for entry_id in held]
+            marks = (state.master_key, state.fenced, state.last_entry, state.lac, state.key_logged)
+            seen[ledger_id] = (number, marks, list(zip(held, packets, strict=True)))
     return seen
 
 
@@ -136,6 +137,7 @@ def play(client: Client, data: bytes, cuts: list[int]) -> tuple[bytes, bool]:
     mangled=st.dictionaries(st.integers(0, 60), st.integers(1, 2), max_size=1),
     cuts=st.lists(st.integers(0, 20_000), max_size=5),
     journals=st.integers(1, 3),
+    storages=st.integers(1, 3),
     first_txn_id=st.sampled_from([1, 120, 2**63]),
 )
 def test_the_hot_loops_and_the_plain_path_agree(
@@ -145,6 +147,7 @@ def test_the_hot_loops_and_the_plain_path_agree(
     mangled: dict[int, int],
     cuts: list[int],
     journals: int,
+    storages: int,
     first_txn_id: int,
 ) -> None:
     data = b"".join(
@@ -154,7 +157,7 @@ def test_the_hot_loops_and_the_plain_path_agree(
     directory = tmp_path_factory.mktemp("agree")
     outcomes = []
     for kind in (PlainAdds, CountingAdds):
-        serving = serve(directory / kind.__name__, kind, journals)
+        serving = serve(directory / kind.__name__, kind, journals, storages)
         for ledger_id in LEDGERS[:2]:
             prepare = AddRequest(LedgerId(ledger_id), EntryId(0), KEY, packet(ledger_id, 0))
             serving.connect().send(v2.encode_request(prepare))
@@ -215,6 +218,21 @@ def test_ledgers_of_another_journal_come_with_the_next_go(client: Client) -> Non
     client.send(b"".join(frames))
     assert taken(client) == 8
     assert len(client.answers()) == 8
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_ledgers_of_another_storage_come_with_the_next_go(
+    tmp_path: Path, protocol: ProtocolVersion
+) -> None:
+    client = serve(tmp_path, CountingAdds, journals=1, storages=2).connect(protocol)
+    for ledger_id in (5, 6, 7):
+        client.send(frame_of(protocol, 0, ledger_id))
+    client.answers()
+    client.send(b"".join(frame_of(protocol, e, at) for e in (1, 2) for at in (5, 6, 7, 6)))
+    assert taken(client) == 8
+    assert len(client.answers()) == 8
+    held = {number: sorted(storage.hot) for number, storage in enumerate(client._serving.storages)}
+    assert held == {0: [6], 1: [5, 7]}
 
 
 def test_the_first_add_after_a_start_is_left_to_the_plain_path(client: Client) -> None:

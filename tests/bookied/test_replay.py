@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from bookied.errors import JournalMissingError, JournalRecordError
+from bookied.index.files import IndexFiles
 from bookied.index.format import relative_path
 from bookied.journal import format as layout
 from bookied.journal.mark import Mark, encode_mark
 from bookied.replay import Replayed, do_now, recover, run_now
 from bookied.storage import LedgerStorage
+from bookied.storages import Storages
 from tests.sim.disk import SimFiles
 
 J, L = Path("/j/current"), Path("/l/current")
@@ -44,12 +46,13 @@ class Desk:
         self.files.write_atomic(J / layout.file_name(number), data)
 
     def replay(self, **options: Any) -> Replayed:
-        self.storage = LedgerStorage(self.files, [L], on_fatal=print)
-        self.storage.open()
-        return recover(self.files, self.storage, [J], **options)
+        self.storage = LedgerStorage(self.files, [L], IndexFiles(self.files, [L]), on_fatal=print)
+        self.storages = Storages(self.files, [self.storage])
+        self.storages.open()
+        return recover(self.files, self.storages, [J], **options)
 
     def restart(self) -> Replayed:
-        run_now(self.storage.stop([], do_now))
+        run_now(self.storages.stop([], do_now))
         self.files.crash()
         return self.replay()
 
@@ -102,7 +105,7 @@ def test_a_mark_in_the_middle_of_a_file_skips_what_is_before_it() -> None:
     key = layout.ledger_key_record(1, KEY)
     desk.journal(5, key, entry(1, 0), entry(1, 1))
     desk.replay()
-    run_now(desk.storage.stop([], do_now))
+    run_now(desk.storages.stop([], do_now))
     desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512 + len(key) + len(entry(1, 0)))))
     assert desk.replay().entries == 1
 
@@ -144,7 +147,7 @@ def test_damage_in_a_journal_stops_the_start_unless_told_otherwise() -> None:
     with pytest.raises(JournalRecordError, match="negative") as caught:
         desk.replay()
     assert "skipReplayJournalInvalidRecord" in caught.value.hint
-    assert desk.storage.marks(1) == [Mark(0, 0)]
+    assert desk.storages.marks(1) == [Mark(0, 0)]
     found = desk.replay(skip_invalid=True)
     assert found.entries == 2
     assert desk.storage.entries(1) == [0, 2]
@@ -172,7 +175,7 @@ def test_a_ledger_with_a_damaged_index_keeps_its_bytes_and_the_others_start() ->
     desk = Desk()
     desk.journal(5, layout.ledger_key_record(1, KEY), layout.ledger_key_record(2, KEY))
     desk.replay()
-    run_now(desk.storage.stop([], do_now))
+    run_now(desk.storages.stop([], do_now))
     file = desk.files.open_update(L / relative_path(1))
     file.write_at(0, b"XXXX")
     desk.journal(6, entry(1, 0), entry(2, 0), entry(1, 1))
@@ -186,11 +189,11 @@ def test_bytes_without_an_index_are_durable_before_the_mark_passes_them() -> Non
     desk = Desk()
     desk.journal(5, layout.ledger_key_record(1, KEY))
     desk.replay()
-    run_now(desk.storage.stop([], do_now))
+    run_now(desk.storages.stop([], do_now))
     desk.files.open_update(L / relative_path(1)).write_at(0, b"XXXX")
     desk.journal(6, entry(1, 0))
     found = desk.replay()
-    assert desk.storage.marks(1) == found.marks == [Mark(6, 1024)]
+    assert desk.storages.marks(1) == found.marks == [Mark(6, 1024)]
     desk.files.crash()
     assert entry(1, 0) in desk.files.read(L / "0.log")
 

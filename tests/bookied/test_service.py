@@ -178,7 +178,7 @@ def test_a_checkpoint_runs_while_there_are_changes(running: Running) -> None:
     service = running.start(flush_interval_ms=50)
     with running.client(service) as client:
         assert client.add(7, 0) is ReturnCode.EOK
-        run(until(lambda: service.engine is not None and not service.engine.storage.has_changes))
+        run(until(lambda: service.engine is not None and not service.engine.storages.has_changes))
         marks = service.directories.ledger_dirs[0] / "lastMark"
         run(until(lambda: FILES.exists(marks) and FILES.read(marks) != bytes(16)))
 

@@ -18,7 +18,7 @@ from bookied.disk_watch import DiskWatch
 from bookied.errors import WriteFailedError
 from bookied.exit_status import AddressError, ExitStatus, PortInUseError
 from bookied.listener import KeepAlive, TcpListener
-from bookied.storage import LedgerStorage
+from bookied.storages import Storages
 from bookied.systemd import Notifier
 from tests.reactor import call, run, the_reactor
 
@@ -209,7 +209,7 @@ class Checkpointing:
         self.failures: list[Exception] = []
         self.checkpoints = Checkpoints(
             self.clock,
-            cast("LedgerStorage", self.storage),
+            cast("Storages", self.storage),
             [],
             run_blocking=lambda function: succeed(function()),
             failed=self.failures.append,

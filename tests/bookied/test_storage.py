@@ -17,11 +17,13 @@ from bookied.errors import (
     return_code,
 )
 from bookied.files import RealFiles
+from bookied.index.files import IndexFiles
 from bookied.index.format import relative_path
 from bookied.journal.format import ledger_key_record
 from bookied.journal.mark import Mark
 from bookied.replay import do_now, run_now
 from bookied.storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
+from bookied.storages import Storages
 from tests.bookied.storage_world import Blocking, Turns
 from tests.sim.disk import SimFiles
 from wire.codes import ReturnCode
@@ -52,15 +54,17 @@ class Desk:
         self.storage = self.start()
 
     def start(self) -> LedgerStorage:
+        rng = Random(2)
         self.storage = LedgerStorage(
             self.files,
             [L0, L1],
-            [I0],
+            IndexFiles(self.files, [I0], rng=rng),
             on_fatal=self.fatal.append,
-            rng=Random(2),
+            rng=rng,
             limits=self.limits,
             log_size_bytes_max=9000,
         )
+        self.storages = Storages(self.files, [self.storage])
         self.storage.open()
         return self.storage
 
@@ -68,7 +72,7 @@ class Desk:
         run_now(self.storage.flush(do_now))
 
     def restart(self) -> LedgerStorage:
-        run_now(self.storage.stop([], do_now))
+        run_now(self.storages.stop([], do_now))
         self.files.crash()
         return self.start()
 
@@ -234,10 +238,10 @@ def test_the_mark_that_is_written_was_taken_before_the_flush_began() -> None:
     desk = Desk()
     desk.add(1, 0)
     first, second = Position(Mark(5, 512)), Position(Mark(8, 1024))
-    checkpoint = Turns(desk.storage.checkpoint([first, second], Blocking))
+    checkpoint = Turns(desk.storages.checkpoint([first, second], Blocking))
     first.synced = Mark(5, 9999)
     checkpoint.finish()
-    assert desk.storage.marks(2) == [Mark(5, 512), Mark(8, 1024)]
+    assert desk.storages.marks(2) == [Mark(5, 512), Mark(8, 1024)]
     assert (first.removed, second.removed) == ([Mark(5, 512)], [Mark(8, 1024)])
     for directory in (L0, L1):
         assert {"lastMark.0", "lastMark.1"} <= set(desk.files.list(directory))
@@ -269,7 +273,8 @@ def test_a_ledger_that_is_being_written_is_not_taken_for_idle() -> None:
 
 def test_nothing_new_goes_into_a_full_directory() -> None:
     desk = Desk()
-    storage = LedgerStorage(desk.files, [L0, L1], on_fatal=desk.fatal.append, rng=Random(1))
+    index = IndexFiles(desk.files, [L0, L1], rng=Random(1))
+    storage = LedgerStorage(desk.files, [L0, L1], index, on_fatal=desk.fatal.append, rng=Random(1))
     storage.open()
     storage.avoid([])
     storage.add(storage.create(1, b"k"), 0, packet(1, 0))
@@ -290,10 +295,10 @@ def test_marks_and_new_logs_go_to_writable_directories() -> None:
     desk = Desk()
     desk.storage.writable_directories = [L1]
     desk.add(1, 0)
-    run_now(desk.storage.checkpoint([Position(Mark(5, 512))], do_now))
+    run_now(desk.storages.checkpoint([Position(Mark(5, 512))], do_now))
     assert "lastMark" not in desk.files.list(L0)
     assert "0.log" in desk.files.list(L1)
-    assert desk.storage.marks(1) == [Mark(5, 512)]
+    assert desk.storages.marks(1) == [Mark(5, 512)]
     desk.storage.writable_directories = []
     with pytest.raises(NoWritableDirError):
         list(map(partial(desk.add, 1), range(100)))
@@ -408,8 +413,13 @@ def test_it_runs_with_its_thread_on_a_real_disk(tmp_path: Path) -> None:
     fatal: list[WriteFailedError] = []
 
     def new() -> LedgerStorage:
+        files = RealFiles()
         storage = LedgerStorage(
-            RealFiles(), [tmp_path], on_fatal=fatal.append, log_size_bytes_max=500_000
+            files,
+            [tmp_path],
+            IndexFiles(files, [tmp_path]),
+            on_fatal=fatal.append,
+            log_size_bytes_max=500_000,
         )
         storage.open()
         return storage
@@ -422,8 +432,8 @@ def test_it_runs_with_its_thread_on_a_real_disk(tmp_path: Path) -> None:
         storage.add(state, entry, data)
         if entry % 500 == 0:
             run_now(storage.flush(do_now))
-    run_now(storage.stop([], do_now))
+    run_now(Storages(RealFiles(), [storage]).stop([], do_now))
     storage = new()
     assert [storage.read_disk(0, 1, entry) for entry in range(2000)] == sent
-    run_now(storage.stop([], do_now))
+    run_now(Storages(RealFiles(), [storage]).stop([], do_now))
     assert not fatal

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from bookied.files import RealFiles
+from bookied.index.files import IndexFiles
 from bookied.journal.mark import Mark
 from bookied.replay import Replayed, do_now, recover, run_now
 from bookied.storage import LedgerStorage, NeedsDisk
+from bookied.storages import Storages
 from tests.bookied import golden
 
 
@@ -27,14 +29,15 @@ class JavaBookie:
         self.start()
 
     def start(self) -> None:
-        self.storage = LedgerStorage(
-            RealFiles(), self.ledgers, self.indexes or None, on_fatal=print
-        )
-        self.storage.open()
-        self.replayed = recover(RealFiles(), self.storage, self.journals)
+        files = RealFiles()
+        index = IndexFiles(files, self.indexes or self.ledgers)
+        self.storage = LedgerStorage(files, self.ledgers, index, on_fatal=print)
+        self.storages = Storages(files, [self.storage])
+        self.storages.open()
+        self.replayed = recover(files, self.storages, self.journals)
 
     def stop(self) -> None:
-        run_now(self.storage.stop([], do_now))
+        run_now(self.storages.stop([], do_now))
 
     def read(self, ledger_id: int, entry_id: int) -> bytes | None:
         state = self.storage.lookup(ledger_id)
@@ -105,7 +108,7 @@ def test_the_marks_of_several_journals_are_kept_apart(tmp_path: Path) -> None:
     wanted = golden.expected("sorted/multi-dirs")["journals"]
     ends = [Mark(0x1A1FC8702AB, wanted[f"j{n}/1a1fc8702ab.txn"]["endOfRecords"]) for n in (0, 1)]
     assert bookie.replayed.marks == ends
-    assert bookie.storage.marks(2) == ends
+    assert bookie.storages.marks(2) == ends
     for file, journal in wanted.items():
         for record in journal["records"]:
             if record["type"] == "ENTRY":

@@ -25,7 +25,8 @@ def files() -> SimFiles:
 
 
 def opened(files: SimFiles) -> IndexFiles:
-    index = IndexFiles(files, [A, B], choose_directory=lambda: A)
+    index = IndexFiles(files, [A, B])
+    index.avoid([B])
     index.open()
     return index
 

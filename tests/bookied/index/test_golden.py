@@ -42,7 +42,7 @@ def test_a_java_index_file_decodes(name: str, ledger_id: int, wanted: dict[str, 
 
 @pytest.mark.parametrize(("name", "ledger_id", "wanted"), INDEXES)
 def test_each_location_is_found(name: str, ledger_id: int, wanted: dict[str, Any]) -> None:
-    index = IndexFiles(RealFiles(), [current(name)], choose_directory=Path)
+    index = IndexFiles(RealFiles(), [current(name)])
     index.open()
     locations = {entry["entryId"]: entry["location"]["value"] for entry in wanted["entries"]}
     for entry_id in range(len(locations) + 3):
@@ -66,7 +66,7 @@ def test_our_bytes_are_the_bytes_java_wrote(
 
 @pytest.mark.parametrize("name", golden.WITH_LEDGERS)
 def test_all_ledgers_of_a_java_bookie_are_listed(name: str) -> None:
-    index = IndexFiles(RealFiles(), [current(name)], choose_directory=Path)
+    index = IndexFiles(RealFiles(), [current(name)])
     index.open()
     assert sorted(index.ledger_ids()) == sorted(map(int, golden.expected(name)["ledgers"]))
     index.close()
@@ -74,7 +74,7 @@ def test_all_ledgers_of_a_java_bookie_are_listed(name: str) -> None:
 
 def test_several_index_directories_are_one_index(tmp_path: Path) -> None:
     directories = [tmp_path, golden.DIRECTORY / "sorted/multi-dirs" / "i1" / "current"]
-    index = IndexFiles(RealFiles(), directories, choose_directory=Path)
+    index = IndexFiles(RealFiles(), directories)
     index.open()
     wanted = golden.expected("sorted/multi-dirs")["ledgersByJournal"].values()
     assert sorted(index.ledger_ids()) == sorted(ledger for ledgers in wanted for ledger in ledgers)

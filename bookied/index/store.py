@@ -1,0 +1,92 @@
+"""IndexStore: what keeps, beside the entry logs, which ledgers there are and where entries lie.
+
+In memory a ledger's locations are pages of 1024, whatever the store (``index.ledger_pages``); a
+store reads and writes them as such. ``IndexFiles`` keeps a file for each ledger.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from bookied.index.ledger_pages import LedgerChange, StoredLedger
+
+__all__ = ["IndexStore"]
+
+
+class IndexStore(Protocol):
+    """The index of one log-id space. Everything blocks; see each method for the thread.
+
+    Reading is for any thread; ``write`` and ``remove_hidden`` belong to one checkpoint at a time;
+    the rest to whoever owns the ledgers in memory, and never while a checkpoint runs.
+    """
+
+    def open(self) -> None:
+        """Find the ledgers that are here, and tidy up what a crash left half done.
+
+        Raises:
+            OSError: it cannot be read.
+            CorruptError: it is damaged as a whole.
+        """
+
+    def ledger_ids(self) -> list[int]:
+        """Return the ledgers that are here, in no order."""
+
+    def __contains__(self, ledger_id: object) -> bool: ...
+
+    # Reading --------------------------------------------------------------------------------------
+
+    def load(self, ledger_id: int) -> StoredLedger | None:
+        """Return what is stored of a ledger; None if nothing.
+
+        Raises:
+            CorruptError: it is damaged.
+            OSError: it cannot be read.
+        """
+
+    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
+        """Return the 1024 locations of entries ``page_no << 10`` and on, 0 for none."""
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Return where an entry is, 0 if nowhere.
+
+        Raises:
+            IndexEntryError: no entry can be there.
+        """
+
+    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the pages of a ledger that may hold something, with their numbers, ascending."""
+
+    # Writing: a checkpoint ------------------------------------------------------------------------
+
+    def write(self, changes: Sequence[LedgerChange]) -> None:
+        """Put changes on disk; on return they are durable.
+
+        What a change's locations point at must be durable already.
+
+        Raises:
+            OSError: some may be written, some not; write them again.
+            StorageError: likewise.
+        """
+
+    # Deleting -------------------------------------------------------------------------------------
+
+    def hide(self, ledger_id: int) -> None:
+        """Forget a ledger that is deleted, in memory only; unknown ones are passed over."""
+
+    def remove_hidden(self) -> None:
+        """Remove from the disk, durably, what was hidden; a crash before brings it back.
+
+        Raises:
+            OSError: some may be left; call again. So for ``StorageError``.
+        """
+
+    # Otherwise ------------------------------------------------------------------------------------
+
+    def avoid(self, full: Collection[Path]) -> None:
+        """Put no new file into directories that are full, unless there is no other."""
+
+    def close(self) -> None:
+        """Let go of all files."""

@@ -1,0 +1,188 @@
+"""Storages: all that keeps a bookie's entries: one storage, or several with a share of the ledgers.
+
+Sorted and Interleaved storage are one ``LedgerStorage`` over all directories. DbLedgerStorage is
+one for each ledger directory, and ledger ``id % count`` belongs to that one, by configured order.
+What they share are the journals, and so the marks: a checkpoint is of all of them.
+
+All methods belong to the reactor's thread unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from bookied.files import Files
+from bookied.journal.mark import Mark, file_name, read_mark, write_mark
+from bookied.storage import LedgerStorage, RunBlocking, StorageLimits
+
+
+class JournalPosition(Protocol):
+    """What a checkpoint needs of a journal."""
+
+    @property
+    def synced(self) -> Mark:
+        """The end of the last group on disk."""
+
+    def remove_old(self, mark: Mark) -> None:
+        """Delete what a durable mark has made superfluous; any thread."""
+
+
+class Storages:
+    """The storages of one bookie as one: who has a ledger, and what concerns all of them."""
+
+    def __init__(
+        self,
+        files: Files,
+        shards: Sequence[LedgerStorage],
+        *,
+        limits: StorageLimits | None = None,
+    ) -> None:
+        """Take the storages over, in the configured order of their ledger directories.
+
+        Args:
+            files: the disk.
+            shards: one or more; not open yet.
+            limits: of all together; those of the first by default.
+        """
+        assert shards
+        self._files, self._shards = files, tuple(shards)
+        self.limits = limits or self._shards[0].limits
+
+    def of(self, ledger_id: int) -> LedgerStorage:
+        """Return the storage that has a ledger, or would have it."""
+        return self._shards[ledger_id % len(self._shards)]
+
+    def __iter__(self) -> Iterator[LedgerStorage]:
+        return iter(self._shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    @property
+    def ledger_directories(self) -> tuple[Path, ...]:
+        """The ``current`` directories of all, in configured order."""
+        return tuple(one for shard in self._shards for one in shard.ledger_directories)
+
+    # Start and stop -------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open all; see ``LedgerStorage.open``. Blocks; no threads yet."""
+        for shard in self._shards:
+            shard.open()
+
+    def start(self) -> None:
+        """Write entry logs in threads from now on."""
+        for shard in self._shards:
+            shard.start()
+
+    async def stop(self, journals: Sequence[JournalPosition], run_blocking: RunBlocking) -> None:
+        """Put everything into files, index headers included, end the threads, close all files.
+
+        The journals are stopped already: what was acknowledged is covered by their marks.
+
+        Raises:
+            StorageError: not everything is in files; the next start replays.
+            OSError: likewise.
+        """
+        try:
+            await self.checkpoint(journals, run_blocking)
+        except Exception:
+            await run_blocking(self._close)
+            raise
+        await run_blocking(self._close)
+
+    def _close(self) -> None:
+        with contextlib.ExitStack() as all_of_them:
+            for shard in self._shards:
+                all_of_them.callback(shard.close)
+
+    def abandon(self) -> None:
+        """End the threads and close all files without writing what is in memory. Blocks."""
+        for shard in self._shards:
+            shard.abandon()
+
+    def avoid(self, full: Collection[Path]) -> None:
+        """Put no new file into directories that are full; see ``LedgerStorage.avoid``."""
+        for shard in self._shards:
+            shard.avoid(full)
+
+    # What is in memory ----------------------------------------------------------------------------
+
+    @property
+    def ledgers_in_memory(self) -> int:
+        """How many ledgers are in memory."""
+        return sum(len(shard.hot) for shard in self._shards)
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What is in memory only: hold back adds above ``limits.unwritten_bytes_max``."""
+        unwritten_bytes = 0
+        for shard in self._shards:
+            unwritten_bytes += shard.unwritten_bytes
+        return unwritten_bytes
+
+    @property
+    def is_out_of_room(self) -> bool:
+        """Whether entries of any wait for room on a disk."""
+        return any(shard.is_out_of_room for shard in self._shards)
+
+    def drop_idle(self) -> None:
+        """Forget ledgers beyond the limit that were only read."""
+        for shard in self._shards:
+            shard.drop_idle()
+
+    # Checkpoints ----------------------------------------------------------------------------------
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything was added or changed since the last checkpoint began."""
+        return any(shard.has_changes for shard in self._shards)
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether one is due now, before its time."""
+        return any(shard.needs_checkpoint for shard in self._shards)
+
+    def write_out(self) -> None:
+        """Write the entries so far to their logs; see ``LedgerStorage.write_out``. Blocks."""
+        for shard in self._shards:
+            shard.write_out()
+
+    async def checkpoint(
+        self, journals: Sequence[JournalPosition], run_blocking: RunBlocking
+    ) -> None:
+        """Put into files what the journals hold by now, move their marks, remove old ones.
+
+        The marks are taken before the first storage is flushed and written after the last.
+
+        Raises:
+            StorageError: the marks stay where they were; try again unless a storage is dead.
+            OSError: likewise.
+        """
+        marks = [journal.synced for journal in journals]
+        await self.flush(run_blocking)
+        await run_blocking(partial(self._write_marks, marks))
+        for journal, mark in zip(journals, marks, strict=True):
+            await run_blocking(partial(journal.remove_old, mark))
+
+    async def flush(self, run_blocking: RunBlocking) -> None:
+        """Make durable in files all that is in memory at the call; see ``LedgerStorage.flush``."""
+        for shard in self._shards:
+            await shard.flush(run_blocking)
+
+    def marks(self, journals: int) -> list[Mark]:
+        """Return where replay starts, for each of so many journal directories."""
+        return [
+            read_mark(self._files, self.ledger_directories, file_name(number, journals))
+            for number in range(journals)
+        ]
+
+    def _write_marks(self, marks: Sequence[Mark]) -> None:
+        writable = [one for shard in self._shards for one in shard.writable_directories]
+        for number, mark in enumerate(marks):
+            name = file_name(number, len(marks))
+            write_mark(self._files, writable or self.ledger_directories, name, mark)
