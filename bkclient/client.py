@@ -14,9 +14,12 @@ Agrees with BookKeeper 4.18.0: BookKeeper, LedgerCreateOp, LedgerOpenOp, LedgerD
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from bkclient.cluster import Cluster
@@ -40,14 +43,16 @@ from bkclient.frames import LedgerKeys
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.opening import ProgressReport, recover
-from bkclient.placement import Ensemble, Placement, RandomPlacement
+from bkclient.placement import Ensemble, Placement
+from bkclient.placement_policy import local_host_of, placement_of, real_script
 from bkclient.pool import BookiePool, Connect
 from bkclient.reader import LedgerReader
+from bkclient.topology import RunScript
 from bkclient.trouble import TroubleBook
 from bkclient.updates import LocalMetadata, Updater
 from bkclient.writer import LedgerWriter
 from wire.codes import DigestType, LedgerState, ProtocolVersion
-from wire.ids import EntryId, LedgerId
+from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 
 log = Logger()
@@ -67,6 +72,8 @@ class Client:
         rng: chance, for placement and jitter.
         protocol: overrides ``useV2WireProtocol``.
         placement: overrides ``ensemblePlacementPolicy``.
+        topology_script: runs the script that knows the racks; there are none without it.
+        local_host: this host, as that script knows it, if its rack is to be preferred.
     """
 
     def __init__(
@@ -79,16 +86,34 @@ class Client:
         rng: random.Random | None = None,
         protocol: ProtocolVersion | None = None,
         placement: Placement | None = None,
+        topology_script: RunScript | None = None,
+        local_host: str | None = None,
     ) -> None:
         config = ClientConfig() if config is None else config
         rng = random.Random() if rng is None else rng
         if protocol is None:
             protocol = ProtocolVersion.V2 if config.use_v2_protocol else ProtocolVersion.V3
         self.store, self.config = store, config
+        pool = BookiePool(connect, clock, store, config, protocol=protocol, rng=rng)
+
+        async def host_of(bookie: BookieId) -> str:
+            return (await pool.address(bookie))[0]
+
+        topology = None
+        if placement is None:
+            placement, topology = placement_of(
+                config,
+                rng,
+                clock,
+                script=topology_script,
+                host_of=host_of,
+                local_host=local_host,
+            )
         self.cluster = Cluster(
             store=store,
-            pool=BookiePool(connect, clock, store, config, protocol=protocol, rng=rng),
-            placement=RandomPlacement(rng) if placement is None else placement,
+            pool=pool,
+            placement=placement,
+            topology=topology,
             troubles=TroubleBook(clock, config.failure_memory_ms / 1000),
             updater=Updater(store=store, clock=clock, rng=rng),
             clock=clock,
@@ -134,6 +159,14 @@ class Client:
             await store.close()
             raise
         rest.setdefault("connect", TcpConnect(reactor))
+
+        def run_blocking(work: Callable[[], Any]) -> Deferred[Any]:
+            return deferToThreadPool(reactor, reactor.getThreadPool(), work)
+
+        script = real_script(config, run_blocking)
+        if script is not None:
+            rest.setdefault("topology_script", script)
+            rest.setdefault("local_host", await run_blocking(partial(local_host_of, config)))
         client = cls(store, clock=reactor, config=config, **rest)
         client._owns_store = True
         return client

@@ -15,6 +15,7 @@ from bkclient.frames import LedgerKeys
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement import Ensemble, Placement, replace_failed
 from bkclient.pool import BookiePool
+from bkclient.topology import Topology
 from bkclient.trouble import TroubleBook
 from bkclient.updates import Updater
 from wire.codes import DigestType
@@ -35,6 +36,8 @@ class Cluster:
     clock: IReactorTime
     rng: random.Random
     config: ClientConfig
+    topology: Topology | None = None
+    """Knows the racks, where the placement asks for them."""
 
     def keys(self, ledger_id: LedgerId, digest_type: DigestType, password: bytes) -> LedgerKeys:
         """Return what goes into a ledger's requests."""
@@ -55,6 +58,7 @@ class Cluster:
             NotEnoughBookiesError: there are not so many writable bookies.
         """
         writable = await self.store.writable_bookies()
+        await self.learn_racks(writable)
         failing = self.troubles.failing(writable)
         for excluded in (failing, frozenset[BookieId]()):
             try:
@@ -66,6 +70,15 @@ class Cluster:
                     raise
         raise AssertionError("the second choice excludes nobody")
 
+    async def learn_racks(self, bookies: frozenset[BookieId]) -> None:
+        """Find out in which racks bookies are, where the placement asks for it.
+
+        Raises:
+            ScriptError: racks are enforced and the script does not run.
+        """
+        if self.topology is not None:
+            await self.topology.learn(bookies)
+
     async def replacement(
         self, metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]
     ) -> Replacement:
@@ -74,6 +87,7 @@ class Cluster:
         for bookie in gone.values():
             self.troubles.failed(bookie)
         writable = await self.store.writable_bookies()
+        await self.learn_racks(writable.union(metadata.ensemble, gone.values()))
         return Replacement(
             placement=self.placement,
             failed=gone,

@@ -368,15 +368,27 @@ class ClientConfig(MetadataConfig):
         unit="s",
         minimum=0,
         doc="How long a lost bookie keeps its place in the topology.",
+        without_effect="a bookie's rack is known as long as it is registered",
     )
     zones_per_write_quorum_min: int = setting(
-        2, key="minNumZonesPerWriteQuorum", minimum=1, doc="Zones a write quorum must span."
+        2,
+        key="minNumZonesPerWriteQuorum",
+        minimum=1,
+        doc="Zones a write quorum must span.",
+        without_effect="zone-aware placement is not offered",
     )
     zones_per_write_quorum_desired: int = setting(
-        3, key="desiredNumZonesPerWriteQuorum", minimum=1, doc="Zones a write quorum should span."
+        3,
+        key="desiredNumZonesPerWriteQuorum",
+        minimum=1,
+        doc="Zones a write quorum should span.",
+        without_effect="zone-aware placement is not offered",
     )
     enforce_zones: bool = setting(
-        True, key="enforceStrictZoneawarePlacement", doc="Fail rather than span fewer zones."
+        True,
+        key="enforceStrictZoneawarePlacement",
+        doc="Fail rather than span fewer zones.",
+        without_effect="zone-aware placement is not offered",
     )
     dns_resolver_class: str | None = setting(
         None,
@@ -396,19 +408,40 @@ class ClientConfig(MetadataConfig):
         doc="Resolve the local node by host name in placement.",
     )
     weighted_placement: bool = setting(
-        False, key="diskWeightBasedPlacementEnabled", doc="Prefer bookies with more free space."
+        False,
+        key="diskWeightBasedPlacementEnabled",
+        doc="Prefer bookies with more free space.",
+        without_effect="bookies are not weighed by free space",
     )
     weighted_placement_multiple_max: int = setting(
-        3, key="bookieMaxMultipleForWeightBasedPlacement", doc="How much more than the median."
+        3,
+        key="bookieMaxMultipleForWeightBasedPlacement",
+        doc="How much more than the median.",
+        without_effect="bookies are not weighed by free space",
     )
     bookie_info_interval_s: int = setting(
-        86_400, key="getBookieInfoIntervalSeconds", unit="s", minimum=1, doc="Free space poll."
+        86_400,
+        key="getBookieInfoIntervalSeconds",
+        unit="s",
+        minimum=1,
+        doc="Free space poll.",
+        without_effect="bookies are not weighed by free space",
     )
     bookie_info_retry_s: int = setting(
-        60, key="getBookieInfoRetryIntervalSeconds", unit="s", minimum=1, doc="After a failure."
+        60,
+        key="getBookieInfoRetryIntervalSeconds",
+        unit="s",
+        minimum=1,
+        doc="After a failure.",
+        without_effect="bookies are not weighed by free space",
     )
     bookie_info_timeout_s: int = setting(
-        5, key="getBookieInfoTimeoutSecs", unit="s", minimum=1, doc="Time-out of that request."
+        5,
+        key="getBookieInfoTimeoutSecs",
+        unit="s",
+        minimum=1,
+        doc="Time-out of that request.",
+        without_effect="bookies are not weighed by free space",
     )
     track_failures: bool = setting(
         True,

@@ -22,7 +22,7 @@ def check_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> Non
 
 def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
     """Return the ensemble indexes that hold an entry, in the order they are asked."""
-    return _write_sets(ensemble_size, write_quorum)[entry_id % ensemble_size]
+    return write_sets_of(ensemble_size, write_quorum)[entry_id % ensemble_size]
 
 
 def is_striped_to(entry_id: int, index: int, ensemble_size: int, write_quorum: int) -> bool:
@@ -31,7 +31,8 @@ def is_striped_to(entry_id: int, index: int, ensemble_size: int, write_quorum: i
 
 
 @functools.cache
-def _write_sets(ensemble_size: int, write_quorum: int) -> tuple[tuple[int, ...], ...]:
+def write_sets_of(ensemble_size: int, write_quorum: int) -> tuple[tuple[int, ...], ...]:
+    """Return the write set of each entry id modulo the ensemble size."""
     return tuple(
         tuple((start + i) % ensemble_size for i in range(write_quorum))
         for start in range(ensemble_size)
@@ -48,7 +49,7 @@ class Coverage:
     def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
         check_quorums(ensemble_size, write_quorum, ack_quorum)
         self.ensemble_size = ensemble_size
-        self._windows = _write_sets(ensemble_size, write_quorum)
+        self._windows = write_sets_of(ensemble_size, write_quorum)
         self._ack_quorum = ack_quorum
 
     def covered(self, answers: Collection[int]) -> bool:

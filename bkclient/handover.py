@@ -95,6 +95,7 @@ async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
         return attrs.evolve(metadata, custom=custom, creator_token=0)
 
     await client.cluster.updater.update(ledger_id, local, needed, claimed)
+    await client.cluster.learn_racks(frozenset(local.value.ensemble))
     return client.writer_of(ledger_id, local, last=start.last, length=start.length)
 
 

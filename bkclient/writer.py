@@ -67,6 +67,7 @@ class LedgerWriter:
             last_confirmed=last_confirmed,
             delay_changes=config.delay_ensemble_change,
             changes_max=config.ensemble_changes_max,
+            spans_enough=self._spans_enough if config.enforce_fault_domains else None,
         )
         self._pipeline = AddPipeline(
             cluster.pool,
@@ -81,6 +82,9 @@ class LedgerWriter:
         self._fetcher = cluster.fetcher(keys)
         self._ended_by: ClientError | None = None
         self._closing: Shared[LedgerMetadata] | None = None
+
+    def _spans_enough(self, acked: Ensemble) -> bool:
+        return self._cluster.placement.spans_enough(acked, self._local.value.write_quorum)
 
     def __repr__(self) -> str:
         return f"<LedgerWriter {self.ledger_id} LAC {self.last_add_confirmed}>"

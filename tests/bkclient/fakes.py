@@ -23,6 +23,7 @@ from bkclient.client import Client
 from bkclient.config import ClientConfig
 from bkclient.distribution import write_set
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
+from bkclient.topology import RunScript
 from wire import digest, v2, v3
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ServerConnection
@@ -349,7 +350,7 @@ class World:
 
     def _register(self, bookie_id: BookieId) -> None:
         endpoint = Endpoint(
-            id="bookie", port=int(bookie_id[1:]), host="fake", protocol="bookie-rpc"
+            id="bookie", port=int(bookie_id[1:]), host=f"host-{bookie_id}", protocol="bookie-rpc"
         )
         info = BookieServiceInfo((endpoint,))
         self.run(self._sessions[bookie_id].register(bookie_id, info, read_only=False))
@@ -373,7 +374,12 @@ class World:
         self._register(BookieId(name))
 
     def client(
-        self, *, protocol: ProtocolVersion = ProtocolVersion.V3, seed: int = 0, **settings: Any
+        self,
+        *,
+        protocol: ProtocolVersion = ProtocolVersion.V3,
+        seed: int = 0,
+        topology_script: RunScript | None = None,
+        **settings: Any,
     ) -> Client:
         """Return a client with its own session."""
         store = self.metadata.metadata(chance=random.Random(seed))
@@ -385,13 +391,14 @@ class World:
             config=ClientConfig(**settings),
             rng=random.Random(seed),
             protocol=protocol,
+            topology_script=topology_script,
         )
 
     def connect(
         self, host: str, port: int, make_protocol: Callable[[], Protocol], timeout_s: float
     ) -> Deferred[Any]:
         """Connect to a bookie; implements ``Connect``."""
-        assert host == "fake"
+        assert host == f"host-b{port}"
         made: Deferred[Any] = Deferred()
 
         def arrive() -> None:

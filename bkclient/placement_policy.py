@@ -1,0 +1,142 @@
+"""From ``ensemblePlacementPolicy`` to a placement: what of Java's policies there is here."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from twisted.internet.interfaces import IReactorTime
+
+from bkclient.config import ClientConfig
+from bkclient.errors import IncorrectParameterError
+from bkclient.placement import Ensemble, Placement, RandomPlacement
+from bkclient.rack_placement import RackAwarePlacement
+from bkclient.topology import HostOf, RunScript, Topology, run_script
+from wire.ids import BookieId
+
+RANDOM: Final = "DefaultEnsemblePlacementPolicy"
+RACK_AWARE: Final = "RackawareEnsemblePlacementPolicy"
+SCRIPT_RESOLVER: Final = "ScriptBasedMapping"
+
+
+def real_script(config: ClientConfig, run_blocking: Callable[..., Any]) -> RunScript | None:
+    """Return what runs the configured script elsewhere than on the reactor; None without one."""
+    path = config.topology_script
+    if not path:
+        return None
+
+    async def run(hosts: Sequence[str]) -> str:
+        said: str = await run_blocking(partial(run_script, path, hosts))
+        return said
+
+    return run
+
+
+def placement_of(
+    config: ClientConfig,
+    rng: random.Random,
+    clock: IReactorTime,
+    *,
+    script: RunScript | None,
+    host_of: HostOf,
+    local_host: str | None = None,
+) -> tuple[Placement, Topology | None]:
+    """Return the configured policy, and what knows the racks where it asks for them.
+
+    A policy that is not offered, or racks enforced without a way to know them, is an error when a
+    bookie has to be chosen: whoever only reads needs none.
+
+    Args:
+        config: by Java's keys.
+        rng: chance.
+        clock: for the topology.
+        script: runs the topology script; None if there is none, and then there are no racks.
+        host_of: where a bookie is.
+        local_host: this host, if its rack is to be preferred.
+    """
+    name = config.placement_policy.rpartition(".")[2]
+    if name not in {RANDOM, RACK_AWARE}:
+        return _NoPlacement(
+            f"ensemblePlacementPolicy {config.placement_policy} is not offered; "
+            f"{RACK_AWARE} and {RANDOM} are"
+        ), None
+    resolver = (config.dns_resolver_class or SCRIPT_RESOLVER).rpartition(".")[2]
+    if name == RACK_AWARE and script is not None and resolver == SCRIPT_RESOLVER:
+        topology = Topology(
+            clock,
+            script,
+            host_of,
+            local_host=local_host,
+            arguments_max=config.topology_script_arguments_max,
+            strict=config.enforce_racks,
+        )
+        return RackAwarePlacement(
+            rng,
+            topology.rack_of,
+            racks_min=config.racks_per_write_quorum_min,
+            enforced=config.enforce_racks,
+            local_rack=lambda: topology.local_rack,
+        ), topology
+    if name == RACK_AWARE and config.enforce_racks:
+        return _NoPlacement(
+            "enforceMinNumRacksPerWriteQuorum needs networkTopologyScriptFileName, a script that "
+            "says in which rack a host is"
+        ), None
+    return RandomPlacement(rng), None
+
+
+def local_host_of(config: ClientConfig) -> str | None:
+    """Return this host as Java's policy names it to the script. May ask the system's resolver."""
+    if config.ignore_local_node:
+        return None
+    name = socket.gethostname()
+    if config.use_hostname_for_local_node:
+        return socket.getfqdn(name)
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return None
+
+
+class _NoPlacement(RandomPlacement):
+    """Reads as any client does; says why it can choose no bookie."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(random.Random(0))
+        self._why = why
+
+    def choose(
+        self,
+        size: int,  # noqa: ARG002
+        write_quorum: int,  # noqa: ARG002
+        ack_quorum: int,  # noqa: ARG002
+        *,
+        writable: Collection[BookieId],  # noqa: ARG002
+        excluded: Collection[BookieId] = frozenset(),  # noqa: ARG002
+    ) -> NoReturn:
+        """See ``Placement``.
+
+        Raises:
+            IncorrectParameterError: always.
+        """
+        raise IncorrectParameterError(self._why)
+
+    def replace(
+        self,
+        ensemble: Ensemble,  # noqa: ARG002
+        index: int,  # noqa: ARG002
+        write_quorum: int,  # noqa: ARG002
+        ack_quorum: int,  # noqa: ARG002
+        *,
+        writable: Collection[BookieId],  # noqa: ARG002
+        excluded: Collection[BookieId] = frozenset(),  # noqa: ARG002
+    ) -> NoReturn:
+        """See ``Placement``.
+
+        Raises:
+            IncorrectParameterError: always.
+        """
+        raise IncorrectParameterError(self._why)
