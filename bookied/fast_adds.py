@@ -7,7 +7,8 @@ frames to both and compares.
 
 Per read there is one blob, the joined ``[i32 length][entry packet]`` records. It is what the
 journal appends, what the entry log appends, and what serves reads until it is flushed. Per add
-there is one ``unpack``, a few comparisons and two slices.
+there is one ``unpack``, a few comparisons and two slices; less where many that are alike come in a
+row (``add_rows``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ from collections.abc import Callable, MutableSequence
 from functools import partial
 from typing import Final
 
+from bookied.add_rows import (
+    CONTINUES,
+    LEDGER_BYTES,
+    ROWS,
+    V2_ALIKE_BYTES,
+    V2Rows,
+    V3Rows,
+    is_worth_a_try,
+)
 from bookied.bookie import ENTRY_ID_MAX, Bookie, Writes
 from bookied.journal.format import ENTRY_BYTES_MIN
 from bookied.journal.writer import Journal
@@ -64,6 +74,7 @@ class FastAdds:
     def __init__(self, bookie: Bookie, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._bookie, self._frame_bytes_max = bookie, frame_bytes_max
         self._shape: _V3Shape | None = None
+        self._rows: V2Rows | None = None
 
     def take(self, data: bytes, at: int, acknowledge: Acknowledge) -> tuple[int, int]:
         """Store and journal the whole plain adds that begin at ``at``.
@@ -98,6 +109,7 @@ class FastAdds:
         length = page_no = last_entry = max_lac = _NONE
         location = 0
         head = prefix = b""
+        rows_from = at
         while at <= last_start:
             frame_length, frame_head, entry_id, lac = unpack(data, at)
             stop = at + 4 + frame_length
@@ -123,6 +135,15 @@ class FastAdds:
                 if found is None:
                     break
                 page, page_no = found, entry_id >> 10
+            if at >= rows_from and at + ROWS * (stop - at) <= end:
+                rows = self._v2_rows(data, at, stop - at)
+                taken = rows and rows.take(data, at, location, page_no, page, records, answers)
+                if rows and taken:
+                    last_entry, max_lac = max(last_entry, taken[0]), max(max_lac, taken[1])
+                    location += ROWS * (frame_length - 20)
+                    at += rows.size_bytes
+                    continue
+                rows_from = at + ROWS * (stop - at)
             body = at + _V2_BODY
             records += prefix, data[body:stop]
             answers.append(data[body : body + 16])
@@ -138,6 +159,14 @@ class FastAdds:
         batch.answers = _V2_ANSWER + _V2_ANSWER.join(answers)
         return at
 
+    def _v2_rows(self, data: bytes, at: int, frame_bytes: int) -> V2Rows | None:
+        """Return what takes rows of such frames, if there seems to be one."""
+        if not is_worth_a_try(data, at, frame_bytes, 0, V2_ALIKE_BYTES):
+            return None
+        if self._rows is None or self._rows.frame_bytes != frame_bytes:
+            self._rows = V2Rows(frame_bytes)
+        return self._rows
+
     def _take_v3(self, data: bytes, at: int, batch: _Batch) -> int:
         """Return where the plain adds end, as ``_take_v2`` does.
 
@@ -149,6 +178,7 @@ class FastAdds:
         shape = self._shape or _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
         if shape is None:
             return at
+        self._shape = shape
         unpack, frame_bytes = shape.unpack_from, shape.frame_bytes
         records = batch.records
         answers: list[bytes] = []
@@ -156,6 +186,7 @@ class FastAdds:
         ledger = page_no = last_entry = max_lac = _NONE
         location = 0
         is_run = False
+        rows_from = at
         while True:
             stop = at + frame_bytes
             if stop <= end:
@@ -165,8 +196,8 @@ class FastAdds:
                 or start != shape.start
                 or middle != shape.middle
                 or key_part != shape.key_part
-                or txn.translate(_CONTINUES) != shape.txn_mark
-                or entry.translate(_CONTINUES) != shape.entry_mark
+                or txn.translate(CONTINUES) != shape.txn_mark
+                or entry.translate(CONTINUES) != shape.entry_mark
             ):
                 other = _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
                 if other is None:
@@ -187,6 +218,15 @@ class FastAdds:
                 if found is None:
                     break
                 page, page_no = found, entry_id >> 10
+            if at >= rows_from and at + ROWS * frame_bytes <= end:
+                rows = shape.rows_for(data, at)
+                taken = rows and rows.take(data, at, location, page_no, page, records, answers)
+                if rows and taken:
+                    last_entry, max_lac = max(last_entry, taken[0]), max(max_lac, taken[1])
+                    location += ROWS * shape.record_bytes
+                    at += rows.size_bytes
+                    continue
+                rows_from = at + ROWS * frame_bytes
             records += shape.record_start, data[at + shape.packet_at : stop]
             answers += shape.answer_start, txn, shape.answer_middle, entry
             page[entry_id & 1023] = location
@@ -289,14 +329,13 @@ class _Batch:
             self._bookie.note_lac(state, max_lac)
 
 
-_CONTINUES: Final = bytes([0] * 128 + [1] * 128)
-"""Turns a varint into 1 for each byte that another follows and 0 for its last."""
-
-
 class _V3Shape:
     """What plain adds of one ledger, size and key have in common, and where they differ."""
 
     __slots__ = (
+        "_packet_bytes",
+        "_parts",
+        "_rows",
         "answer_middle",
         "answer_start",
         "entry_mark",
@@ -326,10 +365,12 @@ class _V3Shape:
         entry_at = key_at - len(add.entry)
         parts = [head[:_TXN_AT], add.txn, head[txn_end:entry_at], add.entry, head[key_at:]]
         self.start, _, self.middle, _, self.key_part = parts
+        self._parts, self._packet_bytes = parts, packet_bytes
+        self._rows: V3Rows | None = None
         layout = ">" + "".join(f"{len(part)}s" for part in parts) + "qqq"
         self.unpack_from = struct.Struct(layout).unpack_from
-        self.txn_mark = add.txn.translate(_CONTINUES)
-        self.entry_mark = add.entry.translate(_CONTINUES)
+        self.txn_mark = add.txn.translate(CONTINUES)
+        self.entry_mark = add.entry.translate(CONTINUES)
         self.master_key = add.master_key
         self.packet_at, self.frame_bytes = len(head), len(head) + packet_bytes
         self.record_start = _LENGTH.pack(packet_bytes)
@@ -337,6 +378,16 @@ class _V3Shape:
         answer = v3.add_response(add.txn, add.ledger, add.entry)
         self.answer_start = answer[:_TXN_AT]
         self.answer_middle = answer[txn_end : len(answer) - len(add.entry)]
+
+    def rows_for(self, data: bytes, at: int) -> V3Rows | None:
+        """Return what takes rows of such adds, if there seems to be one at ``at``."""
+        begin = self.packet_at - len(self.key_part)
+        if not is_worth_a_try(data, at, self.frame_bytes, begin, self.packet_at + LEDGER_BYTES):
+            return None
+        if self._rows is None:
+            answer = self.answer_start, self.answer_middle
+            self._rows = V3Rows(self._parts, self._packet_bytes, answer)
+        return self._rows
 
     @classmethod
     def of(cls, data: bytes, at: int, end: int) -> _V3Shape | None:

@@ -84,7 +84,8 @@ def row(kind: str, result: Result, java: Result | None) -> str:
     return (
         f"  {kind:<10} {result.adds_per_s:>10,.0f}/s {ratio:>7}"
         f"  p50 {result.p50_ms:7.2f}  p99 {result.p99_ms:7.2f}  p99.9 {result.p999_ms:7.2f} ms"
-        f"  {result.cpu_us_per_add or 0:7.2f} us/add  RSS {rss_mb:5.0f} MB"
+        f"  {result.cpu_us_per_add or 0:7.2f} us/add (main thread {result.reactor_us_per_add:.2f})"
+        f"  RSS {rss_mb:5.0f} MB"
     )
 
 

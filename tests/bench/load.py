@@ -61,7 +61,9 @@ class Result:
     p999_ms: float
     max_ms: float
     bookie_cpu_s: float | None = None
+    reactor_cpu_s: float | None = None  # Of the bookie's main thread, which is our reactor's.
     bookie_rss_bytes: int | None = None
+    bookie_peak_rss_bytes: int | None = None
     load_cpu_s: float = 0.0
 
     @property
@@ -71,6 +73,10 @@ class Result:
     @property
     def cpu_us_per_add(self) -> float | None:
         return None if self.bookie_cpu_s is None else self.bookie_cpu_s / self.adds * 1e6
+
+    @property
+    def reactor_us_per_add(self) -> float | None:
+        return None if self.reactor_cpu_s is None else self.reactor_cpu_s / self.adds * 1e6
 
 
 # Frames ----------------------------------------------------------------------------------------
@@ -308,7 +314,7 @@ def run(host: str, port: int, load: Load, *, pid: int | None = None) -> Result:
         )
     }
     latencies = Latencies()
-    cpu_before = None if pid is None else cpu_seconds(pid)
+    cpu_before = (0.0, 0.0) if pid is None else (cpu_seconds(pid), main_thread_seconds(pid))
     own_before = time.process_time()
     began = time.perf_counter()
     adds = _drive(senders, load, latencies, began)
@@ -322,8 +328,10 @@ def run(host: str, port: int, load: Load, *, pid: int | None = None) -> Result:
         p99_ms=latencies.percentile_ms(99),
         p999_ms=latencies.percentile_ms(99.9),
         max_ms=latencies.max_s * 1000,
-        bookie_cpu_s=None if pid is None or cpu_before is None else cpu_seconds(pid) - cpu_before,
+        bookie_cpu_s=None if pid is None else cpu_seconds(pid) - cpu_before[0],
+        reactor_cpu_s=None if pid is None else main_thread_seconds(pid) - cpu_before[1],
         bookie_rss_bytes=None if pid is None else rss_bytes(pid),
+        bookie_peak_rss_bytes=None if pid is None else peak_rss_bytes(pid),
         load_cpu_s=time.process_time() - own_before,
     )
 
@@ -373,10 +381,24 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def main_thread_seconds(pid: int) -> float:
+    """Return the time that a process's first thread has run: our reactor, nothing of Java's."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def rss_bytes(pid: int) -> int:
     """Return the resident memory of a process."""
+    return _status_bytes(pid, "VmRSS:")
+
+
+def peak_rss_bytes(pid: int) -> int:
+    """Return the most resident memory that a process has had."""
+    return _status_bytes(pid, "VmHWM:")
+
+
+def _status_bytes(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
     return 0
 
@@ -430,6 +452,7 @@ def describe(load: Load, result: Result) -> str:
     ]
     if result.cpu_us_per_add is not None and result.bookie_rss_bytes is not None:
         parts.append(f"bookie {result.cpu_us_per_add:.2f} us/add")
+        parts.append(f"its reactor {result.reactor_us_per_add:.2f}")
         parts.append(f"RSS {result.bookie_rss_bytes / 2**20:.0f} MB")
     parts.append(f"load {result.load_cpu_s / result.adds * 1e6:.2f} us/add")
     return ", ".join(parts)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bookied.add_rows import ROWS
 from bookied.bookie import Bookie, Writes
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
@@ -78,7 +79,7 @@ def runs(draw: st.DrawFn) -> list[Request]:
     payload = b"r" * draw(st.sampled_from([0, 50, 300]))
     return [
         AddRequest(LedgerId(ledger_id), EntryId(e), KEY, packet(ledger_id, e, e - 1, payload))
-        for e in range(first, first + draw(st.integers(1, 12)))
+        for e in range(first, first + draw(st.sampled_from([1, 5, 12, 17, 40])))
     ]
 
 
@@ -134,7 +135,7 @@ def play(client: Client, data: bytes, cuts: list[int]) -> tuple[bytes, bool]:
 @given(
     requests=streams,
     protocol=st.sampled_from(list(ProtocolVersion)),
-    mangled=st.dictionaries(st.integers(0, 60), st.integers(1, 2), max_size=1),
+    mangled=st.dictionaries(st.integers(0, 90), st.integers(1, 2), max_size=1),
     cuts=st.lists(st.integers(0, 20_000), max_size=5),
     journals=st.integers(1, 3),
     storages=st.integers(1, 3),
@@ -211,6 +212,21 @@ def test_plain_adds_are_taken_in_one_go(client: Client) -> None:
     client.send(b"".join(frames))
     assert taken(client) == 2999
     assert [answer.entry_id for answer in client.answers()] == list(range(1, 3000))
+
+
+def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:
+    adds = client._serving.server.fast_adds
+    frames = [frame_of(client._protocol, e, txn_id=e) for e in range(128, 128 + ROWS)]
+    client.send(b"".join(frames[:-1]))
+    assert made_rows(adds) is None
+    client.send(b"".join(frames))
+    assert made_rows(adds) is not None
+    sent = [*range(128, 127 + ROWS), *range(128, 128 + ROWS)]
+    assert [answer.entry_id for answer in client.answers()] == sent
+
+
+def made_rows(adds: FastAdds) -> object:
+    return adds._rows or (adds._shape and adds._shape._rows)
 
 
 def test_ledgers_of_another_journal_come_with_the_next_go(client: Client) -> None:
