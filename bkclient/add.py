@@ -328,7 +328,8 @@ class AddQuorum:
     def _members(self, mask: int) -> Ensemble:
         return tuple(bookie for i, bookie in enumerate(self.ensemble) if mask >> i & 1)
 
-    def _is_complete(self, entry_id: int) -> bool:
+    def is_complete(self, entry_id: int) -> bool:
+        """Return whether an entry has its ack quorum, be it that a gap below holds it up."""
         mask = self._acks.get(entry_id)
         return mask is None or self._is_enough(mask)
 
@@ -337,7 +338,7 @@ class AddQuorum:
     def _fail(self, event: AddsFailed) -> list[Command]:
         if self.ensemble[event.index] != event.bookie:
             return []
-        incomplete = [e for e in event.entries if not self._is_complete(e)]
+        incomplete = [e for e in event.entries if not self.is_complete(e)]
         if incomplete and isinstance(event.error, FINAL_ERRORS):
             return self._give_up(event.error)
         if self._delay_changes:
@@ -365,7 +366,7 @@ class AddQuorum:
                 continue
             mask = self._failures[entry_id] = self._failures.get(entry_id, 0) | 1 << event.index
             full = isinstance(event.error, ReadOnlyBookieClientError)
-            if not self._is_complete(entry_id) and (full or mask.bit_count() > spare):
+            if not self.is_complete(entry_id) and (full or mask.bit_count() > spare):
                 hopeless |= mask
         if not hopeless:
             return []

@@ -195,8 +195,13 @@ class Client:
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
         ledger_id: LedgerId | None = None,
+        explicit_ids: bool = False,
+        deferred_sync: bool = False,
     ) -> LedgerWriter:
         """Create a ledger and return its writer. No bookie is contacted.
+
+        With ``explicit_ids`` entries get their ids from the caller (``LedgerHandleAdv``), with
+        ``deferred_sync`` they are safe only once they were forced; see ``LedgerWriter``.
 
         Raises:
             QuorumError: the sizes do not fit.
@@ -214,7 +219,13 @@ class Client:
             ledger_id=ledger_id,
         )
         keys = self.cluster.keys(ledger, digest_type, password)
-        return LedgerWriter(self.cluster, LocalMetadata(stored), keys)
+        return LedgerWriter(
+            self.cluster,
+            LocalMetadata(stored),
+            keys,
+            explicit_ids=explicit_ids,
+            deferred_sync=deferred_sync,
+        )
 
     async def create_metadata(
         self,

@@ -441,7 +441,6 @@ class ClientConfig(MetadataConfig):
         unit="s",
         minimum=1,
         doc="Time-out of that request.",
-        without_effect="bookies are not weighed by free space",
     )
     track_failures: bool = setting(
         True,

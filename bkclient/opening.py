@@ -235,7 +235,7 @@ class RecoveryRun:
             change_ensemble=self._change_ensemble,
             gave_up=lambda error: self._run(self._rules.write_back_failed(error)),
             confirmed=lambda last: self._run(self._rules.wrote_back(last)),
-            stamped_lac=lac0,
+            stamped_lac=lambda: lac0,
             flags=AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY,
         )
 

@@ -41,6 +41,7 @@ from bkclient.distribution import is_striped_to
 from bkclient.errors import (
     AddQuorumTimeoutError,
     ClientError,
+    DuplicateEntryIdError,
     IncorrectParameterError,
     UnexpectedConditionError,
 )
@@ -49,6 +50,7 @@ from bkclient.members import Member
 from bkclient.pool import BookiePool
 from wire.adds import Packed
 from wire.codes import AddFlag, ProtocolVersion
+from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId
 
 log = Logger()
@@ -75,7 +77,7 @@ class AddPipeline:
         length: payload bytes of the ledger so far.
         change_ensemble: makes an ensemble change and returns the ensemble that holds then.
         gave_up: called once when nothing can be added any more, after the adds failed.
-        stamped_lac: what every entry carries as LAC; ``None`` is the LAC of the moment.
+        stamped_lac: gives what entries carry as LAC; ``None`` is the LAC of the moment.
         flags: what every add carries.
     """
 
@@ -90,11 +92,15 @@ class AddPipeline:
         change_ensemble: Callable[[ChangeEnsemble], Coroutine[Deferred[Any], Any, Ensemble]],
         gave_up: Callable[[ClientError], None] = lambda _error: None,
         confirmed: Callable[[EntryId], None] = lambda _last: None,
-        stamped_lac: int | None = None,
+        stamped_lac: Callable[[], int] | None = None,
         flags: AddFlag = AddFlag.NONE,
     ) -> None:
         self.quorum = quorum
         self.length = length
+        self.confirmed_length = length
+        """Payload bytes up to the last confirmed entry."""
+        self.piggybacked_lac = -1
+        """The LAC that the entries sent last carried."""
         self._pool, self._keys, self._write_quorum = pool, keys, write_quorum
         self._clock, self._config = pool.clock, pool.config
         self._change_ensemble, self._gave_up = change_ensemble, gave_up
@@ -114,7 +120,7 @@ class AddPipeline:
         self._commands: deque[Command] = deque()
         self._running = False
         self._changes_in_a_row = 0
-        self._sent_at: deque[tuple[float, int]] = deque()
+        self._sent_at: deque[tuple[float, list[int]]] = deque()
         self._quorum_timer: IDelayedCall | None = None
 
     # Adding
@@ -127,7 +133,24 @@ class AddPipeline:
             IncorrectParameterError: the payload is too large for a frame.
         """
         self._check_size(payload)
-        entry_id = self.quorum.push()
+        return self._take(self.quorum.push(), payload)
+
+    def push_at(self, entry_id: EntryId, payload: bytes) -> None:
+        """Take an entry under an id of the caller's choice; see ``push``.
+
+        Raises:
+            DuplicateEntryIdError: the id was taken before.
+        """
+        self._check_size(payload)
+        try:
+            self.quorum.push_at(entry_id)
+        except LocalProtocolError as error:
+            raise DuplicateEntryIdError(
+                f"entry {entry_id} of ledger {self._keys.ledger_id} was added before"
+            ) from error
+        self._take(entry_id, payload)
+
+    def _take(self, entry_id: EntryId, payload: bytes) -> EntryId:
         self.length += len(payload)
         self._bytes_in_flight += len(payload)
         self._unsent.append((entry_id, payload, self.length))
@@ -269,7 +292,8 @@ class AddPipeline:
     def _pack(self) -> list[Packed]:
         """Make the packets of what is new; they are the same for every bookie, for ever."""
         package, ledger_id = self._keys.digester.package, self._keys.ledger_id
-        lac = self.quorum.last_confirmed if self._stamped_lac is None else self._stamped_lac
+        lac = self.quorum.last_confirmed if self._stamped_lac is None else self._stamped_lac()
+        self.piggybacked_lac = lac
         packed = [
             (entry_id, package(ledger_id, entry_id, lac, length, payload))
             for entry_id, payload, length in self._unsent
@@ -317,9 +341,11 @@ class AddPipeline:
 
     def _confirm(self, command: ConfirmAdds) -> None:
         packets, head, last = self._packets, self._keys.digester.size + 32, command.last
-        self._bytes_in_flight -= sum(
+        size = sum(
             [len(packets.pop(entry_id)) - head for entry_id in range(command.first, last + 1)]
         )
+        self._bytes_in_flight -= size
+        self.confirmed_length += size
         self._changes_in_a_row = 0
         self._confirmed(last)
         waiting = self._waiting
@@ -403,13 +429,13 @@ class AddPipeline:
         if self._config.add_quorum_timeout_s <= 0:
             return
         due_s = self._clock.seconds() + self._config.add_quorum_timeout_s
-        self._sent_at.append((due_s, packed[-1][0]))
+        self._sent_at.append((due_s, [entry_id for entry_id, _ in packed]))
         if self._quorum_timer is None:
             self._wait_for_quorum()
 
     def _wait_for_quorum(self) -> None:
         self._quorum_timer = None
-        while self._sent_at and self._sent_at[0][1] <= self.quorum.last_confirmed:
+        while self._sent_at and all(map(self.quorum.is_complete, self._sent_at[0][1])):
             self._sent_at.popleft()
         if not self._sent_at or self.quorum.state is State.ENDED:
             return

@@ -20,15 +20,19 @@ from bkclient.errors import (
     ClientClosedError,
     ClientError,
     ClientLedgerFencedError,
+    IllegalOperationError,
+    IncorrectParameterError,
     LedgerClosedError,
     ReadFailedError,
 )
+from bkclient.force import ExplicitLac, force
 from bkclient.frames import LedgerKeys
 from bkclient.pipeline import AddPipeline
 from bkclient.placement import Ensemble
 from bkclient.ranges import read_range
 from bkclient.shared import Shared
 from bkclient.updates import LocalMetadata, closed, still_has, with_ensemble, writer_may_close
+from wire.codes import AddFlag
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -46,6 +50,11 @@ class LedgerWriter:
     entry is in the ledger is known once the ledger is closed or recovered.
 
     ``last_add_confirmed`` is the highest entry that is safe together with all below it.
+
+    Two kinds of writer differ, as in Java. With ``explicit_ids`` the caller names each entry's id,
+    in any order; a gap holds up what lies above it. With ``deferred_sync`` bookies answer before
+    their disks have an entry: an add that is confirmed is safe only after ``force``, the LAC moves
+    with that, and a bookie that fails ends the writer.
     """
 
     def __init__(
@@ -56,16 +65,22 @@ class LedgerWriter:
         *,
         last_confirmed: int = -1,
         length: int = 0,
+        explicit_ids: bool = False,
+        deferred_sync: bool = False,
     ) -> None:
         self.ledger_id: LedgerId = keys.ledger_id
         self._cluster, self._local, self._keys = cluster, local, keys
         metadata, config = local.value, cluster.config
+        self.explicit_ids, self.deferred_sync = explicit_ids, deferred_sync
+        self._forced, self._forced_length = EntryId(last_confirmed), length
         self._quorum = AddQuorum(
             metadata.last_fragment.ensemble,
             metadata.write_quorum,
             metadata.ack_quorum,
             last_confirmed=last_confirmed,
             delay_changes=config.delay_ensemble_change,
+            # What a bookie acknowledged may be on no disk: no other can take its place.
+            allow_changes=not deferred_sync,
             changes_max=config.ensemble_changes_max,
             spans_enough=self._spans_enough if config.enforce_fault_domains else None,
         )
@@ -77,7 +92,18 @@ class LedgerWriter:
             length=length,
             change_ensemble=self._change_ensemble,
             gave_up=self._gave_up,
+            stamped_lac=lambda: self.last_add_confirmed,
+            flags=AddFlag.DEFERRED_SYNC if deferred_sync else AddFlag.NONE,
         )
+        self._explicit_lac = ExplicitLac(
+            cluster.pool,
+            keys,
+            lambda: self.metadata,
+            confirmed=lambda: self.last_add_confirmed,
+            piggybacked=lambda: self._pipeline.piggybacked_lac,
+        )
+        if config.explicit_lac_interval_ms > 0:
+            self._explicit_lac.start(cluster.clock, config.explicit_lac_interval_ms / 1000)
         self._taking = DeferredLock()
         self._fetcher = cluster.fetcher(keys)
         self._ended_by: ClientError | None = None
@@ -103,8 +129,8 @@ class LedgerWriter:
 
     @property
     def last_add_confirmed(self) -> EntryId:
-        """The highest entry that is confirmed with all below it; -1 for none."""
-        return self._quorum.last_confirmed
+        """The highest entry that is safe with all below it; -1 for none."""
+        return self._forced if self.deferred_sync else self._quorum.last_confirmed
 
     @property
     def length(self) -> int:
@@ -137,13 +163,41 @@ class LedgerWriter:
         Raises (through the Deferred):
             LedgerClosedError, ClientLedgerFencedError: the handle takes no more entries.
             IncorrectParameterError: the entry is too large; the handle stays usable.
+            IllegalOperationError: the writer wants ids; use ``add_at``.
             ClientError: the entry's outcome is unknown until the ledger is closed or recovered.
         """
         try:
+            self._insist_on(explicit_ids=False)
             entry_id = self._pipeline.push(payload)
         except ClientError as error:
             return fail(error)
         return self._pipeline.when_confirmed(entry_id)
+
+    def add_at(self, entry_id: EntryId, payload: bytes) -> Deferred[EntryId]:
+        """Add an entry under an id of the caller's choice; see ``add``.
+
+        It is confirmed only when every lower id is: leave no gap for ever.
+
+        Raises (through the Deferred):
+            IllegalOperationError: the writer was created without ``explicit_ids``.
+            DuplicateEntryIdError: the id was added before.
+            IncorrectParameterError: a negative id, or an entry too large.
+            ClientError: as for ``add``.
+        """
+        try:
+            self._insist_on(explicit_ids=True)
+            if entry_id < 0:
+                raise IncorrectParameterError(f"entry {entry_id}: ids begin with 0")
+            self._pipeline.push_at(entry_id, payload)
+        except ClientError as error:
+            return fail(error)
+        return self._pipeline.when_confirmed(entry_id)
+
+    def _insist_on(self, *, explicit_ids: bool) -> None:
+        if explicit_ids is not self.explicit_ids:
+            how = "add_at" if self.explicit_ids else "add"
+            text = f"ledger {self.ledger_id} was not created for that: use {how}()"
+            raise IllegalOperationError(text)
 
     def add_many(self, payloads: Iterable[bytes]) -> Deferred[EntryId]:
         """Add entries as ``room`` allows; the Deferred fires when the last one is confirmed.
@@ -156,6 +210,7 @@ class LedgerWriter:
         return Deferred.fromCoroutine(self._add_many(payloads))
 
     async def _add_many(self, payloads: Iterable[bytes]) -> EntryId:
+        self._insist_on(explicit_ids=False)
         pipeline, remaining = self._pipeline, iter(payloads)
         await self._taking.acquire()
         try:
@@ -182,6 +237,21 @@ class LedgerWriter:
         if self._ended_by is not None:
             raise self._ended_by
         return self.last_add_confirmed
+
+    async def force(self) -> EntryId:
+        """Return once all that is confirmed is on the disks of its bookies, with the last of it.
+
+        With ``deferred_sync`` the LAC is there then. At once where nothing was added yet.
+
+        Raises:
+            ClientError: a bookie did not do it; nothing is known of what was added since the last.
+        """
+        head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
+        if self._quorum.last_pushed >= 0:
+            await force(self._cluster.pool, self.ledger_id, self._quorum.ensemble)
+        if head > self._forced:
+            self._forced, self._forced_length = head, length
+        return head
 
     # Ensemble changes
 
@@ -235,7 +305,9 @@ class LedgerWriter:
         """Close the ledger at the LAC; return its final metadata.
 
         Adds that are not confirmed fail with ``LedgerClosedError``: await ``drain`` first to keep
-        them. Calls that overlap share one result; a failed close can be tried again.
+        them. With ``deferred_sync`` what is confirmed is forced first; where that fails the ledger
+        ends with what was forced before. Calls that overlap share one result; a failed close can be
+        tried again.
 
         Raises:
             ClientLedgerFencedError: another client recovers the ledger, and will close it.
@@ -255,14 +327,33 @@ class LedgerWriter:
 
     async def _close(self) -> LedgerMetadata:
         self._pipeline.end(LedgerClosedError(f"ledger {self.ledger_id} was closed"))
+        if self.deferred_sync:
+            await self._force_last()
         self._leave()
         last, length = self.last_add_confirmed, self.length
+        if self.deferred_sync:
+            length = self._forced_length
         return await self._cluster.updater.update(
             self.ledger_id,
             self._local,
             lambda m: writer_may_close(m, last, length),
             lambda m: closed(m, last, length),
         )
+
+    async def _force_last(self) -> None:
+        """Force what is confirmed; Java leaves that to its user, and drops it otherwise."""
+        if self._forced >= self._quorum.last_confirmed:
+            return
+        try:
+            await self.force()
+        except ClientError as error:
+            log.warn(
+                "ledger {ledger_id} ends with entry {last}, for the rest could not be forced: "
+                "{error}",
+                ledger_id=self.ledger_id,
+                last=self._forced,
+                error=error,
+            )
 
     async def update_metadata(
         self,
@@ -293,6 +384,7 @@ class LedgerWriter:
         self._leave()
 
     def _leave(self) -> None:
+        self._explicit_lac.stop()
         self._pipeline.leave()
         self._fetcher.close()
 

@@ -6,22 +6,26 @@ What it writes the Java client reads, and the reverse: metadata, last entry, eve
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 
 import attrs
 import pytest
 
 from bkclient.client import Client
+from bkclient.config import ClientConfig
 from bkclient.errors import (
     ClientLedgerFencedError,
     ClientUnauthorizedError,
     LedgerClosedError,
     NoSuchLedgerError,
 )
+from bkclient.writer import LedgerWriter
 from tests.interop.ours import our_bookies
 from tests.interop.peers import JavaBookie, JavaError, Peers
 from tests.reactor import run, the_reactor
 from wire.codes import DigestType, LedgerState, ProtocolVersion
+from wire.ids import EntryId
 
 PAYLOADS = [b"", b"one", bytes(range(256)) * 5, *(b"entry %d" % i for i in range(500)), b""]
 PROTOCOLS = [ProtocolVersion.V2, ProtocolVersion.V3]
@@ -104,6 +108,59 @@ def test_what_java_writes_we_read(stage: Stage, client: Client, digest: str) -> 
     assert dict(run(client.read_metadata(ledger.ledger_id)).value.custom) == {"k": b"\0v"}
     with pytest.raises(ClientUnauthorizedError):
         run(client.open_ledger(ledger.ledger_id, password=b"wrong"))
+
+
+def test_java_reads_entries_with_ids_of_our_callers(stage: Stage, client: Client) -> None:
+    async def written() -> LedgerWriter:
+        writer = await client.create_ledger(password=b"pw", explicit_ids=True)
+        adds = [writer.add_at(EntryId(n), PAYLOADS[n]) for n in reversed(range(len(PAYLOADS)))]
+        for add in adds:
+            await add
+        await writer.close()
+        return writer
+
+    ledger_id = run(written()).ledger_id
+    reader = stage.peers.java_client(stage.uri).open_ledger(ledger_id, password=b"pw")
+    assert reader.read(0, len(PAYLOADS) - 1) == PAYLOADS
+    assert reader.length == sum(map(len, PAYLOADS))
+
+
+def test_java_sees_of_a_deferred_ledger_what_was_forced(stage: Stage, client: Client) -> None:
+    async def written() -> LedgerWriter:
+        writer = await client.create_ledger(
+            ensemble_size=3, write_quorum=3, ack_quorum=2, password=b"pw", deferred_sync=True
+        )
+        for payload in PAYLOADS[:5]:
+            await writer.add(payload)
+        assert writer.last_add_confirmed == -1
+        assert await writer.force() == 4
+        for payload in PAYLOADS[5:8]:
+            await writer.add(payload)
+        return writer
+
+    writer = run(written())
+    java = stage.peers.java_client(stage.uri)
+    reader = java.open_ledger(writer.ledger_id, password=b"pw", recover=False)
+    assert reader.last_add_confirmed == 4
+    assert reader.read(0, 4) == PAYLOADS[:5]
+    run(writer.close())
+    reader = java.open_ledger(writer.ledger_id, password=b"pw")
+    assert reader.read(0, 7) == PAYLOADS[:8]
+    assert java.metadata(writer.ledger_id).last_entry_id == 7
+
+
+def test_java_learns_the_lac_of_an_idle_writer_of_ours(stage: Stage) -> None:
+    config = ClientConfig(explicit_lac_interval_ms=50)
+    client = run(Client.connect(stage.uri, reactor=the_reactor(), config=config))
+    stage.peers.on_close(lambda: run(client.close()))
+    writer = run(write(client, PAYLOADS[:3], close=False, password=b"pw"))
+    java = stage.peers.java_client(stage.uri)
+    reader = java.open_ledger(writer.ledger_id, password=b"pw", recover=False)
+    deadline_s = time.monotonic() + 10
+    while reader.read_explicit_last_confirmed() < 2 and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert reader.read_explicit_last_confirmed() == 2
+    run(writer.close())
 
 
 def test_striped_ledgers(stage: Stage, client: Client) -> None:
