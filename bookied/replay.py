@@ -52,7 +52,10 @@ class Replayed:
     """Ledgers with a damaged index; their entries went to the entry log only."""
 
     torn: list[Path] = attrs.field(factory=list)
-    """Journals that end in the middle of a record, as a crash leaves them."""
+    """Journals that end in the middle of a record or group, as a crash leaves them."""
+
+    residues: list[Path] = attrs.field(factory=list)
+    """Journals with bytes that are not zero behind the end of their data."""
 
 
 def recover(
@@ -120,6 +123,13 @@ class _Replay:
 
     def _journal(self, scan: JournalScan) -> None:
         self.found.journals += 1
+        if scan.start > scan.size:
+            log.warn(
+                "lastMark is at {start} of {path}, which has {size} bytes: nothing to replay there",
+                start=scan.start,
+                path=scan.path,
+                size=scan.size,
+            )
         try:
             self._replay_all(scan)
         except JournalRecordError as error:
@@ -131,6 +141,14 @@ class _Replay:
         if scan.is_torn:
             self.found.torn.append(scan.path)
             log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)
+        elif (residue := scan.residue()) is not None:
+            self.found.residues.append(scan.path)
+            log.warn(
+                "{path} ends at {end}; what is at {residue} and behind it cannot be reached",
+                path=scan.path,
+                end=scan.end,
+                residue=residue,
+            )
 
     def _replay_all(self, scan: JournalScan) -> None:
         ledger_id, state = -1, None

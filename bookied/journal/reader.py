@@ -2,6 +2,9 @@
 
 Damage in the middle of a journal is an error that names the place; a torn tail is where writing
 stopped and no error (storage.md section 3.6). No file is ever created or changed.
+
+A file with groups (``bookied.journal.groups``) gives the records of whole groups only. Java's, and
+ours of version 4, have no checksums: what was cut off by zeros there is told by its alignment.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import attrs
 from bookied.errors import JournalFormatError, JournalMissingError, JournalRecordError
 from bookied.files import Files, ReadFile
 from bookied.journal import format as layout
+from bookied.journal import groups
+from bookied.journal.group_reader import GroupReader
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Read at once; a longer record makes for a longer read, but never beyond the file's end."""
@@ -45,6 +50,7 @@ class JournalScan:
     start: int
     size: int
     _file: ReadFile
+    _groups: GroupReader | None = None
     end: int = attrs.field(init=False, default=0)
     is_torn: bool = attrs.field(init=False, default=False)
 
@@ -55,7 +61,35 @@ class JournalScan:
             JournalRecordError: damage; what follows it cannot be read.
             JournalFormatError: what was taken for a journal without a header is none.
         """
-        self.end = at = self.start
+        self.end = self.start
+        return self._plain_records() if self._groups is None else self._grouped(self._groups)
+
+    def _grouped(self, reader: GroupReader) -> Iterator[JournalRecord]:
+        for at, head, data in reader.groups(self.start):
+            yield from self._records_of(data, head.records_at, at)
+            self.end = at + len(data)
+        self.is_torn = not self._is_zero_from(self.end)
+
+    def _records_of(self, data: bytes, begin: int, base: int) -> Iterator[JournalRecord]:
+        """Give the records of a whole group, but for those before ``start``."""
+        read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
+        size = len(data)
+        while begin < size:
+            length = read_length(data, begin)[0] if begin + 4 <= size else 0
+            stop = begin + 4 + length
+            if length <= 0 or stop > size:
+                message = f"length {length} of a record in a group that ends at {base + size}"
+                raise JournalRecordError(self.path, base + begin, message)
+            if base + begin >= self.start:
+                body = data[begin + 4 : stop]
+                if length < layout.ENTRY_BYTES_MIN or body[8] > _ENTRY_ID_BYTE_MAX:
+                    layout.check_record(body, self.version, self.path, base + begin)
+                ledger_id, entry_id = read_ids(body)
+                yield JournalRecord(base + begin, ledger_id, entry_id, body)
+            begin = stop
+
+    def _plain_records(self) -> Iterator[JournalRecord]:
+        at = self.start
         read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
         data, base = b"", at  # What is in memory, and its place in the file.
         while at + 4 <= self.size:
@@ -102,9 +136,12 @@ class JournalScan:
         if at + 8 > self.size:
             self.is_torn = True
             return at
-        size = layout.LENGTH.unpack(self._file.read_at(at + 4, 4))[0]
+        content = self._file.read_at(at + 4, 12)
+        size = layout.LENGTH.unpack_from(content)[0]
         if size < 0:
             raise JournalRecordError(self.path, at, f"padding of {size} bytes")
+        if content[4:] == groups.GROUP_MAGIC:
+            raise JournalRecordError(self.path, at, "a group in a file without a file mark")
         self.is_torn = at + 8 + size > self.size
         return int(at + 8 + size)
 
@@ -132,10 +169,13 @@ class JournalScan:
     def residue(self) -> int | None:
         """Return the offset of the first non-zero byte behind the end of data, if there is one.
 
-        For offline tools, after iterating. Preallocated space is zeros; anything else was once
-        written and cannot be reached.
+        After iterating. Preallocated space is zeros; anything else was once written and cannot be
+        reached. Holes and space that was never written cost no reading.
         """
-        return None if self.is_torn else _first_non_zero(self._file, self.end, self.size)
+        if self.is_torn:
+            return None
+        at = self._file.next_data(self.end)
+        return None if at is None else _first_non_zero(self._file, at, self.size)
 
     def close(self) -> None:
         """Give up the file."""
@@ -168,7 +208,8 @@ def open_scan(files: Files, path: Path, offset: int = 0) -> JournalScan:
     try:
         size = file.size()
         version, start = _read_header(file, path)
-        return JournalScan(path, version, max(start, offset), size, file)
+        reader = _group_reader(file, path, size) if version >= layout.PADDING_SINCE else None
+        return JournalScan(path, version, max(start, offset), size, file, reader)
     except BaseException:
         file.close()
         raise
@@ -182,6 +223,24 @@ def _read_header(file: ReadFile, path: Path) -> tuple[int, int]:
         # A crash left nothing of a new journal but (some of) its magic.
         return layout.VERSION, layout.HEADER_BYTES[layout.VERSION]
     return layout.parse_header(start, path)
+
+
+def _group_reader(file: ReadFile, path: Path, size: int) -> GroupReader | None:
+    """Return what reads the groups of a file, None if there are none.
+
+    Raises:
+        JournalRecordError: the file mark is damaged.
+    """
+    at = layout.HEADER_BYTES[layout.VERSION]
+    try:
+        mark = groups.parse_file_mark(file.read_at(at, groups.FILE_MARK_BYTES))
+    except groups.FileMarkDamagedError:
+        if _first_non_zero(file, at + groups.FILE_MARK_BYTES, size) is None:
+            return None  # A crash while the file was begun.
+        raise JournalRecordError(path, at, "the mark of a file in groups is damaged") from None
+    if mark is None:
+        return None
+    return GroupReader(file, path, size=size, generation=mark.generation, first=at + mark.size)
 
 
 def _first_non_zero(file: ReadFile, offset: int, size: int) -> int | None:

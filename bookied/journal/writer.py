@@ -11,6 +11,7 @@ and nothing more is ever acknowledged. ``on_fatal`` hears of it, once.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from twisted.logger import Logger
 from bookied.errors import WriteFailedError
 from bookied.files import AppendFile, Buffer, Files
 from bookied.journal import format as layout
+from bookied.journal import groups
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.mark import Mark
 from bookied.journal.reader import journal_ids
@@ -68,6 +70,7 @@ class Journal:
         preallocate: int = 0,
         sync_data: bool = True,
         backups_max: int = 5,
+        new_generation: Callable[[], int] = lambda: secrets.randbits(63),
     ) -> None:
         """Prepare the journal; nothing happens on disk before ``open`` or ``start``.
 
@@ -81,18 +84,22 @@ class Journal:
             seconds: a clock for waits; it only ever moves forward.
             group_commit: when to write; at once unless given.
             version: ``journalFormatVersionToWrite``, 4 to 6.
-            alignment: ``journalAlignmentSize`` in bytes.
+            alignment: ``journalAlignmentSize`` in bytes; groups are aligned to 4096 as well.
             size_bytes_max: ``journalMaxSizeMB``: the next file begins after a group beyond it.
             preallocate: step of preallocation in bytes; 0 for none.
             sync_data: ``journalSyncData``; without it a record counts as done when written.
             backups_max: ``journalMaxBackups``: old journals that ``remove_old`` keeps.
+            new_generation: a random number below 2**63 for each file, by which its groups are told
+                from anything that a client might have sent.
         """
         self._files, self.directory = files, directory
         self._call, self._on_synced, self._on_fatal = call_from_thread, on_synced, on_fatal
         self._now_ms, self._seconds = now_ms, seconds
         assert layout.SINCE[layout.FENCE] <= version <= layout.VERSION_MAX, version
         self._group = group_commit or GroupCommit()
-        self._version, self._alignment = version, alignment
+        self._version, self._in_groups = version, version >= layout.PADDING_SINCE
+        self._alignment = groups.group_alignment(alignment)
+        self._new_generation, self._generation = new_generation, 0
         self._size_bytes_max, self._preallocate = size_bytes_max, preallocate
         self._sync_data, self._backups_max = sync_data, backups_max
         self._queue: SimpleQueue[_Item | None] = SimpleQueue()
@@ -231,7 +238,8 @@ class Journal:
         assert self._file is not None, "the journal is not open"
         buffers = [item.records for item in group if item.records]
         if buffers:
-            self._pad(buffers)
+            if self._in_groups:
+                buffers.insert(0, self._head(self._file, buffers))
             self._file.write(buffers)
         early = [item.done for item in group if item.is_early]
         if early:
@@ -245,13 +253,14 @@ class Journal:
         if self._file.tell() > self._size_bytes_max:
             self._roll(self._file)
 
-    def _pad(self, buffers: list[Buffer]) -> None:
-        if self._version < layout.PADDING_SINCE or self._file is None:
-            return
-        end = self._file.tell() + sum(map(len, buffers))
-        padding = layout.padding(end, self._alignment)
-        if padding:
-            buffers.append(padding)
+    def _head(self, file: AppendFile, records: list[Buffer]) -> bytes:
+        return groups.group_head(
+            records,
+            generation=self._generation,
+            offset=file.tell(),
+            synced=self.synced.offset,
+            alignment=self._alignment,
+        )
 
     def _is_sync_due(self) -> bool:
         return self._sync_data or self._seconds() - self._synced_s >= UNSYNCED_S_MAX
@@ -271,11 +280,17 @@ class Journal:
     def _begin_file(self, journal_id: int) -> None:
         path = self.directory / layout.file_name(journal_id)
         file = self._files.open_append(path, preallocate=self._preallocate)
-        file.write([layout.header(self._version)])
+        file.write([self._start()])
         file.sync()
         self._files.sync_dir(self.directory)
         self._file, self._id = file, journal_id
         self.synced = Mark(journal_id, file.tell())
+
+    def _start(self) -> bytes:
+        if not self._in_groups:
+            return layout.header(self._version)
+        self._generation = self._new_generation()
+        return groups.file_start(self._version, self._generation, self._alignment)
 
     def _fail(self, error: BaseException) -> None:
         path = self.directory / layout.file_name(self._id)

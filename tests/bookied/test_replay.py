@@ -11,6 +11,7 @@ from bookied.errors import JournalMissingError, JournalRecordError
 from bookied.index.files import IndexFiles
 from bookied.index.format import relative_path
 from bookied.journal import format as layout
+from bookied.journal import groups
 from bookied.journal.mark import Mark, encode_mark
 from bookied.replay import Replayed, do_now, recover, run_now
 from bookied.storage import LedgerStorage
@@ -162,6 +163,41 @@ def test_a_torn_tail_is_where_writing_stopped() -> None:
     assert (found.entries, found.torn) == (1, [J / "5.txn"])
     assert found.marks == [Mark(5, 512 + len(key) + len(entry(1, 0)))]
     assert desk.restart().entries == 0
+
+
+def test_what_a_gap_of_zeros_hides_is_reported_and_no_reason_to_stop() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    data = desk.files.read(J / "5.txn")
+    desk.files.write_atomic(J / "5.txn", data + bytes(512) + entry(1, 1))
+    found = desk.replay()
+    assert (found.entries, found.residues, found.torn) == (1, [J / "5.txn"], [])
+
+
+def test_a_mark_beyond_its_journal_is_the_end_of_the_data() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    desk.journal(6, layout.ledger_key_record(1, KEY), entry(1, 1))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 99_999)))
+    found = desk.replay()
+    assert (found.entries, found.marks) == (1, [Mark(6, 1024)])
+
+
+def test_a_synced_group_that_is_damaged_stops_the_start_unless_told_otherwise() -> None:
+    desk = Desk()
+    data = groups.file_start(6, 77, 4096)
+    for records in ([layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1)]):
+        size = len(data)
+        head = groups.group_head(records, generation=77, offset=size, synced=size, alignment=4096)
+        data += head + b"".join(records)
+    damaged = bytearray(data)
+    damaged[-5000] ^= 1
+    desk.files.write_atomic(J / "5.txn", bytes(damaged))
+    with pytest.raises(JournalRecordError, match=r"5\.txn at offset 8192: damaged") as caught:
+        desk.replay()
+    assert "skipReplayJournalInvalidRecord" in caught.value.hint
+    found = desk.replay(skip_invalid=True)
+    assert (found.entries, desk.storage.ledger_ids()) == (0, [1])
 
 
 def test_unknown_kinds_of_records_are_skipped() -> None:

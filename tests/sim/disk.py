@@ -1,14 +1,16 @@
 """A disk in memory that forgets what was not synced.
 
 ``SimFiles`` is a ``Files``. ``crash`` is a power cut: of each file any subset of the writes since
-its last sync survives, each perhaps cut short; of each directory any first part of its changes
-since its last sync. Reads always see everything, until then. A crash can be asked for in the
-middle of any operation, and any operation can be made to fail. One ``random.Random`` decides all.
+its last sync survives, each perhaps cut short, or only some of its sectors; of each directory any
+first part of its changes since its last sync. Reads always see everything, until then. A crash can
+be asked for in the middle of any operation, and any operation can be made to fail. One
+``random.Random`` decides all.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ import attrs
 from bookied.files import Buffer
 
 BLOCK = 4096
+SECTOR = 512
+"""What a disk writes as a whole."""
 
 
 class PowerCut(BaseException):
@@ -50,11 +54,27 @@ class _File:
         for at, data in self.unsynced:
             if rng.random() > keep:
                 continue
-            is_torn = data and rng.random() < 0.5
-            kept = data[: rng.randrange(len(data) + 1)] if data and is_torn else data
-            _apply(self.durable, at, kept)
+            for place, part in _survivors(rng, at, data):
+                _apply(self.durable, place, part)
         self.unsynced.clear()
         self.data = bytearray(self.durable)
+
+
+def _survivors(rng: Random, at: int, data: bytes | None) -> list[tuple[int, bytes | None]]:
+    """Return what of one write reached the disk: all, the first bytes, or some of the sectors."""
+    how = rng.random() if data else 1.0
+    if data is None or how >= 0.5:
+        return [(at, data)]
+    if how >= 0.25:
+        return [(at, data[: rng.randrange(len(data) + 1)])]
+    cuts = [0, *range(SECTOR - at % SECTOR, len(data), SECTOR), len(data)]
+    parts = [
+        (at + begin, data[begin:end])
+        for begin, end in itertools.pairwise(cuts)
+        if rng.random() < 0.5
+    ]
+    rng.shuffle(parts)
+    return list(parts)
 
 
 def _apply(target: bytearray, at: int, data: bytes | None) -> None:

@@ -86,15 +86,19 @@ def test_the_first_journal_is_named_by_the_clock_and_the_next_by_the_last() -> N
     again = desk.new()
     again.open()
     assert journal_ids(desk.files, BASE) == [0x1000, 0x1001]
-    assert again.synced == Mark(0x1001, 512)
+    assert again.synced == Mark(0x1001, 4096)
 
 
-def test_groups_end_at_multiples_of_the_alignment() -> None:
-    desk = Desk(alignment=1024)
+@pytest.mark.parametrize(
+    ("alignment", "step"), [(512, 4096), (1024, 4096), (1536, 12288), (8192, 8192)]
+)
+def test_groups_end_at_multiples_of_the_alignment_and_of_4096(alignment: int, step: int) -> None:
+    desk = Desk(alignment=alignment)
+    assert desk.journal.synced.offset == step
     for number in range(10):
         desk.journal.append(record(number, 97 * number), number)
         desk.journal.step()
-        assert desk.journal.synced.offset % 1024 == 0
+        assert desk.journal.synced.offset == (number + 2) * step
     assert desk.records() == [record(number, 97 * number) for number in range(10)]
 
 
@@ -104,10 +108,10 @@ def test_older_versions_are_written_when_asked_for(version: int) -> None:
     desk.journal.append(record(1), 1)
     desk.journal.step()
     data = desk.files.read(BASE / "1000.txn")
-    start = layout.HEADER_BYTES[version]
-    assert data[:start] == layout.header(version)
-    assert data[start:].startswith(record(1))
-    assert len(data) == (8 + len(record(1)) if version == 4 else 1024)
+    assert data.startswith(layout.header(version))
+    assert data.endswith(record(1))
+    assert len(data) == (8 + len(record(1)) if version == 4 else 8192)
+    assert desk.records() == [record(1)]
 
 
 def test_a_group_has_a_limit() -> None:
@@ -129,8 +133,8 @@ def test_an_early_record_is_reported_before_the_sync_the_others_after() -> None:
     desk.journal.append(record(2), "early", early=True)
     desk.journal.step()
     assert synced_then == [
-        (["early"], Mark(0x1000, 512)),
-        (["late"], Mark(0x1000, 1024)),
+        (["early"], Mark(0x1000, 4096)),
+        (["late"], Mark(0x1000, 8192)),
     ]
 
 
@@ -148,11 +152,11 @@ def test_without_syncing_records_count_when_written_and_a_force_still_syncs() ->
     desk.journal.append(record(1), 1)
     desk.journal.step()
     assert desk.groups == [[1]]
-    assert desk.journal.synced.offset == 512
+    assert desk.journal.synced.offset == 4096
     desk.journal.append(b"", "force")
     desk.journal.step()
     assert desk.groups == [[1], ["force"]]
-    assert desk.journal.synced.offset == 1024
+    assert desk.journal.synced.offset == 8192
 
 
 def test_without_syncing_what_was_written_is_synced_now_and_then() -> None:
@@ -161,21 +165,21 @@ def test_without_syncing_what_was_written_is_synced_now_and_then() -> None:
         desk.now_s = 0.3 * step
         desk.journal.append(record(step), step)
         desk.journal.step()
-    assert desk.journal.synced.offset == 512 + 5 * 512
+    assert desk.journal.synced.offset == 4096 + 5 * 4096
 
 
 def test_the_next_file_begins_behind_the_limit_and_loses_nothing() -> None:
-    desk = Desk(size_bytes_max=4000)
+    desk = Desk(size_bytes_max=16_000)
     for number in range(20):
         desk.journal.append(record(number, 700), number)
         desk.journal.step()
-    assert len(journal_ids(desk.files, BASE)) == 6
+    assert len(journal_ids(desk.files, BASE)) == 7
     sent = [record(number, 700) for number in range(20)]
     assert desk.after_power_cut() == sent
 
 
 def test_reserved_space_hides_nothing() -> None:
-    desk = Desk(preallocate=8192, size_bytes_max=20_000)
+    desk = Desk(preallocate=8192, size_bytes_max=80_000)
     for number in range(60):
         desk.journal.append(record(number, 700), number)
         desk.journal.step()
@@ -218,7 +222,7 @@ def test_old_journals_go_behind_the_mark_but_for_the_backups() -> None:
     assert journal_ids(desk.files, BASE) == list(range(0x1000, 0x1007))
     desk.journal.remove_old(Mark(0x1004, 512))
     assert journal_ids(desk.files, BASE) == [0x1002, 0x1003, 0x1004, 0x1005, 0x1006]
-    desk.journal.remove_old(Mark(0x1001, 512))
+    desk.journal.remove_old(Mark(0x1001, 4096))
     assert journal_ids(desk.files, BASE) == [0x1002, 0x1003, 0x1004, 0x1005, 0x1006]
 
 
