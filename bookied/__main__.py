@@ -57,7 +57,7 @@ def _show(findings: Findings, verdict: str) -> int:
 
 
 def _end(error: BaseException, status: int) -> int:
-    message = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(_told(error).split()) or type(error).__name__
     sys.stderr.write(f"bookied: {message}\n")
     sys.stderr.flush()
     return status
@@ -123,7 +123,7 @@ class Process:
     def _say_goodbye(self, error: BaseException) -> None:
         """Say on stderr why it ends, and in the log where that is a file or read by machines."""
         if not self._logging.is_plain_stderr:
-            self._log.critical("{error}", error=str(error), exit_status=int(self._status))
+            self._log.critical("{error}", error=_told(error), exit_status=int(self._status))
         if not self._logging.is_stderr or self._logging.is_plain_stderr:
             _end(error, self._status)
 
@@ -256,6 +256,12 @@ class Process:
                 for entry in reversed(traceback.extract_stack(frame))
             )
             self._log.info("thread {number}: {stack}", number=number, stack=stack)
+
+
+def _told(error: BaseException) -> str:
+    """Return what is said of an error: what is wrong, and what to do where that is known."""
+    hint = error.hint if isinstance(error, BookKeeperError) else ""
+    return f"{error}; {hint}" if hint else str(error)
 
 
 def _status_of(error: BaseException) -> int:

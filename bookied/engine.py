@@ -164,7 +164,7 @@ class Engine:
 
     def _journal(self, directory: Path) -> Journal:
         config, parts = self._config, self._parts
-        simulated = {} if parts.threads else {"seconds": parts.clock.seconds}
+        simulated: dict[str, Any] = {} if parts.threads else {"seconds": parts.clock.seconds}
         return Journal(
             parts.files,
             directory,
