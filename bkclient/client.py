@@ -114,7 +114,11 @@ class Client:
             pool=pool,
             placement=placement,
             topology=topology,
-            troubles=TroubleBook(clock, config.failure_memory_ms / 1000),
+            troubles=TroubleBook(
+                clock,
+                config.failure_memory_ms / 1000 if config.track_failures else 0.0,
+                pool.quarantine,
+            ),
             updater=Updater(store=store, clock=clock, rng=rng),
             clock=clock,
             rng=rng,

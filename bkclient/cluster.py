@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterable
 
@@ -15,6 +16,7 @@ from bkclient.frames import LedgerKeys
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement import Ensemble, Placement, replace_failed
 from bkclient.pool import BookiePool
+from bkclient.quarantine import Quarantine
 from bkclient.topology import Topology
 from bkclient.trouble import TroubleBook
 from bkclient.updates import Updater
@@ -39,6 +41,11 @@ class Cluster:
     topology: Topology | None = None
     """Knows the racks, where the placement asks for them."""
 
+    @property
+    def quarantine(self) -> Quarantine:
+        """Who failed too often."""
+        return self.pool.quarantine
+
     def keys(self, ledger_id: LedgerId, digest_type: DigestType, password: bytes) -> LedgerKeys:
         """Return what goes into a ledger's requests."""
         return LedgerKeys(
@@ -49,7 +56,14 @@ class Cluster:
 
     def fetcher(self, keys: LedgerKeys) -> EntryFetcher:
         """Return what reads a ledger's entries."""
-        return EntryFetcher(self.pool, keys.ledger_id, keys.digester, self.placement, self.troubles)
+        return EntryFetcher(
+            self.pool,
+            keys.ledger_id,
+            keys.digester,
+            self.placement,
+            self.troubles,
+            sticky=self.rng.randrange(2**16) if self.config.sticky_reads else None,
+        )
 
     async def choose_ensemble(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:
         """Return bookies for a new ledger; ones that failed lately only where it must be.
@@ -60,7 +74,8 @@ class Cluster:
         writable = await self.store.writable_bookies()
         await self.learn_racks(writable)
         failing = self.troubles.failing(writable)
-        for excluded in (failing, frozenset[BookieId]()):
+        quarantined = await self._quarantined()
+        for excluded in (failing | quarantined, quarantined, frozenset[BookieId]()):
             try:
                 return self.placement.choose(
                     size, write_quorum, ack_quorum, writable=writable, excluded=excluded
@@ -69,6 +84,14 @@ class Cluster:
                 if not excluded:
                     raise
         raise AssertionError("the second choice excludes nobody")
+
+    async def _quarantined(self) -> frozenset[BookieId]:
+        """Return who is in quarantine; a switch in the metadata ends all of it."""
+        quarantined = self.quarantine.members()
+        if quarantined and not await self.store.health_check_enabled():
+            self.quarantine.clear()
+            return frozenset()
+        return quarantined
 
     async def learn_racks(self, bookies: frozenset[BookieId]) -> None:
         """Find out in which racks bookies are, where the placement asks for it.
@@ -95,6 +118,7 @@ class Cluster:
             ack_quorum=metadata.ack_quorum,
             writable=writable,
             failing=self.troubles.failing(writable),
+            quarantined=await self._quarantined(),
         )
 
 
@@ -108,6 +132,7 @@ class Replacement:
     ack_quorum: int
     writable: frozenset[BookieId]
     failing: frozenset[BookieId]
+    quarantined: frozenset[BookieId]
 
     def of(self, ensemble: Ensemble) -> Ensemble:
         """Return the ensemble with as many of the failed replaced as possible.
@@ -115,10 +140,10 @@ class Replacement:
         Raises:
             NotEnoughBookiesError: not one can be replaced.
         """
-        try:
-            return self._of(ensemble, self.writable - self.failing)
-        except NotEnoughBookiesError:
-            return self._of(ensemble, self.writable)
+        for excluded in (self.failing | self.quarantined, self.quarantined):
+            with contextlib.suppress(NotEnoughBookiesError):
+                return self._of(ensemble, self.writable - excluded)
+        return self._of(ensemble, self.writable)
 
     def _of(self, ensemble: Ensemble, writable: frozenset[BookieId]) -> Ensemble:
         return replace_failed(

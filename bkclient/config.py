@@ -249,6 +249,7 @@ class ClientConfig(MetadataConfig):
         key="waitTimeoutOnBackpressureMs",
         unit="ms",
         doc="How long to wait for a connection that takes no more; below 0 does not wait.",
+        without_effect="writers wait for room as they ask for it",
     )
     use_v2_protocol: bool = setting(
         False,
@@ -313,6 +314,7 @@ class ClientConfig(MetadataConfig):
         0,
         key="readReorderThresholdPendingRequests",
         doc="Requests pending at a bookie that make it come later; 0 is off.",
+        without_effect="reads are not moved by load",
     )
     sticky_reads: bool = setting(
         False, key="stickyReadSEnabled", doc="Read a ledger from one bookie as long as it answers."
@@ -321,7 +323,10 @@ class ClientConfig(MetadataConfig):
         True, key="batchReadEnabled", doc="Read several entries with one request (V2 only)."
     )
     recovery_batch_reads: bool = setting(
-        False, key="recoveryBatchReadEnabled", doc="Batch reads in recovery (V2 only)."
+        False,
+        key="recoveryBatchReadEnabled",
+        doc="Batch reads in recovery (V2 only).",
+        without_effect="recovery reads entry by entry",
     )
     recovery_read_batch_size: int = setting(
         1, key="recoveryReadBatchSize", minimum=1, doc="Entries read at a time in recovery."
@@ -342,6 +347,7 @@ class ClientConfig(MetadataConfig):
         "disable_ensemble_change",
         key="disableEnsembleChangeFeatureName",
         doc="Name of the switch that turns ensemble changes off.",
+        without_effect="there are no feature switches",
     )
     placement_policy: str = setting(
         "org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy",
@@ -479,7 +485,10 @@ class ClientConfig(MetadataConfig):
         True, key="bookieAddressResolverEnabled", doc="Look addresses of bookie ids up."
     )
     track_addresses: bool = setting(
-        True, key="enableBookieAddressTracking", doc="Follow changes of a bookie's address."
+        True,
+        key="enableBookieAddressTracking",
+        doc="Follow changes of a bookie's address.",
+        without_effect="an address is looked up for each new connection",
     )
     explicit_lac_interval_ms: int = setting(
         0,

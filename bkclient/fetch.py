@@ -72,6 +72,8 @@ class EntryFetcher:
 
     Args:
         saw_lac: called with a bookie's highest known LAC when it comes with an entry.
+        sticky: the place in the ensemble whose bookie is asked first for every entry, where each
+            has all of them, until it fails; ``None`` spreads reads over the bookies.
     """
 
     def __init__(
@@ -82,10 +84,12 @@ class EntryFetcher:
         placement: Placement,
         troubles: TroubleBook,
         saw_lac: Callable[[int], None] = lambda _lac: None,
+        sticky: int | None = None,
     ) -> None:
         self._pool, self._ledger_id, self._digester = pool, ledger_id, digester
         self._placement, self._troubles = placement, troubles
         self.saw_lac = saw_lac
+        self._sticky = sticky
         config = pool.config
         self._alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
         self._speculation = Speculation(
@@ -132,7 +136,9 @@ class EntryFetcher:
         for entry_id in range(first, last + 1):
             index = self._order(metadata, fragment.ensemble, entry_id)[0]
             by_bookie.setdefault(fragment.ensemble[index], []).append(entry_id)
-        bulks = [self._bulk(bookie, entries) for bookie, entries in by_bookie.items()]
+        bulks = [
+            self._bulk(bookie, entries, fragment.ensemble) for bookie, entries in by_bookie.items()
+        ]
         found: dict[int, Entry] = {}
         for entries in await gatherResults(bulks, consumeErrors=True):
             found.update(entries)
@@ -142,7 +148,9 @@ class EntryFetcher:
             found[entry.entry_id] = entry
         return [found[entry_id] for entry_id in range(first, last + 1)]
 
-    def _bulk(self, bookie: BookieId, entries: list[int]) -> Deferred[dict[int, Entry]]:
+    def _bulk(
+        self, bookie: BookieId, entries: list[int], ensemble: Sequence[BookieId]
+    ) -> Deferred[dict[int, Entry]]:
         """Read what one bookie has of these; never fails, but may come back with nothing."""
         config = self._pool.config
         wait_s = float(config.read_timeout_s)
@@ -153,12 +161,16 @@ class EntryFetcher:
         return answers.addCallbacks(
             self._verified_bulk,
             self._no_bulk,
-            callbackArgs=(bookie, len(entries)),
-            errbackArgs=(bookie,),
+            callbackArgs=(bookie, ensemble, len(entries)),
+            errbackArgs=(bookie, ensemble),
         )
 
     def _verified_bulk(
-        self, answers: dict[int, BulkAnswer], bookie: BookieId, asked: int
+        self,
+        answers: dict[int, BulkAnswer],
+        bookie: BookieId,
+        ensemble: Sequence[BookieId],
+        asked: int,
     ) -> dict[int, Entry]:
         if len(answers) < asked:
             self._troubles.slow(bookie)
@@ -174,11 +186,16 @@ class EntryFetcher:
             if answer.max_lac is not None and answer.max_lac > lac:
                 lac = answer.max_lac
         self.saw_lac(lac)
+        if len(found) < asked:
+            self._leave(bookie, ensemble)
         return found
 
-    def _no_bulk(self, failure: Failure, bookie: BookieId) -> dict[int, Entry]:
+    def _no_bulk(
+        self, failure: Failure, bookie: BookieId, ensemble: Sequence[BookieId]
+    ) -> dict[int, Entry]:
         if not isinstance(as_client_error(failure), InterruptedOperationError):
             self._troubles.failed(bookie)
+            self._leave(bookie, ensemble)
         return {}
 
     def batch(
@@ -209,6 +226,8 @@ class EntryFetcher:
     ) -> Deferred[T]:
         ensemble = metadata.fragment_of(entry_id).ensemble
         order = self._order(metadata, ensemble, entry_id)
+        if self._sticky is not None:
+            accept, send = self._unsticking(accept, ensemble), self._left(send, ensemble)
         run = ReadRun(
             ("entry", entry_id, self._ledger_id),
             ReplicaRead[T](order),
@@ -221,11 +240,44 @@ class EntryFetcher:
         )
         return run.start()
 
+    def _unsticking(
+        self, accept: Callable[[BookieId, Response], T], ensemble: Sequence[BookieId]
+    ) -> Callable[[BookieId, Response], T]:
+        """Return ``accept``, but an answer that is not the entry moves reads to the next bookie."""
+
+        def accepted(bookie: BookieId, response: Response) -> T:
+            try:
+                return accept(bookie, response)
+            except ClientError:
+                self._leave(bookie, ensemble)
+                raise
+
+        return accepted
+
+    def _left(
+        self, send: Callable[[BookieId], Deferred[Any]], ensemble: Sequence[BookieId]
+    ) -> Callable[[BookieId], Deferred[Any]]:
+        """Return ``send``, but without an answer reads move to the next bookie."""
+
+        def failed(failure: Failure, bookie: BookieId) -> Failure:
+            self._leave(bookie, ensemble)
+            return failure
+
+        return lambda bookie: send(bookie).addErrback(failed, bookie)
+
+    def _leave(self, bookie: BookieId, ensemble: Sequence[BookieId]) -> None:
+        """Ask the next bookie first from now on, if it was this one."""
+        if self._sticky is not None and ensemble[self._sticky % len(ensemble)] == bookie:
+            self._sticky += 1
+
     def _order(
         self, metadata: LedgerMetadata, ensemble: Sequence[BookieId], entry_id: int
     ) -> Sequence[int]:
         """Return whom to ask, best first."""
-        order = write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)
+        first = entry_id
+        if self._sticky is not None and metadata.ensemble_size == metadata.write_quorum:
+            first = EntryId(self._sticky)
+        order = write_set(first, metadata.ensemble_size, metadata.write_quorum)
         if self._pool.config.reorder_reads and self._troubles.any_lately:
             return self._placement.read_order(order, tuple(ensemble), self._troubles.level)
         return order

@@ -20,6 +20,7 @@ from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
 from bkclient.errors import BookieUnavailableError, ClientClosedError, ClientError
 from bkclient.metadata.api import BookieRegistry, NotFoundError
+from bkclient.quarantine import Quarantine
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
@@ -88,6 +89,7 @@ class BookiePool:
         self._txn_ids = itertools.count(1)
         self._slots: dict[tuple[BookieId, ProtocolVersion, int], _Slot] = {}
         self._closed: ClientError | None = None
+        self.quarantine = Quarantine(clock, rng, config)
 
     def next_txn_id(self) -> int:
         """Return an id that no other request of this client has."""
@@ -186,6 +188,7 @@ class BookiePool:
             text = f"bookie {bookie} cannot be reached: {error}"
             failure = BookieUnavailableError(text)
             failure.__cause__ = error
+            self.quarantine.unreachable(bookie)
             self._failed(slot, failure)
         else:
             assert isinstance(made, BookieChannel)

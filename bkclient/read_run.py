@@ -97,16 +97,17 @@ class ReadRun(Generic[T]):
             value = self._accept(bookie, response)
         except ClientError as error:
             if not isinstance(error, NEGATIVE):
-                self._troubles.failed(bookie)
+                self._troubles.read_failed(bookie, error)
             self._run(self._rule.failed(index, error))
         else:
             self._troubles.fine(bookie)
             self._run(self._rule.answered(index, value))
 
     def _failed(self, failure: Failure, index: int) -> None:
-        self._troubles.failed(self._ensemble[index])
+        error = as_client_error(failure)
+        self._troubles.read_failed(self._ensemble[index], error)
         if not self.done:
-            self._run(self._rule.failed(index, as_client_error(failure)))
+            self._run(self._rule.failed(index, error))
 
     def _end(self, outcome: T | ClientError) -> None:
         self.done = True

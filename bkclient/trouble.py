@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from twisted.internet.interfaces import IReactorTime
 
+from bkclient.errors import ClientError
+from bkclient.quarantine import Quarantine
 from wire.ids import BookieId
 
 
@@ -15,8 +17,11 @@ class TroubleBook:
     One for each client. Bounded by the number of bookies that a client ever talked to.
     """
 
-    def __init__(self, clock: IReactorTime, memory_s: float) -> None:
-        self._clock, self._memory_s = clock, memory_s
+    def __init__(
+        self, clock: IReactorTime, memory_s: float, quarantine: Quarantine | None = None
+    ) -> None:
+        """Remember for ``memory_s``, 0 for not at all; failed reads count for ``quarantine``."""
+        self._clock, self._memory_s, self._quarantine = clock, memory_s, quarantine
         self._failed_s: dict[BookieId, float] = {}
         self._slow_s: dict[BookieId, float] = {}
         self._latest_s = float("-inf")
@@ -24,6 +29,12 @@ class TroubleBook:
     def failed(self, bookie: BookieId) -> None:
         """Note that a bookie could not be reached, or failed a request."""
         self._latest_s = self._failed_s[bookie] = self._clock.seconds()
+
+    def read_failed(self, bookie: BookieId, error: ClientError) -> None:
+        """Note that a bookie failed a read in a way that no sound one does."""
+        self.failed(bookie)
+        if self._quarantine is not None:
+            self._quarantine.count(bookie, error)
 
     def slow(self, bookie: BookieId) -> None:
         """Note that another bookie had to be asked because this one did not answer."""
