@@ -14,7 +14,10 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -128,6 +131,16 @@ class Files(Protocol):
     def sync_dir(self, directory: Path) -> None:
         """Return once the names in a directory are on disk."""
 
+    def sync_all(self, files: Sequence[UpdateFile]) -> None:
+        """Sync many files side by side, in no order.
+
+        Raises:
+            OSError: of one that failed. The others may be synced or not: all count as not synced.
+        """
+
+    def sync_dirs(self, directories: Iterable[Path]) -> None:
+        """Return once the names in all of these directories are on disk; see ``sync_all``."""
+
     def disk_usage(self, path: Path) -> tuple[int, int]:
         """Return the file system's total and usable bytes."""
 
@@ -198,6 +211,12 @@ class RealFiles:
         with _closing(fd):
             os.fsync(fd)
 
+    def sync_all(self, files: Sequence[UpdateFile]) -> None:
+        _side_by_side([file.sync for file in files])
+
+    def sync_dirs(self, directories: Iterable[Path]) -> None:
+        _side_by_side([partial(self.sync_dir, directory) for directory in directories])
+
     def disk_usage(self, path: Path) -> tuple[int, int]:
         stat = os.statvfs(path)
         return stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
@@ -211,6 +230,36 @@ def remove_tree(files: Files, path: Path) -> None:
         for name in files.list(path):
             remove_tree(files, path / name)
         files.remove_dir(path)
+
+
+SYNC_THREADS: Final = 16
+"""Syncs under way at once: the file system makes one commit of several that wait for it."""
+
+
+def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
+    """Call all, in threads that end with the last; raise what one of them raised."""
+    queue, errors = deque(actions), deque[BaseException]()
+
+    def work() -> None:
+        while queue:
+            with contextlib.suppress(IndexError):  # Another took the last one.
+                action = queue.popleft()
+                try:
+                    action()
+                except BaseException as error:  # noqa: BLE001  # raised below, by who waits
+                    errors.append(error)
+
+    helpers = [
+        threading.Thread(target=work, name="sync", daemon=True)
+        for _ in range(min(SYNC_THREADS, len(queue)) - 1)
+    ]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
 
 
 IOV_MAX: Final = 512

@@ -11,7 +11,7 @@ import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
@@ -26,6 +26,9 @@ log = Logger()
 
 OPEN_TO_WRITE_MAX: Final = 128
 """Files open at once while a checkpoint writes."""
+
+HIDDEN_MAX: Final = 1024
+"""Files removed before their directories are synced."""
 
 _HEX_DIRECTORY: Final = re.compile(r"[0-9a-f]{1,2}")
 
@@ -59,7 +62,7 @@ class IndexFiles:
         self._hidden: list[Path] = []
         self._directory_of: dict[int, Path] = {}
         self._cut: dict[int, Path] = {}
-        self._named: set[Path] = set()  # Directories that hold no name that is not durable.
+        self._names = {directory: _Names(directory) for directory in self._directories}
 
     def open(self) -> None:
         """List the ledgers that are here, and finish or undo what a crash left half done."""
@@ -163,60 +166,54 @@ class IndexFiles:
             OSError: some may be written, some not.
             NoWritableDirError: no directory takes another index file.
         """
-        created: list[tuple[int, Path]] = []
+        created: list[_Created] = []
         for start in range(0, len(changes), OPEN_TO_WRITE_MAX):
             self._write_some(changes[start : start + OPEN_TO_WRITE_MAX], created)
         self._publish(created)
         self._sync_names(change.ledger_id for change in changes)
 
-    def _write_some(self, changes: Sequence[LedgerChange], created: list[tuple[int, Path]]) -> None:
+    def _write_some(self, changes: Sequence[LedgerChange], created: list[_Created]) -> None:
         opened: list[UpdateFile] = []
         try:
             for change in changes:
                 opened.append(self._open_to_write(change, created))
                 _write_change(opened[-1], change)
-            # All are written before the first sync, which then takes most of them along.
-            for file in opened:
-                file.sync()
+            self._files.sync_all(opened)
         finally:
             for file in opened:
                 file.close()
 
-    def _open_to_write(self, change: LedgerChange, created: list[tuple[int, Path]]) -> UpdateFile:
+    def _open_to_write(self, change: LedgerChange, created: list[_Created]) -> UpdateFile:
         path = self.path(change.ledger_id)
         if path is not None:
             return self._files.open_update(path)
         assert change.header is not None, change.ledger_id
         directory = self._cut.get(change.ledger_id) or self._rng.choice(self._writable)
-        created.append((change.ledger_id, directory))
-        path = _temporary(directory, change.ledger_id)
+        path = directory / layout.relative_path(change.ledger_id)
+        created.append(_Created(change.ledger_id, directory, path))
         self._files.mkdirs(path.parent)
-        file = self._files.open_update(path, create=True)
+        file = self._files.open_update(created[-1].temporary, create=True)
         file.truncate(0)
         return file
 
-    def _publish(self, created: Sequence[tuple[int, Path]]) -> None:
+    def _publish(self, created: Sequence[_Created]) -> None:
         """Give new files their names; ``_sync_names`` makes them durable."""
-        for ledger_id, directory in created:
-            path = directory / layout.relative_path(ledger_id)
-            self._files.rename(_temporary(directory, ledger_id), path)
-            self._open.forget(path)
-            self._directory_of[ledger_id] = directory
-            self._cut.pop(ledger_id, None)
-            self._named.difference_update((path.parent, path.parent.parent, directory))
+        for new in created:
+            self._files.rename(new.temporary, new.path)
+            self._open.forget(new.path)
+            self._directory_of[new.ledger_id] = new.directory
+            self._cut.pop(new.ledger_id, None)
+            self._names[new.directory].changed(new.ledger_id)
 
     def _sync_names(self, ledger_ids: Iterable[int]) -> None:
         """Make the names of files durable, those too that an earlier process may have left so."""
-        to_sync: dict[Path, None] = {}
+        ids: dict[Path, list[int]] = {}
         for ledger_id in ledger_ids:
             directory = self._directory_of.get(ledger_id)
             if directory is not None:
-                low = (directory / layout.relative_path(ledger_id)).parent
-                to_sync.update(dict.fromkeys((low, low.parent, directory)))
-        for parent in to_sync:
-            if parent not in self._named:
-                self._files.sync_dir(parent)
-                self._named.add(parent)
+                ids.setdefault(directory, []).append(ledger_id)
+        for directory, some in ids.items():
+            self._names[directory].sync(self._files, some)
 
     # Deleting -------------------------------------------------------------------------------------
 
@@ -234,12 +231,12 @@ class IndexFiles:
         Raises:
             OSError: some may be left; call again.
         """
-        while self._hidden:
-            path = self._hidden[-1]
-            if self._files.exists(path):
-                self._files.remove(path)
-            self._files.sync_dir(path.parent)
-            self._hidden.pop()
+        while some := self._hidden[:HIDDEN_MAX]:
+            for path in some:
+                if self._files.exists(path):
+                    self._files.remove(path)
+            self._files.sync_dirs({path.parent: None for path in some})
+            del self._hidden[: len(some)]
 
     def avoid(self, full: Collection[Path]) -> None:
         """Put no new file into directories that are full, unless all are."""
@@ -249,6 +246,49 @@ class IndexFiles:
     def close(self) -> None:
         """Let go of all files."""
         self._open.close()
+
+
+class _Created(NamedTuple):
+    """A new index file, until it has its name."""
+
+    ledger_id: int
+    directory: Path
+    path: Path
+
+    @property
+    def temporary(self) -> Path:
+        return self.path.with_name(self.path.name + layout.TEMPORARY)
+
+
+class _Names:
+    """Which directories under one index directory hold no name that is not on disk.
+
+    A byte for each: there may be 65,536 of those that hold files.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._low, self._high = bytearray(0x10000), bytearray(0x100)
+        self._top = False
+
+    def changed(self, ledger_id: int) -> None:
+        """Note that a ledger's file came here, and perhaps the directories above it."""
+        self._low[ledger_id & 0xFFFF] = self._high[ledger_id >> 8 & 0xFF] = 0
+        self._top = False
+
+    def sync(self, files: Files, ledger_ids: Iterable[int]) -> None:
+        """Make the names of these ledgers' files durable."""
+        low = {number for each in ledger_ids if not self._low[number := each & 0xFFFF]}
+        high = {number >> 8 for number in low if not self._high[number >> 8]}
+        to_sync = [self._directory / f"{number >> 8:x}" / f"{number & 0xFF:x}" for number in low]
+        to_sync += [self._directory / f"{number:x}" for number in high]
+        to_sync += [] if self._top else [self._directory]
+        files.sync_dirs(to_sync)
+        for number in low:
+            self._low[number] = 1
+        for number in high:
+            self._high[number] = 1
+        self._top = True
 
 
 def read_index(file: ReadFile, path: Path) -> StoredLedger:
@@ -300,11 +340,6 @@ def check_location(location: int, path: Path, offset: int) -> int:
     if location and (location < 0 or location & 0xFFFFFFFF < LOCATION_MIN):
         raise IndexEntryError(path, offset, f"location {location:#x}")
     return location
-
-
-def _temporary(directory: Path, ledger_id: int) -> Path:
-    path = directory / layout.relative_path(ledger_id)
-    return path.with_name(path.name + layout.TEMPORARY)
 
 
 def _write_change(file: UpdateFile, change: LedgerChange) -> None:

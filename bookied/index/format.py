@@ -57,7 +57,7 @@ TEMPORARY: Final = ".tmp"
 
 def relative_path(ledger_id: int) -> Path:
     """Return where the index file of a ledger is, under ``current`` of an index directory."""
-    return Path(f"{ledger_id >> 8 & 0xFF:x}", f"{ledger_id & 0xFF:x}", f"{ledger_id:x}.idx")
+    return Path(f"{ledger_id >> 8 & 0xFF:x}/{ledger_id & 0xFF:x}/{ledger_id:x}.idx")
 
 
 def ledger_id(name: str) -> int | None:

@@ -386,17 +386,17 @@ def main_thread_seconds(pid: int) -> float:
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
-def rss_bytes(pid: int) -> int:
+def rss_bytes(pid: int | str) -> int:
     """Return the resident memory of a process."""
     return _status_bytes(pid, "VmRSS:")
 
 
-def peak_rss_bytes(pid: int) -> int:
+def peak_rss_bytes(pid: int | str) -> int:
     """Return the most resident memory that a process has had."""
     return _status_bytes(pid, "VmHWM:")
 
 
-def _status_bytes(pid: int, name: str) -> int:
+def _status_bytes(pid: int | str, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024

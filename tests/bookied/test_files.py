@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -190,6 +191,57 @@ def test_directories_are_made_listed_and_synced(disk: Disk) -> None:
             missing(base / "nothing")
     total, free = files.disk_usage(base)
     assert 0 < free <= total
+
+
+def test_many_files_and_directories_are_synced_side_by_side(disk: Disk) -> None:
+    files, base = disk
+    directories = [base / f"{number}" for number in range(50)]
+    opened = []
+    for directory in directories:
+        files.mkdirs(directory)
+        opened.append(files.open_update(directory / "index", create=True))
+        opened[-1].write_at(0, directory.name.encode())
+    files.sync_all(opened)
+    files.sync_dirs([*directories, base, base.parent])
+    if isinstance(files, SimFiles):
+        files.crash()
+    else:
+        for file in opened:
+            file.close()
+    for directory in directories:
+        assert files.read(directory / "index") == directory.name.encode()
+    files.sync_all([])
+    files.sync_dirs([])
+
+
+class Broken:
+    """A file whose sync fails, or does not; it counts them."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self.error, self.syncs = error, 0
+
+    def sync(self) -> None:
+        self.syncs += 1
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+def test_one_sync_that_fails_among_many_is_told(disk: Disk, count: int) -> None:
+    files, _ = disk
+    error = OSError(errno.EIO, "the disk is gone")
+    some: list[Any] = [Broken() for _ in range(count - 1)]
+    some.insert(count // 2, Broken(error))
+    with pytest.raises(OSError, match="the disk is gone"):
+        files.sync_all(some)
+    assert max(each.syncs for each in some) == 1
+
+
+def test_a_directory_that_cannot_be_synced_is_told(disk: Disk) -> None:
+    files, base = disk
+    files.mkdirs(base / "here")
+    with pytest.raises(FileNotFoundError):
+        files.sync_dirs([base / "here", base / "nowhere"])
 
 
 def test_a_second_name_stands_for_the_same_file(disk: Disk) -> None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 
 import attrs
 
-from bookied.files import Buffer
+from bookied.files import Buffer, UpdateFile
 
 BLOCK = 4096
 SECTOR = 512
@@ -262,6 +262,16 @@ class SimFiles:
     def sync_dir(self, directory: Path) -> None:
         self.tick("sync_dir", directory)
         self._directory(directory).sync()
+
+    def sync_all(self, files: Sequence[UpdateFile]) -> None:
+        # Side by side, so any of them may be on disk when the power goes or one fails.
+        for file in self.rng.sample(files, len(files)):
+            file.sync()
+
+    def sync_dirs(self, directories: Iterable[Path]) -> None:
+        wanted = list(directories)
+        for directory in self.rng.sample(wanted, len(wanted)):
+            self.sync_dir(directory)
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
         return 1 << 40, 1 << 39
