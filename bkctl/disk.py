@@ -28,6 +28,39 @@ disk = SubGroup(
     with --journal-dir, --ledger-dir and --index-dir.
     """,
     lazy={
+        "journal": (
+            "bkctl.disk_journal:journal_",
+            "Print the records of journals, or verify them.",
+        ),
+        "entrylog": (
+            "bkctl.disk_entrylog:entrylog",
+            "Print the records of an entry log, or what it holds of each ledger.",
+        ),
+        "ledger": (
+            "bkctl.disk_ledger:ledger",
+            "Print where the entries of a ledger are, and what they hold.",
+        ),
+        "ledgers": (
+            "bkctl.disk_ledger:ledgers",
+            "List the ledgers that a bookie has on its disks.",
+        ),
+        "index": ("bkctl.disk_ledger:index", "Print what the index has of a ledger."),
+        "lastmark": (
+            "bkctl.disk_state:lastmark",
+            "Print where the next start begins to replay.",
+        ),
+        "files": (
+            "bkctl.disk_state:files",
+            "List a bookie's journals, entry logs and index files.",
+        ),
+        "usage": (
+            "bkctl.disk_state:usage",
+            "Print what takes room, and what compaction would free.",
+        ),
+        "check": (
+            "bkctl.disk_check:check",
+            "Check cookies, marks, journals, entry logs and index.",
+        ),
         "lock-status": ("bkctl.disk_state:lock_status", "Tell who uses a bookie's directories."),
     },
 )

@@ -2,13 +2,16 @@
 
 Nothing is created, changed or locked; the readers are those the bookie itself starts with. A
 running bookie's directories can be read too, and then look as after a crash at that moment. Damage
-raises the ``CorruptError`` that names it, after all that comes before it was given.
+raises the ``CorruptError`` that names it, after all that comes before it was given; where a
+``Report`` is taken, that gets it and what is left is given all the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +20,20 @@ import attrs
 from bookied.dirs import VERSION, Directories
 from bookied.entrylog import format as log_layout
 from bookied.entrylog import reader as logs
-from bookied.errors import BadCookieError
+from bookied.errors import BadCookieError, CorruptError, LastMarkError
+from bookied.exit_status import DirectoryError
 from bookied.files import Files
-from bookied.index import files as index
-from bookied.index import format as index_layout
+from bookied.index.ledger_pages import StoredLedger
 from bookied.journal import format as journal_layout
 from bookied.journal import reader as journals
-from bookied.journal.mark import Mark, decode_mark, file_name
+from bookied.journal.mark import START, Mark, decode_mark, file_name
+from bookied.offline_index import FileIndex, OfflineIndex, entries_of, is_db
 from wire.errors import FormatError
 from wire.ids import EntryId, LedgerId
 from wire.records import Cookie, decode_cookie
+
+Report = Callable[[CorruptError], object]
+"""Is told of damage; what is left is read on."""
 
 
 class RecordKind(enum.Enum):
@@ -77,7 +84,7 @@ class StoredEntry:
 
 @attrs.frozen
 class IndexedLedger:
-    """What the index file of one ledger says about it."""
+    """What the index says of one ledger. ``path`` is its file, or the database's directory."""
 
     path: Path
     ledger_id: LedgerId
@@ -85,6 +92,31 @@ class IndexedLedger:
     is_fenced: bool
     explicit_lac: bytes | None = attrs.field(repr=False)
     last_entry: EntryId
+
+
+@attrs.frozen
+class Shard:
+    """One space of log ids and its index: all directories, or one of each for DbLedgerStorage."""
+
+    files: Files
+    ledger_dirs: tuple[Path, ...]
+    index: OfflineIndex
+    reader: logs.EntryLogReader
+
+    def entry_logs(self) -> list[Path]:
+        """Return its entry logs, oldest first."""
+        return _entry_logs(self.files, self.ledger_dirs)
+
+    def log_path(self, log_id: int) -> Path:
+        """Return where a log is; for one that is not here, where it might have been."""
+        name = log_layout.file_name(log_id)
+        places = (directory / name for directory in self.ledger_dirs)
+        return next(filter(self.files.exists, places), self.ledger_dirs[0] / name)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self.reader.close()
+        self.index.close()
 
 
 @attrs.frozen
@@ -118,21 +150,37 @@ class OfflineBookie:
             except FormatError as error:
                 raise BadCookieError(path, None, f"is no cookie: {error}") from error
 
-    def marks(self) -> Iterator[StoredMark]:
+    def marks(self, report: Report | None = None) -> Iterator[StoredMark]:
         """Give every copy of every mark.
 
         Raises:
-            LastMarkError: a file is no mark.
+            LastMarkError: a file is no mark, and there is no ``report`` to tell.
         """
         journals_count = len(self.found.journals)
         for number in range(journals_count):
             for directory in self.found.ledger_dirs:
                 path = directory / file_name(number, journals_count)
                 try:
-                    data = self.files.read(path)
+                    yield StoredMark(path, number, decode_mark(self.files.read(path), path))
                 except FileNotFoundError:
                     continue
-                yield StoredMark(path, number, decode_mark(data, path))
+                except LastMarkError as error:
+                    if report is None:
+                        raise
+                    report(error)
+
+    def highest_mark(self, journal: int) -> Mark:
+        """Return where replay would start in the ``journal``-th journal directory."""
+        found = self.marks(report=lambda _damage: None)
+        return max((one.mark for one in found if one.journal == journal), default=START)
+
+    def to_replay(self, journal: int) -> Iterator[tuple[Path, int]]:
+        """Give the journals that the next start reads, and from where; 0 for all of one."""
+        directory, mark = self.found.journal_dirs[journal], self.highest_mark(journal)
+        for number in journals.journal_ids(self.files, directory):
+            if number >= mark.journal_id:
+                offset = mark.offset if number == mark.journal_id else 0
+                yield directory / journal_layout.file_name(number), offset
 
     def journals(self) -> Iterator[Path]:
         """Give the journal files: by directory, oldest first."""
@@ -151,14 +199,45 @@ class OfflineBookie:
         scan = journals.open_scan(self.files, path, offset)
         try:
             for record in scan:
-                yield _journal_entry(path, record)
+                yield journal_entry(path, record)
         finally:
             scan.close()
 
+    @contextlib.contextmanager
+    def shards(self) -> Iterator[tuple[Shard, ...]]:
+        """Open the indexes, and the logs that they point into, to be closed at the end.
+
+        Raises:
+            DirectoryError: DbLedgerStorage has not as many index as ledger directories.
+            CorruptError: an index is damaged as a whole.
+        """
+        with contextlib.ExitStack() as opened:
+            found = []
+            for ledger_dirs, open_index in self._spaces():
+                reader = logs.EntryLogReader(self.files, ledger_dirs)
+                shard = Shard(self.files, ledger_dirs, open_index(), reader)
+                opened.callback(shard.close)
+                found.append(shard)
+            yield tuple(found)
+
+    def _spaces(self) -> list[tuple[tuple[Path, ...], Callable[[], OfflineIndex]]]:
+        ledger_dirs, index_dirs = self.found.ledger_dirs, self.found.index_dirs
+        if not any(is_db(self.files, directory) for directory in index_dirs):
+            return [(ledger_dirs, partial(FileIndex, self.files, index_dirs))]
+        if len(ledger_dirs) != len(index_dirs):
+            raise DirectoryError(
+                f"{len(index_dirs)} index directories hold RocksDB, for {len(ledger_dirs)} ledger "
+                "directories; each ledger directory has its own"
+            )
+        return [
+            ((ledgers,), partial(_open_db, directory))
+            for ledgers, directory in zip(ledger_dirs, index_dirs, strict=True)
+        ]
+
     def entry_logs(self) -> Iterator[Path]:
-        """Give the entry logs, oldest first."""
-        for _log_id, path in sorted(logs.list_logs(self.files, self.found.ledger_dirs).items()):
-            yield path
+        """Give the entry logs, oldest first; by directory where each has ids of its own."""
+        for ledger_dirs, _ in self._spaces():
+            yield from _entry_logs(self.files, ledger_dirs)
 
     def log_entries(self, path: Path) -> Iterator[StoredEntry]:
         """Give the entries of one entry log, in order of writing.
@@ -182,61 +261,65 @@ class OfflineBookie:
         finally:
             scan.close()
 
-    def ledgers(self) -> Iterator[IndexedLedger]:
-        """Give the ledgers that have an index file, by id in each directory.
+    def ledgers(self, report: Report | None = None) -> Iterator[IndexedLedger]:
+        """Give the ledgers that the index has, by id; by directory where each has an index.
 
         Raises:
-            IndexFormatError: a file is damaged.
+            CorruptError: what is stored of one is damaged, and there is no ``report`` to tell.
         """
-        for directory in self.found.index_dirs:
-            for path in index.index_files(self.files, directory):
-                ledger_id = index_layout.ledger_id(path.name)
-                if ledger_id is not None:
-                    yield self._ledger(path, LedgerId(ledger_id))
+        with self.shards() as shards:
+            for shard in shards:
+                for ledger_id in shard.index.ledger_ids():
+                    try:
+                        stored = shard.index.load(ledger_id)
+                    except CorruptError as error:
+                        if report is None:
+                            raise
+                        report(error)
+                        continue
+                    if stored is not None:
+                        yield indexed(shard.index, LedgerId(ledger_id), stored)
 
     def index_entries(self, ledger_id: LedgerId) -> Iterator[tuple[EntryId, int]]:
         """Give entry ids and locations of one ledger, ascending; nothing for one not here.
 
         Raises:
-            IndexFormatError: its file is damaged.
-            IndexEntryError: a location cannot be.
+            CorruptError: what is stored of it is damaged.
         """
-        for directory in self.found.index_dirs:
-            path = directory / index_layout.relative_path(ledger_id)
-            if self.files.exists(path):
-                yield from self._locations(path)
-                return
-
-    def _ledger(self, path: Path, ledger_id: LedgerId) -> IndexedLedger:
-        file = self.files.open_read(path)
-        try:
-            stored = index.read_index(file, path)
-        finally:
-            file.close()
-        return IndexedLedger(
-            path=path,
-            ledger_id=ledger_id,
-            master_key=stored.header.master_key,
-            is_fenced=stored.header.is_fenced,
-            explicit_lac=stored.header.explicit_lac,
-            last_entry=EntryId(stored.last_entry),
-        )
-
-    def _locations(self, path: Path) -> Iterator[tuple[EntryId, int]]:
-        file = self.files.open_read(path)
-        try:
-            index_layout.decode_header(file.read_at(0, index_layout.HEADER_BYTES), path)
-            for page_no, page in index.read_pages(file):
-                first = page_no * index_layout.PAGE_SLOTS
-                for slot, location in enumerate(page):
-                    at = index_layout.page_offset(page_no) + slot * index_layout.SLOT_BYTES
-                    if index.check_location(location, path, at):
-                        yield EntryId(first + slot), location
-        finally:
-            file.close()
+        with self.shards() as shards:
+            index = shard_of(shards, ledger_id).index
+            if index.load(ledger_id) is not None:
+                for entry_id, location in entries_of(index, ledger_id):
+                    yield EntryId(entry_id), location
 
 
-def _journal_entry(path: Path, record: journals.JournalRecord) -> JournalEntry:
+def shard_of(shards: Sequence[Shard], ledger_id: int) -> Shard:
+    """Return where a ledger is, or would be. Java agrees: DbLedgerStorage (4.18.0)."""
+    return shards[ledger_id % len(shards)]
+
+
+def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: StoredLedger) -> IndexedLedger:
+    """Return what an index says of a ledger."""
+    return IndexedLedger(
+        path=index.place(ledger_id)[0],
+        ledger_id=ledger_id,
+        master_key=stored.header.master_key,
+        is_fenced=stored.header.is_fenced,
+        explicit_lac=stored.header.explicit_lac,
+        last_entry=EntryId(stored.last_entry),
+    )
+
+
+def _open_db(directory: Path) -> OfflineIndex:
+    raise DirectoryError(f"{directory}: RocksDB indexes cannot be read yet")
+
+
+def _entry_logs(files: Files, directories: tuple[Path, ...]) -> list[Path]:
+    return [path for _log_id, path in sorted(logs.list_logs(files, directories).items())]
+
+
+def journal_entry(path: Path, record: journals.JournalRecord) -> JournalEntry:
+    """Return a record of a journal as a value."""
     is_entry = record.entry_id >= 0
     kind = RecordKind.ENTRY if is_entry else _KINDS.get(record.entry_id, RecordKind.UNKNOWN)
     content = record.body if is_entry else b""

@@ -1,0 +1,122 @@
+"""What ``bkctl disk check`` does: runs the stages of ``bookied.consistency`` and adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkctl.disk_dirs import open_bookie
+from bkctl.errors import NothingFoundError, ProblemsError
+from bookied.consistency import Findings, Problem, Severity, stages
+from bookied.offline_index import IndexKind
+
+if TYPE_CHECKING:
+    from bkctl.disk_work import Dirs
+    from bkctl.session import Session
+    from bookied.offline import Shard
+
+
+@attrs.frozen
+class RepairStep:
+    """One thing to do, for all the problems that it helps against."""
+
+    step: str
+    severity: Severity
+    count: int
+    kinds: tuple[str, ...]
+
+
+class Checking:
+    """One check, with what it has looked at and found."""
+
+    def __init__(self, session: Session, *, deep: bool, only_db: bool) -> None:
+        self._session, self._deep, self._only_db = session, deep, only_db
+        self._findings = Findings()
+        self._severities: Counter[Severity] = Counter()
+
+    def run(self, dirs: Dirs) -> Iterator[Problem]:
+        """Give what is wrong, as it is found.
+
+        Raises:
+            NothingFoundError: RocksDB alone is to be looked at, and there is none.
+        """
+        bookie = open_bookie(self._session, **dirs)
+        with bookie.shards() as shards:
+            self._insist_on_db(shards)
+            for stage in stages(bookie, self._findings, shards=shards, deep=self._deep):
+                if self._only_db and stage.title != "index":
+                    continue
+                title = f"checking {stage.title}"
+                progress = self._session.progress(title, total=stage.total, unit=stage.unit)
+                with progress as shown:
+                    for problem in stage.run(shown.update):
+                        self._severities[problem.severity] += max(1, problem.entries)
+                        yield problem
+
+    def _insist_on_db(self, shards: tuple[Shard, ...]) -> None:
+        if self._only_db and all(shard.index.kind is not IndexKind.DB for shard in shards):
+            raise NothingFoundError(
+                "there is no RocksDB index here", next_step="leave --db out to check index files"
+            )
+
+    def finish(self) -> None:
+        """Say what was looked at, and end with status 10 if there was a problem.
+
+        Raises:
+            ProblemsError: there was.
+        """
+        counts = self._findings.counts
+        digests = f", {counts.verified} digests" if self._deep else ""
+        seen = (
+            _many(counts.ledgers, "ledger"),
+            _many(counts.entries, "entry") + digests,
+            _many(counts.logs, "entry log"),
+            _many(counts.journals, "journal"),
+        )
+        self._session.note(f"checked {', '.join(seen)}: {self._sum()}")
+        if self._deep and counts.unverified:
+            self._session.note(
+                f"({_many(counts.unverified, 'entry')} of ledgers with a digest that needs the "
+                "password, or without one: only their heads were compared)"
+            )
+        if self._severities[Severity.PROBLEM]:
+            raise ProblemsError(
+                _many(self._severities[Severity.PROBLEM], "problem") + " found",
+                next_step="--repair-plan says what to do",
+            )
+
+    def _sum(self) -> str:
+        found = [
+            _many(self._severities[severity], severity.value)
+            for severity in Severity
+            if self._severities[severity]
+        ]
+        return ", ".join(found) or "all is well"
+
+
+def plan(problems: Iterable[Problem]) -> Iterator[RepairStep]:
+    """Give what to do about problems: each step once, those against the worst first."""
+    found: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.fix and problem.severity is not Severity.NOTE:
+            found.setdefault(problem.fix, []).append(problem)
+    order = list(Severity)
+    steps = [
+        RepairStep(
+            step,
+            min((one.severity for one in about), key=order.index),
+            sum(max(1, one.entries) for one in about),
+            tuple(dict.fromkeys(one.kind for one in about)),
+        )
+        for step, about in found.items()
+    ]
+    yield from sorted(steps, key=lambda step: order.index(step.severity))
+
+
+def _many(count: int, what: str) -> str:
+    if count == 1:
+        return f"1 {what}"
+    return f"{count} {what.removesuffix('y')}ies" if what.endswith("ry") else f"{count} {what}s"

@@ -1,0 +1,59 @@
+"""What ``bkctl disk lastmark`` does: every copy of every mark, and whether a start can go by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkctl.disk_dirs import open_bookie
+from bkctl.errors import ProblemsError
+from bookied.consistency import Severity
+from bookied.consistency_start import check_mark
+from bookied.journal.format import file_name
+
+if TYPE_CHECKING:
+    from bkctl.disk_records import Damage
+    from bkctl.disk_work import Dirs
+    from bkctl.session import Session
+    from bookied.consistency import Problem
+    from bookied.offline import StoredMark
+
+
+@attrs.frozen
+class MarkRow:
+    """One copy of a mark. ``problem`` is what a check of the one that counts has found."""
+
+    stored: StoredMark
+    counts: bool
+    problem: Problem | None = None
+
+    @property
+    def journal_file(self) -> str:
+        return file_name(self.stored.mark.journal_id)
+
+
+def marks(session: Session, dirs: Dirs, damage: Damage, *, check: bool) -> list[MarkRow]:
+    """Return all copies; the highest of a journal directory counts."""
+    bookie = open_bookie(session, **dirs)
+    rows = []
+    for stored in bookie.marks(report=damage):
+        counts = stored.mark == bookie.highest_mark(stored.journal)
+        found = list(check_mark(bookie, stored.journal, stored.mark)) if check and counts else []
+        rows.append(MarkRow(stored, counts, found[0] if found else None))
+    if not rows:
+        session.note("no mark: the next start replays all journals")
+    return rows
+
+
+def insist(found: list[MarkRow], damage: Damage) -> None:
+    """End with status 10 if a mark that counts is no place to begin at, or a copy is damaged.
+
+    Raises:
+        ProblemsError: one is.
+    """
+    for row in found:
+        problem = row.problem
+        if problem is not None and problem.severity is Severity.PROBLEM:
+            raise ProblemsError(f"{problem.path}: {problem.message}", next_step=problem.fix)
+    damage.finish()

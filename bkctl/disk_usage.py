@@ -1,0 +1,75 @@
+"""What ``bkctl disk usage`` does: what of the entry logs is still wanted, and what takes room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from bkctl.disk_dirs import open_bookie
+from bkctl.units import human_bytes
+from bookied import offline_files
+from bookied.errors import CorruptError
+from bookied.offline import Shard
+from bookied.offline_logs import LogUse, freed_by, summarize
+
+if TYPE_CHECKING:
+    from bkctl.disk_records import Damage
+    from bkctl.disk_work import Dirs
+    from bkctl.session import Session
+    from bookied.offline_files import DirectoryUse
+
+MINOR, MAJOR = 0.2, 0.8
+"""Thresholds of the compactions, where the settings say nothing else."""
+
+_NOTHING_LEFT: Final = 1e-12
+
+
+def directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
+    """Give room and use of each directory."""
+    bookie = open_bookie(session, **dirs)
+    yield from offline_files.directory_uses(bookie.files, bookie.found)
+
+
+def logs(session: Session, dirs: Dirs, damage: Damage) -> list[LogUse]:
+    """Return how much of each log is live, those with most to free first."""
+    bookie = open_bookie(session, **dirs)
+    found: list[LogUse] = []
+    with bookie.shards() as shards:
+        paths = [(shard, path) for shard in shards for path in shard.entry_logs()]
+        total = sum(bookie.files.size(path) for _, path in paths)
+        alive = {id(shard): _alive(shard, damage) for shard in shards}
+        done = 0
+        with session.progress("reading entry logs", total=total) as progress:
+            for shard, path in paths:
+                try:
+                    summary = summarize(bookie.files, path)
+                except CorruptError as error:
+                    damage(error)
+                else:
+                    if summary.damage is not None:
+                        damage(summary.damage)
+                    found.append(LogUse(summary, summary.live_bytes(alive[id(shard)])))
+                done += bookie.files.size(path)
+                progress.update(done)
+    return sorted(found, key=lambda one: (-one.dead_bytes, one.summary.log_id))
+
+
+def _alive(shard: Shard, damage: Damage) -> frozenset[int]:
+    try:
+        return frozenset(shard.index.ledger_ids())
+    except CorruptError as error:
+        damage(error)
+        return frozenset()
+
+
+def tell_sums(session: Session, found: list[LogUse]) -> None:
+    """Say at the end what could be freed, and by what."""
+    live = sum(one.live_bytes for one in found)
+    dead = sum(one.dead_bytes for one in found)
+    empty, minor, major = (freed_by(found, at) for at in (_NOTHING_LEFT, MINOR, MAJOR))
+    session.note(
+        f"{len(found)} entry logs: {human_bytes(live)} live, {human_bytes(dead)} dead\n"
+        f"logs without live bytes free {human_bytes(empty)}, a minor compaction (below "
+        f"{MINOR:.0%} live) {human_bytes(minor)}, a major one (below {MAJOR:.0%}) "
+        f"{human_bytes(major)}"
+    )

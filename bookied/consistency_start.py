@@ -1,0 +1,231 @@
+"""Checks what a bookie reads at its start: cookies, marks and journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bookied.consistency import Findings, Problem, Severity, from_error
+from bookied.dirs import CURRENT, DIRTY, VERSION
+from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
+from bookied.journal import format as layout
+from bookied.journal import reader as journals
+from bookied.journal.mark import START, Mark
+from bookied.journal_tail import TELL_BYTES, Tick, bytes_to_replay
+from bookied.offline import OfflineBookie
+from wire.errors import FormatError
+from wire.records import Cookie, decode_cookie
+
+_SALVAGE_FIX: Final = (
+    "skipReplayJournalInvalidRecord=true starts without the rest of that journal; "
+    "keep a copy of the file first"
+)
+_MARK_FIX: Final = (
+    "put that journal back, or start the bookie without its data: its ledgers are copied from the "
+    "other bookies"
+)
+
+
+def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[Problem]:
+    """Look at cookies, marks and the sign of an unclean stop."""
+    yield from _check_cookies(bookie)
+    yield from _check_marks(bookie)
+    for directory in bookie.found.ledger_dirs:
+        if bookie.files.exists(directory / DIRTY):
+            yield Problem(
+                Severity.NOTE, "dirty", "a bookie runs here, or was killed", directory / DIRTY
+            )
+    tick(1, 0)
+
+
+# Cookies -----------------------------------------------------------------------------------------
+
+
+def _check_cookies(bookie: OfflineBookie) -> Iterator[Problem]:
+    found: dict[Path, Cookie] = {}
+    missing = []
+    for directory in bookie.found.all_dirs:
+        path = directory / VERSION
+        try:
+            found[path] = decode_cookie(bookie.files.read(path))
+        except FileNotFoundError:
+            missing.append(path)
+        except FormatError as error:
+            damage = BadCookieError(path, None, f"is no cookie: {error}")
+            yield from_error(damage, fix="copy VERSION from another directory of this bookie")
+        except OSError as error:
+            yield from_error(error)
+    yield from _compare_cookies(found)
+    for path in missing:
+        if found:
+            message = "no cookie here, but in other directories of this bookie"
+            fix = f"is this the right directory? If so: cp {next(iter(found))} {path}"
+            yield Problem(Severity.PROBLEM, "cookie-missing", message, path, fix=fix)
+        else:
+            message = "no cookie: no bookie has started with this directory"
+            yield Problem(Severity.NOTE, "cookie-missing", message, path)
+    for path, cookie in list(found.items())[:1]:
+        yield from _compare_directories(bookie, path, cookie)
+
+
+def _compare_cookies(found: dict[Path, Cookie]) -> Iterator[Problem]:
+    first = next(iter(found.items()), None)
+    for path, cookie in found.items():
+        if first is not None and cookie != first[1]:
+            message = f"is not the cookie that {first[0]} has"
+            fix = "the directory belongs to another bookie, or to other settings"
+            yield Problem(Severity.PROBLEM, "cookie-mismatch", message, path, fix=fix)
+
+
+def _compare_directories(bookie: OfflineBookie, path: Path, cookie: Cookie) -> Iterator[Problem]:
+    """Compare in order: it decides where DbLedgerStorage looks for a ledger."""
+    roots = bookie.found
+    lists = (
+        ("journal", tuple(cookie.journal_dirs.split(",")), roots.journals),
+        ("ledger", cookie.ledger_dirs, roots.ledgers),
+        ("index", cookie.index_dirs or cookie.ledger_dirs, roots.indexes),
+    )
+    for kind, stamped, given in lists:
+        if given and tuple(map(Path, stamped)) != given:
+            message = (
+                f"{kind} directories are {', '.join(stamped)} in the cookie and "
+                f"{', '.join(map(str, given))} here"
+            )
+            yield Problem(Severity.WARNING, "cookie-directories", message, path)
+
+
+# Marks -------------------------------------------------------------------------------------------
+
+
+def _check_marks(bookie: OfflineBookie) -> Iterator[Problem]:
+    damage: list[CorruptError] = []
+    counted = [mark.journal for mark in bookie.marks(report=damage.append)]
+    for error in damage:
+        message = "the bookie goes by the other copies, or replays all journals"
+        yield from_error(error, severity=Severity.WARNING, fix=message)
+    for number, directory in enumerate(bookie.found.journal_dirs):
+        if number not in counted and journals.journal_ids(bookie.files, directory):
+            message = "no lastMark for this directory: all its journals are replayed"
+            yield Problem(Severity.NOTE, "no-mark", message, directory)
+        yield from check_mark(bookie, number, bookie.highest_mark(number))
+
+
+def check_mark(bookie: OfflineBookie, number: int, mark: Mark) -> Iterator[Problem]:
+    """Look whether replay can start at a mark of the ``number``-th journal directory."""
+    if mark <= START or not mark.journal_id:
+        return
+    path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
+    try:
+        scan = journals.open_scan(bookie.files, path)
+    except JournalMissingError:
+        message = f"lastMark names this journal (id {mark.journal_id}); the bookie will not start"
+        yield Problem(Severity.PROBLEM, "journal-missing", message, path, fix=_MARK_FIX)
+        return
+    except (CorruptError, OSError):
+        return  # Told with the journals.
+    try:
+        if mark.offset > scan.size:
+            message = f"lastMark is at {mark.offset}, beyond its end: nothing of it is replayed"
+            yield Problem(Severity.WARNING, "mark-beyond-end", message, path, scan.size)
+            return
+        for record in scan:
+            if record.offset >= mark.offset:
+                break
+            end = record.offset + layout.LENGTH.size + len(record.body)
+            if mark.offset < end:
+                message = f"lastMark is at {mark.offset}, inside the record that begins here"
+                yield Problem(
+                    Severity.PROBLEM, "mark-inside-record", message, path, record.offset,
+                    fix=f"look at it: bkctl disk journal {path} --from {record.offset}",
+                )  # fmt: skip
+                break
+    except (CorruptError, OSError):
+        return  # Told with the journals.
+    finally:
+        scan.close()
+
+
+# Journals ----------------------------------------------------------------------------------------
+
+
+def journal_bytes(bookie: OfflineBookie, *, deep: bool) -> int:
+    """Return how much ``check_journals`` reads at most."""
+    if not deep:
+        return bytes_to_replay(bookie)
+    return sum(bookie.files.size(path) for path in bookie.journals())
+
+
+def check_journals(
+    bookie: OfflineBookie, found: Findings, tick: Tick, *, deep: bool
+) -> Iterator[Problem]:
+    """Read the journals that a start replays, or all; fill ``found.tail`` with what is replayed."""
+    done = 0
+    for number, directory in enumerate(bookie.found.journal_dirs):
+        to_replay = dict(bookie.to_replay(number))
+        names = [
+            directory / layout.file_name(one)
+            for one in journals.journal_ids(bookie.files, directory)
+        ]
+        for path in names:
+            if deep or path in to_replay:
+                start = 0 if deep else to_replay[path]
+                yield from _check_journal(
+                    bookie, found, path, start, to_replay.get(path), tick, done
+                )
+                done += bookie.files.size(path) - start
+                found.counts.journals += 1
+
+
+def _check_journal(
+    bookie: OfflineBookie,
+    found: Findings,
+    path: Path,
+    start: int,
+    replay_from: int | None,
+    tick: Tick,
+    before: int,
+) -> Iterator[Problem]:
+    try:
+        scan = journals.open_scan(bookie.files, path, start)
+    except (CorruptError, OSError) as error:
+        yield from_error(error, fix=_SALVAGE_FIX)
+        return
+    told = start
+    try:
+        for record in scan:
+            found.counts.records += 1
+            if replay_from is not None and record.offset >= replay_from:
+                found.tail.add(path, record)
+            if record.offset - told > TELL_BYTES:
+                told = record.offset
+                tick(before + told - start, found.counts.records)
+    except JournalRecordError as error:
+        yield from_error(
+            error,
+            severity=Severity.WARNING if replay_from is None else Severity.PROBLEM,
+            fix="" if replay_from is None else _SALVAGE_FIX,
+        )
+    except (CorruptError, OSError) as error:
+        yield from_error(error, fix=_SALVAGE_FIX)
+    else:
+        yield from _after_the_end(scan)
+    finally:
+        scan.close()
+
+
+def _after_the_end(scan: journals.JournalScan) -> Iterator[Problem]:
+    if scan.is_torn:
+        message = "the last record is cut: a crash came before it was acknowledged"
+        yield Problem(Severity.NOTE, "torn-tail", message, scan.path, scan.end)
+    residue = scan.residue()
+    if residue is not None:
+        message = f"data ends at {scan.end}, and yet there are bytes here that nothing reaches"
+        yield Problem(Severity.WARNING, "journal-residue", message, scan.path, residue)
+
+
+def old_layout(bookie: OfflineBookie) -> Iterator[Path]:
+    """Give the roots that have no ``current``: an older layout, or no bookie's at all."""
+    for root in bookie.found.roots:
+        if not bookie.files.exists(root / CURRENT):
+            yield root
