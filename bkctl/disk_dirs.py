@@ -11,6 +11,7 @@ from bkclient.properties import read_properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.settings import DEFAULT_CONF, overrides
 from bookied import offline_dirs
+from bookied.dirs import CURRENT, OLD_DATA
 from bookied.files import RealFiles
 from bookied.in_use import Use, uses
 from bookied.offline import OfflineBookie
@@ -65,12 +66,24 @@ def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
     found = find_directories(session, **dirs)
     bookie = OfflineBookie(RealFiles(), found)
     for root in found.roots:
-        if not root.is_dir():
-            raise NothingFoundError(
-                f"{root}: no such directory", next_step="-v shows where that name comes from"
-            )
+        _insist(root)
     note_use(session, uses(found.roots))
     return bookie
+
+
+def _insist(root: Path) -> None:
+    """Make sure that a root holds what a bookie of layout 3 to 5 keeps there."""
+    if not root.is_dir():
+        raise NothingFoundError(
+            f"{root}: no such directory", next_step="-v shows where that name comes from"
+        )
+    if not (root / CURRENT).is_dir():
+        old = any(path.suffix in OLD_DATA for path in root.iterdir())
+        raise NothingFoundError(
+            f"{root} has no directory {CURRENT}",
+            next_step="it holds an older layout: `bkctl disk upgrade`" if old
+            else "a bookie keeps all its data there: is this the right place?",
+        )  # fmt: skip
 
 
 def note_use(session: Session, found: list[Use]) -> None:

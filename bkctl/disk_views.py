@@ -83,7 +83,7 @@ _PLACED: Final = (
 
 def _verdict_text(verdict: JournalVerdict) -> str:
     if verdict.damage is not None:
-        return str(verdict.damage)
+        return f"at {verdict.damage.offset or 0}: {verdict.damage.expected}"
     if verdict.wrong:
         first = verdict.wrong[0]
         return f"entry {first.entry_id} of ledger {first.ledger_id} at {first.offset}"

@@ -201,11 +201,11 @@ def _check_journal(
                 told = record.offset
                 tick(before + told - start, found.counts.records)
     except JournalRecordError as error:
-        yield from_error(
-            error,
-            severity=Severity.WARNING if replay_from is None else Severity.PROBLEM,
-            fix="" if replay_from is None else _SALVAGE_FIX,
-        )
+        is_replayed = replay_from is not None and (error.offset or 0) >= replay_from
+        severity = Severity.PROBLEM if is_replayed else Severity.WARNING
+        yield from_error(error, severity=severity, fix=_SALVAGE_FIX if is_replayed else "")
+        if replay_from is not None and not is_replayed:
+            yield from _check_journal(bookie, found, path, replay_from, replay_from, tick, before)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=_SALVAGE_FIX)
     else:

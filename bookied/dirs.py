@@ -26,7 +26,8 @@ VERSION: Final = "VERSION"
 DIRTY: Final = "DIRTY"
 LOCK: Final = "bookied.lock"
 
-_OLD_DATA: Final = (".txn", ".idx", ".log")
+OLD_DATA: Final = (".txn", ".idx", ".log")
+"""How files end that lie in the root itself before layout 3."""
 
 
 @attrs.frozen
@@ -101,7 +102,7 @@ def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) 
 def _refuse_old_layout(files: Files, root: Path) -> None:
     if files.exists(root / CURRENT):
         return
-    old = [name for name in files.list(root) if name == VERSION or name.endswith(_OLD_DATA)]
+    old = [name for name in files.list(root) if name == VERSION or name.endswith(OLD_DATA)]
     if old:
         raise LayoutTooOldError(
             root, None, f"holds {old[0]} of an old layout; run `bkctl upgrade --upgrade` first"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,3 +59,10 @@ def snapshot(root: Path) -> dict[str, bytes]:
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
+
+
+def copy_of(name: str, to: Path) -> list[str]:
+    """Copy a golden set, to be damaged; return the options that name its directories."""
+    shutil.copytree(DIRECTORY / name, to / "bookie")
+    root = to / "bookie"
+    return ["--journal-dir", str(root / "journal"), "--ledger-dir", str(root / "ledgers")]
