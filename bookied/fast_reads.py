@@ -1,8 +1,8 @@
-"""Plain V2 reads of entries in memory: one loop over all that came together.
+"""Plain reads of entries in memory: one loop over all that came together.
 
-A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache.
-Any other is left to the plain path, as is a read that must not overtake one that waits for the
-disk. The same test as for adds compares the two paths.
+A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache;
+in V3 it is written as clients write it. Any other is left to the plain path, as is a read that must
+not overtake one that waits for the disk. The same test as for adds compares the two paths.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from collections.abc import Callable
 from typing import Final
 
 from bookied.storages import Storages
+from wire import v3
 from wire.codes import OpCode
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, LedgerId
+from wire.reads import answer_v3, match_request_v3
 from wire.v2 import LENGTH, pack_header
 
 _HEADER: Final = pack_header(OpCode.READ_ENTRY)
 _FIRST: Final = struct.pack(">i", _HEADER)
+_V3_FIRST: Final = bytes((v3.FIRST_BYTE,))
 _READ: Final = struct.Struct(">iiqq")
 _READ_LENGTH: Final = _READ.size - LENGTH.size
 _ANSWER: Final = struct.Struct(">iiiqq")
@@ -45,10 +48,18 @@ class FastReads:
         Returns:
             Where they end, and the answers' frames in pieces.
         """
+        first = data[at + 4 : at + 8]
+        if first == _FIRST:
+            return self._take_v2(data, at, must_wait, size_bytes_max)
+        if first[:1] == _V3_FIRST:
+            return self._take_v3(data, at, must_wait, size_bytes_max)
+        return at, []
+
+    def _take_v2(
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+    ) -> tuple[int, list[bytes]]:
         answers: list[bytes] = []
         size_bytes, last_start = 0, len(data) - _READ.size
-        if data[at + 4 : at + 8] != _FIRST:
-            return at, answers
         read_of: int | None = None
         while at <= last_start and size_bytes < size_bytes_max:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
@@ -71,4 +82,33 @@ class FastReads:
             answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), packet
             size_bytes += length
             at += _READ.size
+        return at, answers
+
+    def _take_v3(
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+    ) -> tuple[int, list[bytes]]:
+        answers: list[bytes] = []
+        size_bytes, ledger = 0, b""
+        while size_bytes < size_bytes_max:
+            asked = match_request_v3(data, at)
+            if asked is None:
+                break
+            if asked.ledger != ledger:
+                ledger, ledger_id = asked.ledger, LedgerId(asked.ledger_id)
+                storage = self._storages.of(ledger_id)
+            state = storage.hot.get(ledger_id)
+            if state is None or must_wait(ledger_id):
+                break
+            entry_id = asked.entry_id
+            try:
+                packet = storage.read_memory(
+                    state, state.last_entry if entry_id == NO_ENTRY else entry_id
+                )
+            except (BookKeeperError, OSError):
+                break
+            if not isinstance(packet, bytes):
+                break
+            answers += answer_v3(asked, packet, state.lac)
+            size_bytes += len(packet)
+            at = asked.end
         return at, answers

@@ -1,4 +1,4 @@
-"""Plain reads in bulk: frames out, answers in, without a message object for each.
+"""Plain reads in bulk, at both ends, without a message object for each.
 
 The fast form of the normal case only: ``v2`` and ``v3`` say what the bytes mean, and a test holds
 the two together. An answer that is not a plain EOK with an entry is left for the codec.
@@ -37,6 +37,33 @@ _V3_PLAIN: Final = re.compile(
 _V3_MAX_LAC: Final = re.compile(rb"\x28(%b)" % _VARINT, re.DOTALL)
 
 
+_CANONICAL: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)"
+"""A varint as everyone writes it: one with zeros behind would not be echoed as it came."""
+
+_V3_REQUEST: Final = re.compile(
+    rb"\x00\x00\x00(.)\x0a(.)%b(%b)\xa2\x06(.)\x08(%b)\x10(%b)"
+    % (re.escape(_V3_HEADER), *(_CANONICAL,) * 3),
+    re.DOTALL,
+)
+
+
+class PlainRequest(NamedTuple):
+    """A plain V3 read: raw varints, to be echoed, and where its frame ends."""
+
+    txn: bytes
+    ledger: bytes
+    entry: bytes
+    end: int
+
+    @property
+    def ledger_id(self) -> int:
+        return _signed(decode_varint(self.ledger))
+
+    @property
+    def entry_id(self) -> int:
+        return _signed(decode_varint(self.entry))
+
+
 class PlainRead(NamedTuple):
     """An answer with an entry in it: what it echoes, the packet, and the LAC that came along."""
 
@@ -69,6 +96,41 @@ def read_frames_v3(ledger_id: LedgerId, entries: Sequence[int], txn_ids: Sequenc
             entry,
         )
     return b"".join(parts)
+
+
+def match_request_v3(data: bytes, at: int) -> PlainRequest | None:
+    """Read the frame at ``at`` if it is a whole plain V3 read; ``None`` is for the codec."""
+    found = _V3_REQUEST.match(data, at)
+    if found is None:
+        return None
+    length, header, txn, inner, ledger, entry = found.groups()
+    end = found.end()
+    if (
+        length[0] != end - at - v2.LENGTH.size
+        or header[0] != len(_V3_HEADER) + len(txn)
+        or inner[0] != 2 + len(ledger) + len(entry)
+    ):
+        return None
+    return PlainRequest(txn, ledger, entry, end)
+
+
+def answer_v3(asked: PlainRequest, packet: bytes, max_lac: int) -> tuple[bytes, bytes, bytes]:
+    """Return the frame that answers a plain V3 read with an entry, in pieces."""
+    last = b"\x28" + encode_varint(max_lac)
+    ids = b"\x08\x00\x10%b\x18%b\x22%b" % (asked.ledger, asked.entry, encode_varint(len(packet)))
+    inner = len(ids) + len(packet) + len(last)
+    header = len(_V3_HEADER) + len(asked.txn)
+    inner_size = encode_varint(inner)
+    size = 2 + header + 4 + len(inner_size) + inner
+    first = b"%b\x0a%c%b%b\x10\x00\xa2\x06%b%b" % (
+        v2.LENGTH.pack(size),
+        header,
+        _V3_HEADER,
+        asked.txn,
+        inner_size,
+        ids,
+    )
+    return first, packet, last
 
 
 def match_read_v2(payload: bytes) -> PlainRead | None:

@@ -225,6 +225,37 @@ def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:
     assert [answer.entry_id for answer in client.answers()] == sent
 
 
+def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
+    client.send(b"".join(frame_of(client._protocol, e) for e in range(1, 300)))
+    client.receive()
+    wanted = [*range(299, 0, -1), -1]
+    frames = b"".join(
+        encode(ReadRequest(LedgerId(5), EntryId(e)), client._protocol, 7 + e, 0) for e in wanted
+    )
+    reads = client._serving.server.fast_reads
+    end, answers = reads.take(frames, 0, lambda _ledger_id: False, 1 << 20)
+    assert end == len(frames)
+    client.connection.transport.write(b"".join(answers))  # type: ignore[union-attr]
+    read = client.answers()
+    assert [answer.entry_id for answer in read] == wanted
+    assert read[0].entry == read[-1].entry == packet(5, 299, payload=b"x" * 90)
+    if client._protocol is ProtocolVersion.V3:
+        assert read[0].max_lac == 298
+
+
+def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:
+    frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
+    reads = client._serving.server.fast_reads
+    assert reads.take(frame, 0, lambda _ledger_id: True, 1 << 20) == (0, [])
+
+
+def test_reads_stop_where_enough_was_answered(client: Client) -> None:
+    frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
+    reads = client._serving.server.fast_reads
+    end, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, 300)
+    assert 0 < end < 10 * len(frame)
+
+
 def made_rows(adds: FastAdds) -> object:
     return adds._rows or (adds._shape and adds._shape._rows)
 
