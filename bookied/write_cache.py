@@ -10,6 +10,8 @@ import struct
 from bisect import bisect_right
 from typing import Final
 
+from bookied.entrylog.format import LOCATION_BITS
+
 _RECORD: Final = struct.Struct(">iqq")
 _LENGTH_BYTES: Final = 4
 _COMPACT_AFTER: Final = 4096
@@ -27,18 +29,20 @@ class WriteCache:
         self._bases: list[int] = []
         self._blobs: list[bytes] = []
         self._first = 0  # What is before it in the lists has been dropped.
+        self._turned = 0  # What the bases of this turn of the log ids have above their locations.
         self.size_bytes = 0
 
     def append(self, base: int, blob: bytes, readable_until: int) -> None:
         """Keep joined ``[i32 length][entry packet]`` records.
 
         Args:
-            base: where the first length field will be: (log id << 32) | offset; higher than that
-                of any blob before.
+            base: where the first length field will be: (log id << 32) | offset, and above that
+                how often the log ids have started over; higher than that of any blob before.
             blob: the records.
             readable_until: the location below which files can be read, so that blobs may go.
         """
         self._bases.append(base)
+        self._turned = base >> LOCATION_BITS << LOCATION_BITS
         self._blobs.append(blob)
         self.size_bytes += len(blob)
         if self.size_bytes > self._bytes_max:
@@ -60,6 +64,13 @@ class WriteCache:
 
     def get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
         """Return the entry packet at ``location``; None if it is not here."""
+        packet = self._get(location + self._turned, ledger_id, entry_id)
+        if packet is None and self._turned:
+            before = self._turned - (1 << LOCATION_BITS)
+            return self._get(location + before, ledger_id, entry_id)
+        return packet
+
+    def _get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
         at = bisect_right(self._bases, location, self._first) - 1
         if at < self._first:
             return None

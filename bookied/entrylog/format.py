@@ -68,6 +68,8 @@ DIRECT_PADDING: Final = b"\xf0"
 
 LOG_ID_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**31 - 1
+LOCATION_BITS: Final = 63
+"""So many have log id and offset together."""
 """Where our writers stop; readers take offsets as unsigned."""
 
 LOCATION_MIN: Final = HEADER_BYTES + LENGTH.size

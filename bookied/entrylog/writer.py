@@ -4,10 +4,12 @@ The reactor gives out places (``reserve``) and appends to memory; a thread write
 ``sync_bytes`` so that a checkpoint never meets a mountain. The thread runs ``step`` in a loop; a
 simulation calls it itself. ``sync`` is for checkpoints, from whatever thread.
 
-No room on the disk, and no descriptor to open a file with, is waited out: the same bytes are tried
-again, and ``unwritten_bytes`` grows until whoever accepts adds holds back. Any other failed write
-or sync is the end (``on_fatal``): what the log holds is unknown then, while the journals hold it
-all for the replay of the next start.
+No room on the disk is answered by giving the log up where another directory has room: it ends with
+what is in it, and the reactor takes back what is not (``take_back``) to append it to the next log
+and to say so in the index. Without such a directory, and without a descriptor to open a file with,
+the same bytes are tried again, and ``unwritten_bytes`` grows until whoever accepts adds holds back.
+Any other failed write or sync is the end (``on_fatal``): what the log holds is unknown then, while
+the journals hold it all for the replay of the next start.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import attrs
 from twisted.logger import Logger
 
 from bookied.entrylog import format as layout
-from bookied.errors import NoWritableDirError, WriteFailedError
+from bookied.errors import WriteFailedError
 from bookied.files import AppendFile, Files, UpdateFile
 
 log = Logger()
@@ -44,12 +46,15 @@ LedgerBytes = Iterable[tuple[int, int]]
 @attrs.frozen
 class _Open:
     log_id: int
+    turn: int
     size_bytes: int = 0
 
 
 @attrs.frozen
 class _Write:
     log_id: int
+    offset: int
+    """Where in the log it begins."""
     blobs: list[bytes]
     counted: dict[int, int]
     """Bytes by ledger of those blobs that came with a count."""
@@ -75,8 +80,10 @@ class EntryLogWriter:
         *,
         next_log_id: int = 0,
         choose_directory: Callable[[], Path],
+        other_directory: Callable[[Path], Path | None] = lambda full: None,  # noqa: ARG005
         on_fatal: Callable[[WriteFailedError], object],
         on_full: Callable[[Path], object] = lambda path: None,  # noqa: ARG005
+        on_given_up: Callable[[], object] = lambda: None,
         size_bytes_max: int = 1024 * 1024 * 1024,
         sync_bytes: int = 32 * 1024 * 1024,
         direct: bool = True,
@@ -88,19 +95,23 @@ class EntryLogWriter:
             directories: the ``current`` directory of every ledger directory, for ``lastId``.
             next_log_id: higher than any id in use; may be set until the first entry comes.
             choose_directory: says where a new log goes; raises ``NoWritableDirError``.
+            other_directory: says which directory has room where this one has none, if any.
             on_fatal: called from the log's thread: the bookie has to stop.
             on_full: called from the log's thread when a directory has run out of room.
+            on_given_up: called from the log's thread: nothing is written before ``take_back``.
             size_bytes_max: ``logSizeLimit``.
             sync_bytes: sync whenever so much was written.
             direct: write past the page cache where possible.
         """
         self._files, self._directories = files, tuple(directories)
-        self._choose_directory = choose_directory
-        self._on_fatal, self._on_full = on_fatal, on_full
+        self._choose_directory, self._other_directory = choose_directory, other_directory
+        self._on_fatal, self._on_full, self._on_given_up = on_fatal, on_full, on_given_up
         self._size_bytes_max = min(size_bytes_max, layout.OFFSET_MAX)
         self._sync_bytes, self._direct = sync_bytes, direct
         # Of the reactor:
         self.next_log_id = next_log_id
+        self.turn = 0
+        """How often the log ids have started over in the life of this writer."""
         self._log_id, self._offset = -1, 0
         self._blobs: list[bytes] = []
         self._uncounted: list[bytes] = []
@@ -114,10 +125,16 @@ class EntryLogWriter:
         self._commands: deque[_Open | _Write | _Close] = deque()
         self._file: AppendFile | None = None
         self._file_log_id = -1
+        self._file_turn = 0
         self._ledgers: dict[int, int] = {}
         self._unsynced_bytes = 0
         self._written_bytes = 0
         self._is_full = self._is_sync_failed = False
+        # Of the log's thread until it has set ``_given_up_id``, of the reactor until that is -1.
+        self._held: deque[_Write] = deque()
+        self._given_up_id = -1
+        self.given_up = 0
+        """How many logs were given up; see ``sync``."""
         # Held while a file is synced outside the other lock, so that it is not closed meanwhile.
         self._syncing = threading.Lock()
         self._wake = threading.Semaphore(0)
@@ -125,7 +142,10 @@ class EntryLogWriter:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self.readable_until = 0
-        """All entries at lower locations can be read from files; assigned by whoever writes."""
+        """All entries at lower locations can be read from files; assigned by whoever writes.
+
+        Above the location it has the turn of the log ids, so it only ever grows.
+        """
         self.failure: WriteFailedError | None = None
 
     # On the reactor -----------------------------------------------------------------------------
@@ -181,21 +201,34 @@ class EntryLogWriter:
         """Give the thread all that was appended so far."""
         if self._blobs:
             size = self._pending_bytes
-            write = _Write(self._log_id, self._blobs, self._counted, self._uncounted, size)
+            offset = self._offset - size
+            write = _Write(self._log_id, offset, self._blobs, self._counted, self._uncounted, size)
             self._blobs, self._uncounted, self._counted = [], [], {}
             self._pending_bytes = 0
             self._command(write)
 
     def _rotate(self) -> None:
-        if self.next_log_id > layout.LOG_ID_MAX:
-            raise NoWritableDirError("log ids are used up; a restart begins again at a free one")
         directory = self._choose_directory()
         self.finish()
-        self._log_id, self._offset = self.next_log_id, layout.HEADER_BYTES
-        self.next_log_id += 1
-        path = directory / layout.file_name(self._log_id)
-        self.paths[self._log_id] = path
-        self._command(_Open(self._log_id))
+        log_id = self._free_log_id()
+        self._log_id, self._offset = log_id, layout.HEADER_BYTES
+        self.next_log_id = log_id + 1
+        self.paths[log_id] = directory / layout.file_name(log_id)
+        self._command(_Open(log_id, self.turn))
+
+    def _free_log_id(self) -> int:
+        """Return the next id; behind the last there can be they start over, past those in use."""
+        log_id = self.next_log_id
+        while log_id > layout.LOG_ID_MAX or self._is_used(log_id):
+            if log_id >= layout.LOG_ID_MAX:
+                self.turn += 1
+            log_id = log_id + 1 if log_id < layout.LOG_ID_MAX else 0
+        return log_id
+
+    def _is_used(self, log_id: int) -> bool:
+        name = layout.file_name(log_id)
+        names = (name, f"{name}.compacting")
+        return any(self._files.exists(path / one) for path in self._directories for one in names)
 
     def finish(self) -> None:
         """End the active log, with its ledgers map; the next entry begins another."""
@@ -203,6 +236,30 @@ class EntryLogWriter:
         if self._log_id >= 0:
             self._command(_Close())
             self._log_id = -1
+
+    def take_back(self) -> list[tuple[int, bytes]]:
+        """Return what a log that was given up has not got, and let writing go on.
+
+        Whoever has the index appends it again. The active log is another one from now on.
+
+        Returns:
+            Joined records, each time with the location of the first one's length field; of some
+            the log may have a part, or all.
+        """
+        log_id, records = self._given_up_id, list(self._held)
+        if log_id < 0:
+            return []
+        if self._log_id == log_id:
+            self.finish()
+        while (command := self._commands.popleft()) and isinstance(command, _Write):
+            assert command.log_id == log_id
+            self._accepted_bytes -= command.size_bytes
+            records.append(command)
+        assert isinstance(command, _Close)
+        self._held.clear()
+        self._given_up_id = -1
+        self._retry.set()
+        return [(log_id << 32 | write.offset, b"".join(write.blobs)) for write in records]
 
     def leave(self, full: Collection[Path]) -> None:
         """End the active log if it is in one of these directories: what comes has no room there."""
@@ -258,6 +315,7 @@ class EntryLogWriter:
                 # The disk is full, or too many files are open. Look again soon, come more or not.
                 self._wake.release()
                 self._retry.wait(RETRY_S)
+                self._retry.clear()
 
     def step(self) -> bool:
         """Do one thing of what was handed over; return whether there was any.
@@ -269,73 +327,128 @@ class EntryLogWriter:
         with self._io:
             return self._step()
 
-    def sync(self) -> None:
-        """Return once all that was handed over before the call is on disk.
+    def sync(self, given_up: int | None = None) -> None:
+        """Return once all that was handed over before the call is on disk, where it was to be.
+
+        Args:
+            given_up: as the attribute was when that was handed over; now unless given.
 
         Raises:
-            OSError: the disk is full; it can be tried again.
+            OSError: the disk is full, or a log was given up since; it can be tried again.
             WriteFailedError: nothing more can be written.
         """
+        given_up = self.given_up if given_up is None else given_up
         with self._io:
             for _ in range(len(self._commands)):
                 self._step()
             file, until = self._file, self.readable_until
             if file is not None:
-                self._guarded(file.flush, self._file_log_id)
+                self._guarded(file.flush, self._file_log_id, may_give_up=True)
                 self._is_full = False
                 self._note_readable(file)
+            if self.given_up != given_up:
+                raise _no_room("records have moved to another log")
         with self._syncing:
             # A file that is not the active one any more was synced when it was closed.
             if file is not None and file is self._file:
-                self._guarded(lambda: self._sync(file), self._file_log_id)
+                self._guarded(lambda: self._sync(file), self._file_log_id, may_give_up=False)
         assert self.readable_until >= until
 
     def _step(self) -> bool:
         if self.failure is not None:
             raise self.failure
+        if self._given_up_id >= 0:
+            raise _no_room("records wait to be taken to another log")
         if not self._commands:
             return False
         command = self._commands[0]
+        is_open = isinstance(command, _Open)
         log_id = command.log_id if isinstance(command, _Open) else self._file_log_id
-        self._guarded(lambda: self._perform(command), log_id)
+        self._guarded(lambda: self._perform(command), log_id, may_give_up=not is_open)
         self._commands.popleft()
         self._written_bytes += command.size_bytes
         self._is_full = False
         return True
 
-    def _guarded(self, action: Callable[[], None], log_id: int) -> None:
+    def _guarded(self, action: Callable[[], None], log_id: int, *, may_give_up: bool) -> None:
         path = self.paths.get(log_id, Path())
         try:
             action()
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
-                raise
-            is_full = isinstance(error, OSError) and error.errno in _FULL
-            if is_full and not self._is_sync_failed:
-                if not self._is_full:
-                    self._is_full = True
-                    self._on_full(path.parent)
-                raise
-            self.failure = WriteFailedError(path, error)
-            log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
-            self._on_fatal(self.failure)
-            raise self.failure from error
+        except Exception as error:  # noqa: BLE001  # told apart there
+            self._failed(path, error, may_give_up=may_give_up)
+
+    def _failed(self, path: Path, error: Exception, *, may_give_up: bool) -> NoReturn:
+        """Raise what it comes to: to be tried again, or the end."""
+        number = error.errno if isinstance(error, OSError) else None
+        if number in _NO_DESCRIPTOR:
+            raise error
+        if number in _FULL and not self._is_sync_failed:
+            if not self._is_full:
+                self._is_full = True
+                self._on_full(path.parent)
+            try:
+                if may_give_up:
+                    self._give_up(path)
+            except OSError as worse:
+                self._die(path, worse)
+            raise error
+        self._die(path, error)
+
+    def _die(self, path: Path, error: Exception) -> NoReturn:
+        self.failure = WriteFailedError(path, error)
+        log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
+        self._on_fatal(self.failure)
+        raise self.failure from error
+
+    def _give_up(self, path: Path) -> None:
+        """End a log in the middle if another directory has room for the rest of it.
+
+        What can be read of it stays, durably. What a write that failed left behind that is cut off.
+        """
+        other, file = self._other_directory(path.parent), self._file
+        if other is None or file is None:
+            return
+        log.warn("{path} is given up: there is room in {other}", path=path, other=other)
+        self._sync(file)
+        self._drop_held(file)
+        kept = file.readable_bytes
+        self._let_go(file)
+        with contextlib.suppress(OSError):
+            cutting = self._files.open_update(path)
+            try:
+                cutting.truncate(kept)
+            finally:
+                cutting.close()
+        self.given_up += 1
+        self._given_up_id = self._file_log_id
+        self._on_given_up()
+
+    def _let_go(self, file: AppendFile) -> None:
+        """Close the active log, of which all that counts is synced."""
+        with self._syncing:
+            self._file = None
+            with contextlib.suppress(OSError):
+                file.close()
+        self._unsynced_bytes = 0
 
     def _perform(self, command: _Open | _Write | _Close) -> None:
         if isinstance(command, _Write):
             self._write(command)
         elif isinstance(command, _Open):
-            self._open(command.log_id)
+            self._open(command)
         else:
             self._close()
 
-    def _open(self, log_id: int) -> None:
+    def _open(self, command: _Open) -> None:
+        log_id = command.log_id
         try:
             self._begin(log_id, self.paths[log_id])
         except OSError as error:
             if error.errno in _FULL and not self._is_sync_failed:
                 self._begin_elsewhere(log_id, self.paths[log_id])
             raise
+        self._file_turn = command.turn
+        self._held.clear()
         self._write_last_id(log_id)
 
     def _begin(self, log_id: int, path: Path) -> None:
@@ -357,18 +470,20 @@ class EntryLogWriter:
         No entry is in the log yet, and locations do not tell directories. Of two logs with one id
         a restart might take the empty one, so the first is gone for good before that.
         """
-        with contextlib.suppress(NoWritableDirError):
-            directory = self._choose_directory()
-            if directory == path.parent:
-                return
-            file, self._file = self._file, None
-            if file is not None:
-                with contextlib.suppress(OSError):
-                    file.close()
-            if self._files.exists(path):
-                self._files.remove(path)
-                self._files.sync_dir(path.parent)
-            self.paths[log_id] = directory / path.name
+        if not self._is_full:  # It is told of now, or a directory without room would be chosen.
+            self._is_full = True
+            self._on_full(path.parent)
+        directory = self._other_directory(path.parent)
+        if directory is None:
+            return
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+        if self._files.exists(path):
+            self._files.remove(path)
+            self._files.sync_dir(path.parent)
+        self.paths[log_id] = directory / path.name
 
     def _write_last_id(self, log_id: int) -> None:
         """Note the log's id in every directory; a full one does without, as in Java."""
@@ -385,8 +500,10 @@ class EntryLogWriter:
         assert file is not None
         assert self._file_log_id == command.log_id
         file.write(command.blobs)
+        self._held.append(command)
         self._count(command)
         self._note_readable(file)
+        self._drop_held(file)
         self._unsynced_bytes += command.size_bytes
         if self._unsynced_bytes >= self._sync_bytes:
             self._sync(file)
@@ -401,7 +518,14 @@ class EntryLogWriter:
             raise
 
     def _note_readable(self, file: AppendFile) -> None:
-        self.readable_until = self._file_log_id << 32 | file.readable_bytes
+        location = self._file_log_id << 32 | file.readable_bytes
+        self.readable_until = self._file_turn << layout.LOCATION_BITS | location
+
+    def _drop_held(self, file: AppendFile) -> None:
+        """Keep those writes of which the file may hold back an end."""
+        held = self._held
+        while held and held[0].offset + held[0].size_bytes <= file.readable_bytes:
+            held.popleft()
 
     def _count(self, command: _Write) -> None:
         ledgers = self._ledgers
@@ -411,28 +535,43 @@ class EntryLogWriter:
             _count_blob(blob, ledgers)
 
     def _close(self) -> None:
-        file, path = self._file, self.paths[self._file_log_id]
+        file = self._file
         assert file is not None
-        map_offset, ledgers = file.tell(), self._ledgers
-        with contextlib.suppress(OSError):  # A log without its map is scanned instead.
-            file.write([layout.encode_ledgers_map(ledgers)])
         file.flush()
-        self._sync(file)
         self._note_readable(file)
-        if ledgers and file.tell() > map_offset:
-            self._write_map_place(path, map_offset, len(ledgers))
-        with self._syncing:
-            self._file = None
-            file.close()
-        self._unsynced_bytes = 0
+        map_offset = file.tell()
+        has_map = bool(self._ledgers) and self._append_map(file)
+        self._sync(file)
+        if has_map:
+            self._write_map_place(self.paths[self._file_log_id], map_offset, len(self._ledgers))
+        self._let_go(file)
+        self._held.clear()
+
+    def _append_map(self, file: AppendFile) -> bool:
+        """Whether there was room; a log without its map is scanned instead."""
+        try:
+            file.write([layout.encode_ledgers_map(self._ledgers)])
+            file.flush()
+        except OSError as error:
+            log.warn("{path} gets no map: {error}", path=self.paths[self._file_log_id], error=error)
+            return False
+        return True
 
     def _write_map_place(self, path: Path, map_offset: int, ledgers: int) -> None:
         header = self._files.open_update(path)
         try:
             header.write_at(layout.MAP_PLACE_OFFSET, layout.MAP_PLACE.pack(map_offset, ledgers))
             self._sync(header)
+        except OSError as error:
+            if error.errno not in _FULL or self._is_sync_failed:
+                raise
+            log.warn("{path} gets no map: {error}", path=path, error=error)
         finally:
             header.close()
+
+
+def _no_room(message: str) -> OSError:
+    return OSError(errno.ENOSPC, message)
 
 
 _LEDGER: Final = struct.Struct(">iq")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import struct
@@ -35,6 +36,7 @@ class Desk:
             self.files,
             [A, B],
             choose_directory=lambda: self.targets[0],
+            other_directory=lambda full: next((one for one in self.targets if one != full), None),
             on_fatal=self.fatal.append,
             on_full=self.full.append,
             **{"next_log_id": 0, "size_bytes_max": 5000, **options},
@@ -293,12 +295,149 @@ def test_without_a_directory_nothing_is_reserved() -> None:
     assert len(entries(desk.files, A)) == 1
 
 
-def test_log_ids_end() -> None:
+def test_log_ids_start_over_past_those_in_use() -> None:
+    desk = Desk(next_log_id=layout.LOG_ID_MAX - 1)
+    for name in ("0.log", "1.log", "3.log.compacting"):
+        desk.files.write_atomic(B / name, b"")
+    placed = [append(desk.writer, record(1, number, 4500)) for number in range(4)]
+    desk.writer.stop()
+    ids = [layout.LOG_ID_MAX - 1, layout.LOG_ID_MAX, 2, 4]
+    assert [base >> 32 for base in placed] == ids
+    assert {entry: at >> 32 for at, _, entry in entries(desk.files, A)} == dict(enumerate(ids))
+    assert desk.files.read(B / "lastId") == b"4\n"
+    assert next_log_id(desk.files, [A, B]) == 5
+
+
+def test_readable_until_grows_over_the_end_of_the_log_ids() -> None:
     desk = Desk(next_log_id=layout.LOG_ID_MAX)
+    seen = []
+    for number in range(3):
+        append(desk.writer, record(1, number, 4500))
+        drain(desk.writer)
+        seen.append(desk.writer.readable_until)
+    assert seen == sorted(set(seen))
+    desk.writer.stop()
+
+
+# A log that runs out of room in the middle ----------------------------------------------------
+
+
+def fill_after(desk: Desk, directory: Path, size_bytes: int) -> None:
+    """Let the files of ``directory`` have room for so many bytes together."""
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if directory in path.parents and operation in {"create", "write"}:
+            held = desk.files.contents()
+            used = sum(len(data) for name, data in held.items() if name.startswith(f"{directory}/"))
+            if used >= size_bytes:
+                return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return None
+
+    desk.files.fault = fault
+
+
+def append_again(desk: Desk, placed: dict[int, int]) -> None:
+    """Do what storage does: append again, and note where."""
+    moved = {}
+    for base, blob in desk.writer.take_back():
+        new = append(desk.writer, blob)
+        for at in range(0, len(blob), 100):
+            moved[base + at] = new + at
+    for entry, base in placed.items():
+        placed[entry] = moved.get(base, base)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("room", range(1024, 9000, 601))
+def test_what_a_log_has_no_room_for_goes_to_another_directory(room, direct) -> None:
+    desk = Desk(size_bytes_max=100_000, direct=direct)
+    desk.targets = [A, B]
+    fill_after(desk, A, room)
+    placed: dict[int, int] = {}
+    for number in range(200):
+        placed[number] = append(desk.writer, record(1, number))
+        if number % 7 == 0:
+            desk.writer.hand_over()
+            with contextlib.suppress(OSError):
+                desk.writer.step()
+        if number % 50 == 49:
+            desk.targets = [B]
+            append_again(desk, placed)
+    for _ in range(2):
+        append_again(desk, placed)
+        desk.writer.hand_over()
+        with contextlib.suppress(OSError):
+            desk.writer.sync()
+    desk.writer.stop()
+    assert desk.full == [A]
+    assert desk.writer.given_up == 1
+    assert desk.writer.unwritten_bytes == 0
+    desk.files.crash()
+    kept = entries(desk.files, A)
+    found = {location - 4: entry for location, _, entry in kept + entries(desk.files, B)}
+    assert {entry: found.get(base) for entry, base in placed.items()} == {n: n for n in range(200)}
+    assert kept or room < 4096 + 100, "what had room stayed"
+
+
+def test_a_log_is_not_given_up_where_no_other_directory_has_room() -> None:
+    desk = Desk(size_bytes_max=100_000)
     append(desk.writer, record(1, 0))
-    desk.writer.finish()
-    with pytest.raises(NoWritableDirError, match="used up"):
-        desk.writer.reserve(10)
+    drain(desk.writer)
+    fill(desk, A)
+    append(desk.writer, *(record(1, number) for number in range(1, 60)))
+    desk.writer.hand_over()
+    with pytest.raises(OSError, match="No space"):
+        desk.writer.step()
+    assert desk.writer.take_back() == []
+    assert desk.writer.given_up == 0
+    desk.files.fault = None
+    desk.writer.stop()
+    assert [entry for _, _, entry in entries(desk.files, A)] == list(range(60))
+
+
+def test_nothing_counts_as_synced_while_records_wait_for_another_log_or_have_moved() -> None:
+    desk = Desk(size_bytes_max=100_000)
+    append(desk.writer, record(1, 0))
+    drain(desk.writer)
+    desk.targets = [B]
+    fill(desk, A)
+    append(desk.writer, *(record(1, number) for number in range(1, 60)))
+    desk.writer.hand_over()
+    before = desk.writer.given_up
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"No space|wait to be taken"):
+            desk.writer.sync(before)
+    assert desk.writer.unwritten_bytes == 5900
+    for _, blob in desk.writer.take_back():
+        append(desk.writer, blob)
+    desk.writer.hand_over()
+    with pytest.raises(OSError, match="moved to another log"):
+        desk.writer.sync(before)
+    desk.writer.sync()
+    assert desk.writer.unwritten_bytes == 0
+    desk.files.fault = None
+    desk.writer.stop()
+
+
+def test_a_log_that_cannot_be_synced_is_not_given_up_but_the_end() -> None:
+    desk = Desk(size_bytes_max=100_000)
+    append(desk.writer, record(1, 0))
+    drain(desk.writer)
+    desk.targets = [B]
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if A in path.parents and operation in {"write", "sync"}:
+            number = errno.ENOSPC if operation == "write" else errno.EIO
+            return OSError(number, os.strerror(number), str(path))
+        return None
+
+    desk.files.fault = fault
+    append(desk.writer, *(record(1, number) for number in range(1, 60)))
+    desk.writer.hand_over()
+    with pytest.raises(WriteFailedError):
+        desk.writer.step()
+    assert len(desk.fatal) == 1
+    assert desk.writer.take_back() == []
 
 
 class TestNextLogId:
