@@ -8,9 +8,10 @@ it) and, while a new cookie is being written, ``bookied.stamping``. The last two
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -207,6 +208,8 @@ class DiskSample:
     directory: Path
     total_bytes: int
     usable_bytes: int
+    takes_logs: bool = True
+    takes_indexes: bool = True
 
     @property
     def used(self) -> float:
@@ -223,6 +226,10 @@ class DiskLimits:
     writable_below: float
     on_any_full: bool
     high_priority_bytes_min: int
+    log_bytes_min: int = 0
+    """What a full directory needs to take an entry log all the same."""
+    index_bytes_min: int = 0
+    """What one of the index directories needs for the index of a ledger that is new."""
 
     @classmethod
     def of(cls, config: BookieConfig) -> DiskLimits:
@@ -232,6 +239,8 @@ class DiskLimits:
             writable_below=config.disk_writable_below,
             on_any_full=config.read_only_on_any_full,
             high_priority_bytes_min=config.high_priority_bytes_min,
+            log_bytes_min=config.entry_log_bytes_min(config.log_bytes_max),
+            index_bytes_min=config.index_file_bytes_min,
         )
 
 
@@ -243,6 +252,8 @@ class DiskVerdict:
     nearly_full: tuple[Path, ...]
     read_only: bool
     high_priority_allowed: bool
+    tight: tuple[Path, ...] = ()
+    """Those of the full that should take no entry log, be it for recovery adds."""
 
 
 def judge(samples: Iterable[DiskSample], limits: DiskLimits, *, was_read_only: bool) -> DiskVerdict:
@@ -257,8 +268,18 @@ def judge(samples: Iterable[DiskSample], limits: DiskLimits, *, was_read_only: b
     read_only = bool(full) if limits.on_any_full else len(full) == len(seen)
     if was_read_only and not read_only:
         read_only = _used_together(seen) >= limits.writable_below
-    roomy = any(one.usable_bytes >= limits.high_priority_bytes_min for one in seen)
-    return DiskVerdict(full, nearly, read_only, roomy)
+    tight = tuple(
+        one.directory
+        for one in seen
+        if one.directory in full and one.usable_bytes < limits.log_bytes_min
+    )
+    return DiskVerdict(full, nearly, read_only, _has_room_for_recovery(seen, limits), tight)
+
+
+def _has_room_for_recovery(samples: tuple[DiskSample, ...], limits: DiskLimits) -> bool:
+    least_log, least_index = limits.high_priority_bytes_min, limits.index_bytes_min
+    logs = any(one.usable_bytes >= least_log for one in samples if one.takes_logs)
+    return logs and any(one.usable_bytes >= least_index for one in samples if one.takes_indexes)
 
 
 def _used_together(samples: tuple[DiskSample, ...]) -> float:
@@ -268,19 +289,21 @@ def _used_together(samples: tuple[DiskSample, ...]) -> float:
 
 
 def sample_disks(files: Files, found: Directories) -> tuple[DiskSample, ...]:
-    """Ask how full the ledger and index directories are; blocking.
+    """Ask how full the ledger and index directories are, and whether any has failed; blocking.
 
     Raises:
-        OSError: a directory cannot be read any more, or its cookie is gone.
+        OSError: a directory, be it a journal's, cannot be used any more, or its cookie is gone.
     """
-    return tuple(_samples(files, dict.fromkeys((*found.ledger_dirs, *found.index_dirs))))
-
-
-def _samples(files: Files, wanted: Iterable[Path]) -> Iterator[DiskSample]:
-    for directory in wanted:
+    for directory in found.all_dirs:
+        files.check_usable(directory)
         if not files.exists(directory / VERSION):
-            raise FileNotFoundError(2, "the cookie is gone", str(directory / VERSION))
-        yield DiskSample(directory, *files.disk_usage(directory))
+            message = "the directory was emptied or unmounted: its cookie is gone"
+            raise FileNotFoundError(errno.ENOENT, message, str(directory / VERSION))
+    logs, indexes = frozenset(found.ledger_dirs), frozenset(found.index_dirs)
+    return tuple(
+        DiskSample(one, *files.disk_usage(one), one in logs, one in indexes)
+        for one in dict.fromkeys((*found.ledger_dirs, *found.index_dirs))
+    )
 
 
 def total_and_free(files: Files, found: Directories) -> tuple[int, int]:

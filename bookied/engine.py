@@ -155,6 +155,7 @@ class Engine:
             index,
             on_fatal=partial(parts.call_from_thread, self._events.failed),
             on_full=partial(parts.call_from_thread, self._events.no_room),
+            on_given_up=partial(parts.call_from_thread, self._take_back),
             rng=parts.rng,
             limits=limits,
             log_size_bytes_max=config.log_bytes_max,
@@ -186,6 +187,11 @@ class Engine:
             backups_max=config.journal_backups_max,
             **simulated,
         )
+
+    def _take_back(self) -> None:
+        """Let another log have what one had no room for; replay, in its thread, does so itself."""
+        if self.has_begun:
+            self.storages.take_back()
 
     def _journal_failed(self, error: WriteFailedError) -> None:
         self._events.failed(error)

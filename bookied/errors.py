@@ -7,6 +7,7 @@ is ``return_code``; what the process exits with is ``exit_status`` (commands.md 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar
 
@@ -117,6 +118,16 @@ class StatusFileError(CorruptError):
 
 class NoWritableDirError(StorageError):
     """No ledger directory has room left."""
+
+
+class IndexFullError(NoWritableDirError):
+    """The index of some ledgers found no room in any directory; that of all others is written."""
+
+    def __init__(self, directory: Path, ledger_ids: Collection[int]) -> None:
+        """Name one of the directories that have no room, and the ledgers."""
+        some = ", ".join(map(str, sorted(ledger_ids)[:10]))
+        super().__init__(f"{directory}: no room for the index of ledger {some}")
+        self.directory, self.ledger_ids = directory, frozenset(ledger_ids)
 
 
 class WriteFailedError(StorageError):

@@ -144,6 +144,9 @@ class Files(Protocol):
     def disk_usage(self, path: Path) -> tuple[int, int]:
         """Return the file system's total and usable bytes."""
 
+    def check_usable(self, directory: Path) -> None:
+        """Raise ``OSError`` unless the directory is there, readable and writable, full or not."""
+
 
 class RealFiles:
     """``Files`` of the operating system."""
@@ -220,6 +223,15 @@ class RealFiles:
     def disk_usage(self, path: Path) -> tuple[int, int]:
         stat = os.statvfs(path)
         return stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+
+    def check_usable(self, directory: Path) -> None:
+        with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+            pass
+        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            # A file system with errors is made read-only by the system: then root may not either.
+            is_read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
+            number = errno.EROFS if is_read_only else errno.EACCES
+            raise OSError(number, os.strerror(number), str(directory))
 
 
 def remove_tree(files: Files, path: Path) -> None:

@@ -6,7 +6,8 @@ of high priority (recovery) are taken in read-only mode too while some disk has 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -82,12 +83,14 @@ class Mode:
         """
         self._verdict = verdict
         if verdict.read_only and not self._config.read_only_mode:
-            raise NoSpaceError(_full_message(verdict))
+            raise NoSpaceError(_full_message(verdict.full))
 
     def started(self) -> None:
         """Say that the bookie is registered as ``read_only`` had it; put the mode into effect."""
         self._state.move(Event.STARTED_READ_ONLY if self.read_only else Event.STARTED)
         self._effects.allow(self.writes)
+        if self.read_only != self._status.read_only and not self._config.force_read_only:
+            self._keep(read_only=self.read_only)
 
     def disks_changed(self, verdict: DiskVerdict, *, out_of_room: bool = False) -> None:
         """Obey what a look at the disks has found.
@@ -98,14 +101,17 @@ class Mode:
         """
         self._verdict, self._out_of_room = verdict, out_of_room
         if verdict.read_only and not self._config.read_only_mode:
-            self._effects.failed(NoSpaceError(_full_message(verdict)))
+            self._effects.failed(NoSpaceError(_full_message(verdict.full)))
         else:
             self._put_into_effect()
 
-    def out_of_room(self) -> None:
+    def out_of_room(self, directory: Path) -> None:
         """Obey a write that found no room, until the next look at the disks says otherwise."""
         self._out_of_room = True
-        self._put_into_effect()
+        if not self._config.read_only_mode and self._state.now in SERVING:
+            self._effects.failed(NoSpaceError(_full_message((directory,))))
+        else:
+            self._put_into_effect()
 
     def set_by_hand(self, *, read_only: bool) -> None:
         """Obey the operator, who alone can take it back."""
@@ -133,6 +139,6 @@ class Mode:
         return int(self._clock.seconds() * 1000)
 
 
-def _full_message(verdict: DiskVerdict) -> str:
-    full = ", ".join(str(directory) for directory in verdict.full)
+def _full_message(directories: Iterable[Path]) -> str:
+    full = ", ".join(map(str, directories))
     return f"{full} is full, and readOnlyModeEnabled=false forbids to go read-only"

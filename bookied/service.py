@@ -201,7 +201,7 @@ class BookieService:
             was_read_only=kept.read_only,
             changed=self._disks_changed,
             failed=self._disk_failed,
-            is_awaited=self._is_out_of_room,
+            is_awaited=self._is_room_awaited,
         )
         verdict = await self.disks.look_once()
         self._choose_directories(storages, verdict)
@@ -351,16 +351,24 @@ class BookieService:
         self._tell_failed(error)
 
     def _disk_failed(self, error: Exception) -> None:
-        self._fail(RunTimeError(f"a disk failed: {error}"))
+        if isinstance(error, OSError) and error.filename is not None:
+            self._fail(RunTimeError(f"a disk failed: {error.filename}: {error.strerror}"))
+        else:
+            self._fail(RunTimeError(f"a disk failed: {error}"))
 
     def _directory_full(self, directory: Path) -> None:
         """Obey a write that found no room, rather than wait for the next look at the disks."""
         log.warn("no room left in {directory}", directory=directory)
-        if self.mode is not None:
-            self.mode.out_of_room()
+        if self.mode is None or self.engine is None:
+            return
+        if self.config.read_only_on_any_full or self.engine.storages.is_out_of_room:
+            self.mode.out_of_room(directory)
 
-    def _is_out_of_room(self) -> bool:
-        return self.mode is not None and self.mode.is_out_of_room
+    def _is_room_awaited(self) -> bool:
+        """Whether the next look at the disks decides, though it may find what the last one did."""
+        assert self.mode is not None
+        assert self.engine is not None
+        return self.mode.is_out_of_room or self.engine.storages.lacks_room
 
     def _disks_changed(self, verdict: DiskVerdict) -> None:
         assert self.engine is not None
@@ -387,7 +395,7 @@ class BookieService:
 
     def _choose_directories(self, storages: Storages, verdict: DiskVerdict) -> None:
         """Say where new files go; on full disks anywhere, for recovery adds and replay."""
-        storages.avoid(verdict.full)
+        storages.avoid(verdict.full, verdict.nearly_full, verdict.tight)
 
     def _note(self, phase: str) -> None:
         log.debug("{phase}", phase=phase)

@@ -20,13 +20,14 @@ from typing import Any, Final
 import attrs
 from twisted.logger import Logger
 
+from bookied.entrylog.format import LOCATION_BITS
 from bookied.entrylog.reader import EntryLogReader, next_log_id
 from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
-from bookied.errors import CorruptError, NoWritableDirError, WriteFailedError
+from bookied.errors import CorruptError, IndexFullError, WriteFailedError
 from bookied.files import Files
 from bookied.index import format as layout
 from bookied.index.format import PAGE_BYTES, PAGE_SLOTS
-from bookied.index.ledger_pages import LedgerPages, LedgerState
+from bookied.index.ledger_pages import LedgerChange, LedgerPages, LedgerState
 from bookied.index.store import IndexStore
 from bookied.journal.format import ledger_key_record
 from bookied.write_cache import WriteCache
@@ -49,6 +50,7 @@ CHECKPOINT_PAGES: Final = 1024
 """Pages copied in one turn of the reactor: 8 MiB, a few milliseconds."""
 
 _LENGTH: Final = struct.Struct(">i")
+_RECORD: Final = struct.Struct(">iqq")
 _LAC: Final = struct.Struct(">q")
 _LAC_AT: Final = 16
 _EXPLICIT_LAC_AT: Final = 8
@@ -104,6 +106,7 @@ class LedgerStorage:
         *,
         on_fatal: Callable[[WriteFailedError], object],
         on_full: Callable[[Path], object] = lambda path: None,  # noqa: ARG005
+        on_given_up: Callable[[], object] = lambda: None,
         rng: random.Random | None = None,
         limits: StorageLimits | None = None,
         log_size_bytes_max: int = 1024 * 1024 * 1024,
@@ -117,7 +120,10 @@ class LedgerStorage:
             ledger_directories: their ``current`` directories, in configured order; they exist.
             index: where ledgers and locations are kept; not open yet.
             on_fatal: entries can no longer be written, the bookie has to stop. From any thread.
-            on_full: this ledger directory has no room. From any thread.
+            on_full: this directory has no room, and yet something has to be written there; see
+                ``is_out_of_room``. From any thread.
+            on_given_up: ``take_back`` is waited for. From any thread; without a thread of the entry
+                log's, ``flush`` does it.
             rng: picks the directory of a new log among the writable ones.
             limits: of memory.
             log_size_bytes_max: ``logSizeLimit``.
@@ -127,7 +133,11 @@ class LedgerStorage:
         self._files = files
         self.ledger_directories = tuple(ledger_directories)
         self.writable_directories: Sequence[Path] = self.ledger_directories
-        """Where new entry logs may go; whoever watches the disks says what to ``avoid``."""
+        """Those that are not full; whoever watches the disks says what to ``avoid``."""
+        self._best_directories: Sequence[Path] = self.ledger_directories
+        self._without_room: frozenset[Path] = frozenset()
+        self._index_has_no_room = False
+        self._on_full = on_full
         self._rng = rng or random.Random()
         self.limits = limits or StorageLimits()
         self._index = index
@@ -147,8 +157,10 @@ class LedgerStorage:
             files,
             self.ledger_directories,
             choose_directory=self._choose_directory,
+            other_directory=self._other_directory,
             on_fatal=on_fatal,
-            on_full=on_full,
+            on_full=self._found_full,
+            on_given_up=on_given_up,
             size_bytes_max=log_size_bytes_max,
             direct=direct,
         )
@@ -170,17 +182,48 @@ class LedgerStorage:
         self._index.open()
         self._log.next_log_id = next_log_id(self._files, self.ledger_directories)
 
-    def avoid(self, full: Collection[Path]) -> None:
-        """Put no new file into directories that are full, unless all of a kind are."""
+    def avoid(
+        self,
+        full: Collection[Path],
+        nearly_full: Collection[Path] = (),
+        tight: Collection[Path] = (),
+    ) -> None:
+        """Put new files where there is room for them, by what a look at the disks has found.
+
+        Args:
+            full: take new files only while all are.
+            nearly_full: take new entry logs only while no other is left.
+            tight: those of the full ones that should not even take an entry log then.
+        """
+        self._without_room = frozenset()
+        best: Sequence[Path] = self.ledger_directories
+        for worse in (tight, full, nearly_full):
+            best = _without(best, worse)
+        self._best_directories = best
         self.writable_directories = _without(self.ledger_directories, full)
         self._index.avoid(full)
-        if not set(full).issuperset(self.ledger_directories):
-            self._log.leave(full)
+        self._log.leave(set(self.ledger_directories).difference(best))
 
     def _choose_directory(self) -> Path:
-        if not self.writable_directories:
-            raise NoWritableDirError("all ledger directories are full")
-        return self._rng.choice(self.writable_directories)
+        return self._rng.choice(_without(self._best_directories, self._without_room))
+
+    def _other_directory(self, full: Path) -> Path | None:
+        """Return one that is not known to have no room, instead of one found so. Any thread."""
+        for group in (self._best_directories, self.ledger_directories):
+            others = [one for one in group if one != full and one not in self._without_room]
+            if others:
+                return self._rng.choice(others)
+        return None
+
+    def _found_full(self, directory: Path) -> None:
+        """Remember that a write found no room; in the entry log's thread."""
+        self._without_room |= {directory}
+        self._on_full(directory)
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether any directory had no room since the last look at the disks."""
+        return bool(self._without_room) or self.is_out_of_room
 
     def start(self) -> None:
         """Write entry logs in a thread from now on."""
@@ -307,7 +350,8 @@ class LedgerStorage:
             blob: the records.
             counted: (ledger id, bytes of its records) pairs, if known; else they are counted later.
         """
-        self._cache.append(self._base, blob, self._log.readable_until)
+        turned = self._log.turn << LOCATION_BITS
+        self._cache.append(turned + self._base, blob, self._log.readable_until)
         self._base += len(blob)
         self._log.append(blob, counted)
         self._bytes_since_checkpoint += len(blob)
@@ -336,8 +380,8 @@ class LedgerStorage:
 
     @property
     def is_out_of_room(self) -> bool:
-        """Whether entries wait for room on a disk."""
-        return self._log.is_out_of_room
+        """Whether something waits for room on a disk, and there is no other directory with any."""
+        return self._log.is_out_of_room or self._index_has_no_room
 
     # Reading --------------------------------------------------------------------------------------
 
@@ -396,8 +440,14 @@ class LedgerStorage:
             OSError: likewise.
         """
         self._log.hand_over()
-        while self._log.step():
-            pass
+        while True:
+            try:
+                while self._log.step():
+                    pass
+                break
+            except OSError:
+                if not self.take_back():
+                    raise
         self._cache.trim(self._log.readable_until)
 
     @property
@@ -418,6 +468,42 @@ class LedgerStorage:
             StorageError: not all was written.
             OSError: likewise.
         """
+        while True:
+            moves = self._log.moves
+            try:
+                return await self._flush(run_blocking)
+            except OSError:
+                # Now or meanwhile, another log has taken what that one had no room for.
+                if not self.take_back() and self._log.moves == moves:
+                    raise
+
+    def take_back(self) -> bool:
+        """Append again what a log had no room for that was given up; say whether there was any.
+
+        Nobody but the reactor changes locations, and a sync that was asked for before fails: so no
+        index on disk ever points where these entries were to be.
+        """
+        taken = self._log.take_back()
+        for base, blob in taken:
+            self._append_again(base, blob)
+        self._log.hand_over()
+        return bool(taken)
+
+    def _append_again(self, base: int, blob: bytes) -> None:
+        """Append records, and let the index point there wherever it points at what they were."""
+        shift = self.reserve(len(blob)) - base
+        self.append(blob)
+        at = 0
+        while at < len(blob):
+            length, ledger_id, entry_id = _RECORD.unpack_from(blob, at)
+            location = base + at + _LENGTH.size
+            state = self.hot.get(ledger_id)
+            if state is not None and state.location(entry_id) == location:
+                page = state.page_for_write(entry_id >> 10)
+                page[entry_id & (PAGE_SLOTS - 1)] = location + shift
+            at += _LENGTH.size + length
+
+    async def _flush(self, run_blocking: RunBlocking) -> None:
         assert not self._is_checkpointing, "one checkpoint at a time"
         self._is_checkpointing = True
         self.has_changes, self._bytes_since_checkpoint = False, 0
@@ -431,8 +517,10 @@ class LedgerStorage:
             )
             # Even without a page to write: replay keeps entries that no index points at.
             await self._sync_log(run_blocking)
+            homeless: IndexFullError | None = None
             for changes in self._pages.take(ledgers, pages_max=CHECKPOINT_PAGES):
-                await self._write_changes(changes, run_blocking)
+                homeless = await self._write_changes(changes, run_blocking) or homeless
+            self._note_index_room(homeless)
             self._pages.drop_idle_ledgers()
             self._cache.trim(self._log.readable_until)
         except BaseException:
@@ -446,16 +534,32 @@ class LedgerStorage:
 
     async def _sync_log(self, run_blocking: RunBlocking) -> None:
         self._log.hand_over()
-        await run_blocking(self._log.sync)
+        await run_blocking(partial(self._log.sync, self._log.moves))
 
-    async def _write_changes(self, changes: list[Any], run_blocking: RunBlocking) -> None:
+    async def _write_changes(
+        self, changes: list[LedgerChange], run_blocking: RunBlocking
+    ) -> IndexFullError | None:
+        """Write index pages and headers; return why some have found no room, if so."""
         try:
             await self._sync_log(run_blocking)
             await run_blocking(partial(self._index.write, changes))
+        except IndexFullError as error:
+            # One ledger without room does not keep the pages of all others in memory.
+            self._pages.put_back(one for one in changes if one.ledger_id in error.ledger_ids)
+            self._pages.written(one for one in changes if one.ledger_id not in error.ledger_ids)
+            return error
         except BaseException:
             self._pages.put_back(changes)
             raise
         self._pages.written(changes)
+        return None
+
+    def _note_index_room(self, homeless: IndexFullError | None) -> None:
+        """Fail the checkpoint if some ledgers' index had nowhere to go."""
+        self._index_has_no_room = homeless is not None
+        if homeless is not None:
+            self._on_full(homeless.directory)
+            raise homeless
 
 
 def _without(directories: Sequence[Path], full: Collection[Path]) -> Sequence[Path]:

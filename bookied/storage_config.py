@@ -413,8 +413,8 @@ class DiskConfig:
         key="minUsableSizeForIndexFileCreation",
         unit="bytes",
         minimum=0,
-        doc="Space needed for new index files on a full disk.",
-        without_effect="replay takes what room there is",
+        doc="Space needed for new index files on a full disk: without it no recovery adds are "
+        "taken. What is acknowledged is written wherever there is room.",
     )
     _entry_log_bytes_min: int | None = setting(
         None,

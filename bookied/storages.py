@@ -105,10 +105,20 @@ class Storages:
         for shard in self._shards:
             shard.abandon()
 
-    def avoid(self, full: Collection[Path]) -> None:
-        """Put no new file into directories that are full; see ``LedgerStorage.avoid``."""
+    def avoid(
+        self,
+        full: Collection[Path],
+        nearly_full: Collection[Path] = (),
+        tight: Collection[Path] = (),
+    ) -> None:
+        """Put new files where there is room for them; see ``LedgerStorage.avoid``."""
         for shard in self._shards:
-            shard.avoid(full)
+            shard.avoid(full, nearly_full, tight)
+
+    def take_back(self) -> None:
+        """Append again what logs had no room for; see ``LedgerStorage.take_back``."""
+        for shard in self._shards:
+            shard.take_back()
 
     # What is in memory ----------------------------------------------------------------------------
 
@@ -127,8 +137,13 @@ class Storages:
 
     @property
     def is_out_of_room(self) -> bool:
-        """Whether entries of any wait for room on a disk."""
+        """Whether anything waits for room on a disk, and there is no other with any."""
         return any(shard.is_out_of_room for shard in self._shards)
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether any directory had no room since the last look at the disks."""
+        return any(shard.lacks_room for shard in self._shards)
 
     def drop_idle(self) -> None:
         """Forget ledgers beyond the limit that were only read."""

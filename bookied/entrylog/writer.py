@@ -129,12 +129,13 @@ class EntryLogWriter:
         self._ledgers: dict[int, int] = {}
         self._unsynced_bytes = 0
         self._written_bytes = 0
-        self._is_full = self._is_sync_failed = False
+        self._is_stuck = self._is_sync_failed = False
+        self._told: tuple[Path, bool] | None = None
         # Of the log's thread until it has set ``_given_up_id``, of the reactor until that is -1.
         self._held: deque[_Write] = deque()
         self._given_up_id = -1
-        self.given_up = 0
-        """How many logs were given up; see ``sync``."""
+        self.moves = 0
+        """How often a log was given up, or begun elsewhere; see ``sync``."""
         # Held while a file is synced outside the other lock, so that it is not closed meanwhile.
         self._syncing = threading.Lock()
         self._wake = threading.Semaphore(0)
@@ -157,8 +158,8 @@ class EntryLogWriter:
 
     @property
     def is_out_of_room(self) -> bool:
-        """Whether the last attempt to write found a full disk; it is repeated."""
-        return self._is_full
+        """Whether the last attempt to write found a full disk, and no other; it is repeated."""
+        return self._is_stuck
 
     @property
     def active_log_id(self) -> int:
@@ -327,26 +328,26 @@ class EntryLogWriter:
         with self._io:
             return self._step()
 
-    def sync(self, given_up: int | None = None) -> None:
+    def sync(self, moves: int | None = None) -> None:
         """Return once all that was handed over before the call is on disk, where it was to be.
 
         Args:
-            given_up: as the attribute was when that was handed over; now unless given.
+            moves: as the attribute was when that was handed over; now unless given.
 
         Raises:
             OSError: the disk is full, or a log was given up since; it can be tried again.
             WriteFailedError: nothing more can be written.
         """
-        given_up = self.given_up if given_up is None else given_up
+        moves = self.moves if moves is None else moves
         with self._io:
             for _ in range(len(self._commands)):
                 self._step()
             file, until = self._file, self.readable_until
             if file is not None:
                 self._guarded(file.flush, self._file_log_id, may_give_up=True)
-                self._is_full = False
+                self._has_room()
                 self._note_readable(file)
-            if self.given_up != given_up:
+            if self.moves != moves:
                 raise _no_room("records have moved to another log")
         with self._syncing:
             # A file that is not the active one any more was synced when it was closed.
@@ -367,7 +368,7 @@ class EntryLogWriter:
         self._guarded(lambda: self._perform(command), log_id, may_give_up=not is_open)
         self._commands.popleft()
         self._written_bytes += command.size_bytes
-        self._is_full = False
+        self._has_room()
         return True
 
     def _guarded(self, action: Callable[[], None], log_id: int, *, may_give_up: bool) -> None:
@@ -383,14 +384,11 @@ class EntryLogWriter:
         if number in _NO_DESCRIPTOR:
             raise error
         if number in _FULL and not self._is_sync_failed:
-            if not self._is_full:
-                self._is_full = True
-                self._on_full(path.parent)
             try:
-                if may_give_up:
-                    self._give_up(path)
+                has_other = self._give_up(path) if may_give_up else self._begin_elsewhere(path)
             except OSError as worse:
                 self._die(path, worse)
+            self._tell_full(path.parent, is_stuck=not has_other)
             raise error
         self._die(path, error)
 
@@ -400,14 +398,23 @@ class EntryLogWriter:
         self._on_fatal(self.failure)
         raise self.failure from error
 
-    def _give_up(self, path: Path) -> None:
-        """End a log in the middle if another directory has room for the rest of it.
+    def _tell_full(self, directory: Path, *, is_stuck: bool) -> None:
+        self._is_stuck = is_stuck
+        if self._told != (directory, is_stuck):
+            self._told = (directory, is_stuck)
+            self._on_full(directory)
+
+    def _has_room(self) -> None:
+        self._is_stuck, self._told = False, None
+
+    def _give_up(self, path: Path) -> bool:
+        """End a log in the middle if another directory has room for the rest of it; say whether.
 
         What can be read of it stays, durably. What a write that failed left behind that is cut off.
         """
         other, file = self._other_directory(path.parent), self._file
         if other is None or file is None:
-            return
+            return False
         log.warn("{path} is given up: there is room in {other}", path=path, other=other)
         self._sync(file)
         self._drop_held(file)
@@ -419,9 +426,10 @@ class EntryLogWriter:
                 cutting.truncate(kept)
             finally:
                 cutting.close()
-        self.given_up += 1
+        self.moves += 1
         self._given_up_id = self._file_log_id
         self._on_given_up()
+        return True
 
     def _let_go(self, file: AppendFile) -> None:
         """Close the active log, of which all that counts is synced."""
@@ -441,12 +449,7 @@ class EntryLogWriter:
 
     def _open(self, command: _Open) -> None:
         log_id = command.log_id
-        try:
-            self._begin(log_id, self.paths[log_id])
-        except OSError as error:
-            if error.errno in _FULL and not self._is_sync_failed:
-                self._begin_elsewhere(log_id, self.paths[log_id])
-            raise
+        self._begin(log_id, self.paths[log_id])
         self._file_turn = command.turn
         self._held.clear()
         self._write_last_id(log_id)
@@ -464,18 +467,15 @@ class EntryLogWriter:
         self._sync(self._file)
         self._files.sync_dir(path.parent)
 
-    def _begin_elsewhere(self, log_id: int, path: Path) -> None:
+    def _begin_elsewhere(self, path: Path) -> bool:
         """Let the next attempt be made in another directory, if there is one with room.
 
         No entry is in the log yet, and locations do not tell directories. Of two logs with one id
         a restart might take the empty one, so the first is gone for good before that.
         """
-        if not self._is_full:  # It is told of now, or a directory without room would be chosen.
-            self._is_full = True
-            self._on_full(path.parent)
         directory = self._other_directory(path.parent)
         if directory is None:
-            return
+            return False
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):
@@ -483,7 +483,11 @@ class EntryLogWriter:
         if self._files.exists(path):
             self._files.remove(path)
             self._files.sync_dir(path.parent)
+        log_id = layout.log_id(path.name)
+        assert log_id is not None
         self.paths[log_id] = directory / path.name
+        self.moves += 1
+        return True
 
     def _write_last_id(self, log_id: int) -> None:
         """Note the log's id in every directory; a full one does without, as in Java."""

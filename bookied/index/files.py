@@ -6,6 +6,8 @@ A new file is written under another name and renamed once it is complete and syn
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import random
 import re
 from array import array
@@ -16,9 +18,10 @@ from typing import Final, NamedTuple
 from twisted.logger import Logger
 
 from bookied.entrylog.format import LOCATION_MIN
-from bookied.errors import IndexEntryError, IndexTruncatedError
+from bookied.errors import IndexEntryError, IndexFullError, IndexTruncatedError
 from bookied.files import Files, ReadFile, UpdateFile
 from bookied.index import format as layout
+from bookied.index.changes import copy_index, write_change
 from bookied.index.ledger_pages import LedgerChange, StoredLedger
 from bookied.open_files import OpenFiles
 
@@ -30,6 +33,7 @@ OPEN_TO_WRITE_MAX: Final = 128
 HIDDEN_MAX: Final = 1024
 """Files removed before their directories are synced."""
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _HEX_DIRECTORY: Final = re.compile(r"[0-9a-f]{1,2}")
 
 
@@ -63,6 +67,7 @@ class IndexFiles:
         self._directory_of: dict[int, Path] = {}
         self._cut: dict[int, Path] = {}
         self._names = {directory: _Names(directory) for directory in self._directories}
+        self._moving: dict[int, tuple[Path, Path]] = {}  # Copies that count, and their names then.
 
     def open(self) -> None:
         """List the ledgers that are here, and finish or undo what a crash left half done."""
@@ -102,6 +107,24 @@ class IndexFiles:
         directory = self._directory_of.get(ledger_id)
         return None if directory is None else directory / layout.relative_path(ledger_id)
 
+    @contextlib.contextmanager
+    def _reading(self, path: Path, ledger_id: int) -> Iterator[ReadFile]:
+        """Give a ledger's open file; one that has moved since ``path`` was asked for too."""
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(self._open.use(path))
+            except FileNotFoundError:
+                file = self._open_moved(ledger_id, stack)
+            yield file
+
+    def _open_moved(self, ledger_id: int, stack: contextlib.ExitStack) -> ReadFile:
+        """Open a file that moves right now, or has just moved."""
+        for path in self._moving.get(ledger_id, ()):
+            with contextlib.suppress(FileNotFoundError):
+                return stack.enter_context(self._open.use(path))
+        path = self.path(ledger_id) or Path()
+        return stack.enter_context(self._open.use(path))
+
     # Reading --------------------------------------------------------------------------------------
 
     def load(self, ledger_id: int) -> StoredLedger | None:
@@ -117,7 +140,7 @@ class IndexFiles:
         if path is None:
             return None
         try:
-            with self._open.use(path) as file:
+            with self._reading(path, ledger_id) as file:
                 return read_index(file, path)
         except IndexTruncatedError as error:
             log.warn("ignoring an index without a header: {error}", error=error)
@@ -128,7 +151,7 @@ class IndexFiles:
         """Return a page; slots the file does not have are 0."""
         path = self.path(ledger_id)
         assert path is not None, ledger_id
-        with self._open.use(path) as file:
+        with self._reading(path, ledger_id) as file:
             return layout.decode_page(file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES))
 
     def location(self, ledger_id: int, entry_id: int) -> int:
@@ -141,7 +164,7 @@ class IndexFiles:
         if path is None:
             return 0
         offset = layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
-        with self._open.use(path) as file:
+        with self._reading(path, ledger_id) as file:
             slot = file.read_at(offset, layout.SLOT_BYTES)
         if len(slot) < layout.SLOT_BYTES:
             return 0
@@ -152,7 +175,7 @@ class IndexFiles:
         """Give the pages of a ledger's file that may hold something, with their numbers."""
         path = self.path(ledger_id)
         if path is not None:
-            with self._open.use(path) as file:
+            with self._reading(path, ledger_id) as file:
                 yield from read_pages(file)
 
     # Writing: a checkpoint ------------------------------------------------------------------------
@@ -160,41 +183,136 @@ class IndexFiles:
     def write(self, changes: Sequence[LedgerChange]) -> None:
         """Put changes on disk; on return they are durable.
 
-        What a change's locations point at must be durable already.
+        What a change's locations point at must be durable already. A file that has no room to grow
+        moves to another directory.
 
         Raises:
+            IndexFullError: some found no room anywhere; all others are written.
             OSError: some may be written, some not.
-            NoWritableDirError: no directory takes another index file.
         """
         created: list[_Created] = []
+        homeless: dict[int, Path] = {}
         for start in range(0, len(changes), OPEN_TO_WRITE_MAX):
-            self._write_some(changes[start : start + OPEN_TO_WRITE_MAX], created)
+            for write in self._write_some(changes[start : start + OPEN_TO_WRITE_MAX], created):
+                if not self._rehome(write, created):
+                    homeless[write.change.ledger_id] = write.directory
         self._publish(created)
-        self._sync_names(change.ledger_id for change in changes)
+        self._sync_names(one.ledger_id for one in changes if one.ledger_id not in homeless)
+        if homeless:
+            raise IndexFullError(next(iter(homeless.values())), homeless)
 
-    def _write_some(self, changes: Sequence[LedgerChange], created: list[_Created]) -> None:
-        opened: list[UpdateFile] = []
+    def _write_some(self, changes: Sequence[LedgerChange], created: list[_Created]) -> list[_Write]:
+        """Write and sync changes; return those for which there was no room."""
+        opened: list[tuple[_Write, UpdateFile]] = []
+        homeless: list[_Write] = []
         try:
             for change in changes:
-                opened.append(self._open_to_write(change, created))
-                _write_change(opened[-1], change)
-            self._files.sync_all(opened)
+                write = self._place(change)
+                with _noting_no_room(write, homeless):
+                    opened.append((write, self._open_and_write(write)))
+            self._sync(opened, homeless)
         finally:
-            for file in opened:
+            for _, file in opened:
                 file.close()
+        created += (
+            write.new for write, _ in opened if write.new is not None and write not in homeless
+        )
+        return homeless
 
-    def _open_to_write(self, change: LedgerChange, created: list[_Created]) -> UpdateFile:
-        path = self.path(change.ledger_id)
-        if path is not None:
-            return self._files.open_update(path)
-        assert change.header is not None, change.ledger_id
-        directory = self._cut.get(change.ledger_id) or self._rng.choice(self._writable)
-        path = directory / layout.relative_path(change.ledger_id)
-        created.append(_Created(change.ledger_id, directory, path))
-        self._files.mkdirs(path.parent)
-        file = self._files.open_update(created[-1].temporary, create=True)
-        file.truncate(0)
+    def _place(self, change: LedgerChange) -> _Write:
+        ledger_id = change.ledger_id
+        directory = self._directory_of.get(ledger_id)
+        if directory is not None:
+            return _Write(change, directory, None)
+        assert change.header is not None, ledger_id
+        directory = self._cut.get(ledger_id) or self._rng.choice(self._writable)
+        return _Write(change, directory, _created(ledger_id, directory))
+
+    def _open_and_write(self, write: _Write) -> UpdateFile:
+        if write.new is None:
+            path = write.directory / layout.relative_path(write.change.ledger_id)
+            file = self._files.open_update(path)
+        else:
+            self._files.mkdirs(write.new.path.parent)
+            file = self._files.open_update(write.new.temporary, create=True)
+        try:
+            if write.new is not None:
+                file.truncate(0)
+            write_change(file, write.change)
+        except BaseException:
+            file.close()
+            raise
         return file
+
+    def _sync(self, opened: Sequence[tuple[_Write, UpdateFile]], homeless: list[_Write]) -> None:
+        try:
+            self._files.sync_all([file for _, file in opened])
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            # Room may be missing as late as this. What was not synced then has to be written again.
+            for write, file in opened:
+                with _noting_no_room(write, homeless):
+                    write_change(file, write.change)
+                    file.sync()
+
+    # A directory without room ---------------------------------------------------------------------
+
+    def _rehome(self, write: _Write, created: list[_Created]) -> bool:
+        """Write a change to another directory that has room for it; say whether there is one."""
+        others = [one for one in self._writable if one != write.directory]
+        self._rng.shuffle(others)
+        for directory in others:
+            try:
+                if write.new is None:
+                    self._move(write.change, write.directory, directory)
+                else:
+                    created.append(self._create_in(directory, write.change))
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+            else:
+                return True
+        return False
+
+    def _create_in(self, directory: Path, change: LedgerChange) -> _Created:
+        new = _created(change.ledger_id, directory)
+        file = self._open_and_write(_Write(change, directory, new))
+        try:
+            file.sync()
+        finally:
+            file.close()
+        return new
+
+    def _move(self, change: LedgerChange, old: Path, new: Path) -> None:
+        """Move a ledger's file to where it has room for a change, and write that.
+
+        There is a whole file under a name that counts at any time: the copy is durable before the
+        original goes, and that has gone durably before the copy gets its name. A start meanwhile
+        removes the copy where there is an original, and gives it its name where there is none.
+        """
+        ledger_id = change.ledger_id
+        name = layout.relative_path(ledger_id)
+        source, target = old / name, new / name
+        copy = target.with_name(target.name + layout.MOVING)
+        self._files.mkdirs(copy.parent)
+        reading = self._files.open_read(source)
+        try:
+            copy_index(self._files, reading, read_pages(reading), copy, change)
+        finally:
+            reading.close()
+        self._names[new].changed(ledger_id)
+        self._names[new].sync(self._files, (ledger_id,))
+        self._moving[ledger_id] = (copy, target)
+        self._files.remove(source)
+        self._files.sync_dir(source.parent)
+        self._files.rename(copy, target)
+        self._files.sync_dir(target.parent)
+        self._directory_of[ledger_id] = new
+        del self._moving[ledger_id]
+        for path in (source, copy):
+            self._open.forget(path)
+        log.info("{name} moved to {new}: {old} is full", name=target.name, new=new, old=old)
 
     def _publish(self, created: Sequence[_Created]) -> None:
         """Give new files their names; ``_sync_names`` makes them durable."""
@@ -258,6 +376,28 @@ class _Created(NamedTuple):
     @property
     def temporary(self) -> Path:
         return self.path.with_name(self.path.name + layout.TEMPORARY)
+
+
+def _created(ledger_id: int, directory: Path) -> _Created:
+    return _Created(ledger_id, directory, directory / layout.relative_path(ledger_id))
+
+
+class _Write(NamedTuple):
+    """A change on its way into a directory: to the ledger's file there, or to a new one."""
+
+    change: LedgerChange
+    directory: Path
+    new: _Created | None
+
+
+@contextlib.contextmanager
+def _noting_no_room(write: _Write, homeless: list[_Write]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        homeless.append(write)
 
 
 class _Names:
@@ -340,13 +480,6 @@ def check_location(location: int, path: Path, offset: int) -> int:
     if location and (location < 0 or location & 0xFFFFFFFF < LOCATION_MIN):
         raise IndexEntryError(path, offset, f"location {location:#x}")
     return location
-
-
-def _write_change(file: UpdateFile, change: LedgerChange) -> None:
-    for page_no, native in change.pages:
-        file.write_at(layout.page_offset(page_no), layout.encode_page(native))
-    if change.header is not None:
-        file.write_at(0, change.header.encode())
 
 
 def index_files(files: Files, directory: Path) -> Iterator[Path]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from bookied.dirs import (
@@ -177,6 +178,22 @@ def test_recovery_adds_are_taken_while_one_directory_has_room_for_them() -> None
     assert not judge(disks(96, 96), LIMITS, was_read_only=True).high_priority_allowed
 
 
+def test_recovery_adds_need_room_for_an_index_too() -> None:
+    limits = attrs.evolve(LIMITS, index_bytes_min=50)
+    roomy, small = DiskSample(Path("/l"), 1000, 200, takes_indexes=False), Path("/i")
+    for usable_bytes in (49, 50):
+        index = DiskSample(small, 100_000, usable_bytes, takes_logs=False)
+        verdict = judge([roomy, index], limits, was_read_only=True)
+        assert verdict.high_priority_allowed is (usable_bytes == 50)
+
+
+def test_full_directories_without_room_for_an_entry_log_are_told_apart() -> None:
+    limits = attrs.evolve(LIMITS, log_bytes_min=30)
+    verdict = judge(disks(96.9, 98, 50), limits, was_read_only=False)
+    assert verdict.full == (Path("/0"), Path("/1"))
+    assert verdict.tight == (Path("/1"),)
+
+
 def test_a_disk_that_tells_no_size_counts_as_empty() -> None:
     assert DiskSample(Path("/x"), 0, 0).used == 0.0
 
@@ -195,8 +212,20 @@ def test_disks_are_sampled_while_their_cookie_is_there(found: Directories) -> No
     assert [one.directory for one in samples] == [*found.ledger_dirs, found.index_dirs[1]]
     assert all(0 <= one.used <= 1 for one in samples)
     (found.ledger_dirs[1] / "VERSION").unlink()
-    with pytest.raises(FileNotFoundError, match="the cookie is gone"):
+    with pytest.raises(FileNotFoundError, match="its cookie is gone"):
         sample_disks(FILES, found)
+
+
+@pytest.mark.parametrize("kind", ["journals", "ledgers", "indexes"])
+def test_a_directory_of_any_kind_without_cookie_has_failed(found: Directories, kind: str) -> None:
+    prepare(FILES, found)
+    for directory in found.all_dirs:
+        (directory / "VERSION").write_text("5")
+    root = getattr(found, kind)[-1]
+    (root / "current" / "VERSION").unlink()
+    with pytest.raises(FileNotFoundError, match="emptied or unmounted") as caught:
+        sample_disks(FILES, found)
+    assert caught.value.filename == str(root / "current" / "VERSION")
 
 
 def test_directories_on_one_disk_are_counted_once(found: Directories) -> None:

@@ -82,8 +82,8 @@ def test_full_disks_make_it_read_only_and_space_makes_it_writable_again() -> Non
 def test_a_write_without_room_counts_until_the_next_look_at_the_disks() -> None:
     world = World()
     mode = world.serve()
-    mode.out_of_room()
-    mode.out_of_room()
+    mode.out_of_room(Path("/d"))
+    mode.out_of_room(Path("/d"))
     assert (world.state.now, world.allowed[-1]) == (State.READ_ONLY, Writes.NONE)
     mode.disks_changed(ROOMY, out_of_room=True)
     assert mode.is_out_of_room
@@ -135,11 +135,27 @@ def test_a_bookie_that_may_not_be_read_only_fails_when_its_disks_fill() -> None:
     assert isinstance(failure, NoSpaceError)
 
 
+def test_a_bookie_that_may_not_be_read_only_fails_when_a_write_finds_no_room() -> None:
+    world = World(read_only_mode=False)
+    world.serve().out_of_room(Path("/d"))
+    (failure,) = world.failures
+    assert str(failure) == "/d is full, and readOnlyModeEnabled=false forbids to go read-only"
+
+
+def test_a_start_on_full_disks_is_remembered() -> None:
+    world = World()
+    world.serve(FULL)
+    assert world.kept == [BookieStatus(True, 5000)]
+    world = World(kept=BookieStatus(True, 1))
+    world.serve()
+    assert world.kept == [BookieStatus(False, 5000)]
+
+
 def test_nothing_changes_before_the_bookie_serves_or_after() -> None:
     world = World()
     world.mode.begin(ROOMY)
     world.mode.disks_changed(FULL)
-    world.mode.out_of_room()
+    world.mode.out_of_room(Path("/d"))
     assert (world.allowed, world.registered) == ([], [])
 
 

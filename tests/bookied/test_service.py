@@ -377,7 +377,8 @@ def test_a_directory_that_vanishes_is_a_failed_disk(running: Running) -> None:
     shutil.rmtree(service.directories.ledgers[0])
     run(until(lambda: running.failures))
     assert isinstance(running.failures[0], RunTimeError)
-    assert "the cookie is gone" in str(running.failures[0])
+    directory = service.directories.ledger_dirs[0]
+    assert str(running.failures[0]) == f"a disk failed: {directory}: No such file or directory"
 
 
 class FailingSync(RealFiles):

@@ -5,6 +5,7 @@ One seed decides everything. ``SEEDS`` asks for more of them; a failing one is i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -12,7 +13,7 @@ from random import Random
 
 import pytest
 
-from bookied.errors import StorageError
+from bookied.errors import IndexFullError, StorageError
 from tests.bookied.storage_world import World
 from tests.sim.disk import Fault, PowerCut
 
@@ -101,3 +102,76 @@ def live_until_it_hurts(world: World) -> None:
                 return
         if world.fatal:
             return
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_bookie_survives_directories_that_fill_up(seed: int) -> None:
+    """Some directories have no room, at any byte, and get some again; others always have."""
+    world = World(2_000_000 + seed, directories=2 + seed % 2)
+    for _ in range(world.rng.randrange(2, 6)):
+        fill_some(world)
+        if world.rng.random() < 0.5:
+            world.files.cut_at = world.files.operations + world.rng.randrange(1, 300)
+        try:
+            for _ in range(120):
+                live_on_full_disks(world)
+        except PowerCut:
+            world.checkpoint = None
+            world.files.crash()
+            world.start()
+            world.check()
+            world.forget_what_was_lost()
+        world.files.cut_at = None
+        world.check()
+    assert not world.fatal
+    world.stop()
+    world.start()
+    world.check()
+
+
+def fill_some(world: World) -> None:
+    """Leave some room in all directories but one; the last has all that is ever needed."""
+    world.files.room = {
+        directory.parent: world.files.used(directory.parent) + world.rng.randrange(6000)
+        for directory in world.rng.sample(world.ledger_dirs, len(world.ledger_dirs) - 1)
+    }
+    full = [one for one in world.ledger_dirs if one.parent in world.files.room]
+    world.storages.avoid(world.rng.choice([[], full]))
+
+
+def live_on_full_disks(world: World) -> None:
+    try:
+        world.act()
+    except OSError as error:
+        assert error.errno == errno.ENOSPC, error
+    if world.rng.random() < 0.2:
+        world.storages.take_back()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS // 4))
+def test_a_bookie_without_any_room_loses_nothing_and_goes_on_when_there_is_some(seed: int) -> None:
+    world = World(3_000_000 + seed, directories=1 + seed % 3)
+    for _ in range(world.rng.randrange(30)):
+        world.act()
+    world.files.room = {
+        one.parent: world.files.used(one.parent) + world.rng.randrange(4000)
+        for one in world.ledger_dirs
+    }
+    for _ in range(100):
+        try:
+            world.act()
+        except (OSError, IndexFullError) as error:
+            assert isinstance(error, IndexFullError) or error.errno == errno.ENOSPC, error
+        if world.fatal:  # It could not be stopped with everything in files.
+            world.files.room = {}
+            world.die()
+            break
+    world.check()
+    world.files.room = {}
+    if world.checkpoint is not None:  # It may have met the full disks.
+        with contextlib.suppress(OSError, IndexFullError):
+            world.checkpoint.finish()
+        world.checkpoint = None
+    world.stop()
+    world.start()
+    world.check()

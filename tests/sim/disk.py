@@ -138,6 +138,8 @@ class SimFiles:
         self.cut_at: int | None = None
         self.fault: Fault | None = None
         self.bytes_max: int | None = None
+        self.room: dict[Path, int] = {}
+        """The most that the files below some directories may hold together; others are endless."""
         self._generation = 0
 
     # What happens to the disk ---------------------------------------------------------------------
@@ -170,6 +172,14 @@ class SimFiles:
             used = sum(len(data) for data in self.contents().values())
             if used + growth > self.bytes_max:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        for directory, bytes_max in self.room.items():
+            if growth and directory in path.parents and self.used(directory) + growth > bytes_max:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    def used(self, directory: Path) -> int:
+        """Return how much the files below a directory hold."""
+        held = self.contents().items()
+        return sum(len(data) for name, data in held if name.startswith(f"{directory}/"))
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -275,6 +285,9 @@ class SimFiles:
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
         return 1 << 40, 1 << 39
+
+    def check_usable(self, directory: Path) -> None:
+        self._directory(directory)
 
     def _node(self, path: Path) -> _File | _Directory:
         node: _File | _Directory = self._root

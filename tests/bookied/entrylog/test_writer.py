@@ -370,7 +370,7 @@ def test_what_a_log_has_no_room_for_goes_to_another_directory(room, direct) -> N
             desk.writer.sync()
     desk.writer.stop()
     assert desk.full == [A]
-    assert desk.writer.given_up == 1
+    assert desk.writer.moves == 1
     assert desk.writer.unwritten_bytes == 0
     desk.files.crash()
     kept = entries(desk.files, A)
@@ -389,7 +389,7 @@ def test_a_log_is_not_given_up_where_no_other_directory_has_room() -> None:
     with pytest.raises(OSError, match="No space"):
         desk.writer.step()
     assert desk.writer.take_back() == []
-    assert desk.writer.given_up == 0
+    assert desk.writer.moves == 0
     desk.files.fault = None
     desk.writer.stop()
     assert [entry for _, _, entry in entries(desk.files, A)] == list(range(60))
@@ -403,7 +403,7 @@ def test_nothing_counts_as_synced_while_records_wait_for_another_log_or_have_mov
     fill(desk, A)
     append(desk.writer, *(record(1, number) for number in range(1, 60)))
     desk.writer.hand_over()
-    before = desk.writer.given_up
+    before = desk.writer.moves
     for _ in range(2):
         with pytest.raises(OSError, match=r"No space|wait to be taken"):
             desk.writer.sync(before)

@@ -1,0 +1,71 @@
+"""What a checkpoint writes into one index file: a change, in place or on top of a copy.
+
+The area behind the header is always a whole number of pages (storage.md section 6), also after a
+write that found no room in the middle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+
+from bookied.files import Files, ReadFile, UpdateFile
+from bookied.index import format as layout
+from bookied.index.ledger_pages import LedgerChange
+
+
+def write_change(file: UpdateFile, change: LedgerChange) -> None:
+    """Write what has changed of a ledger, without a sync.
+
+    Raises:
+        OSError: some may be written; the file is no longer than it was.
+    """
+    size = file.size()
+    try:
+        for page_no, native in change.pages:
+            file.write_at(layout.page_offset(page_no), layout.encode_page(native))
+        if change.header is not None:
+            file.write_at(0, change.header.encode())
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(size)
+        raise
+
+
+def copy_index(
+    files: Files,
+    source: ReadFile,
+    pages: Iterable[tuple[int, array[int]]],
+    path: Path,
+    change: LedgerChange,
+) -> None:
+    """Write an index file with a change on top to another path, and sync it.
+
+    Args:
+        files: the disk.
+        source: the file.
+        pages: those of it that may hold something; it may have holes of any size.
+        path: the copy; it goes again where there is no room for all of it.
+        change: what the copy has and the source has not.
+
+    Raises:
+        OSError: there is no whole copy.
+    """
+    copy = files.open_update(path, create=True)
+    try:
+        copy.truncate(0)
+        page_count = -(-(source.size() - layout.HEADER_BYTES) // layout.PAGE_BYTES)
+        copy.truncate(layout.page_offset(page_count))
+        copy.write_at(0, source.read_at(0, layout.HEADER_BYTES))
+        for page_no, page in pages:
+            copy.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
+        write_change(copy, change)
+        copy.sync()
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
+    finally:
+        copy.close()
