@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+from twisted.logger import Logger
 
 from bookied.config import BookieConfig
 from bookied.errors import LayoutTooOldError
@@ -29,6 +30,9 @@ LOCK: Final = "bookied.lock"
 
 OLD_DATA: Final = (".txn", ".idx", ".log")
 """How files end that lie in the root itself before layout 3."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+log = Logger()
 
 
 @attrs.frozen
@@ -90,9 +94,8 @@ def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) 
             files.mkdirs(root)
             _refuse_old_layout(files, root)
             files.mkdirs(root / CURRENT)
-            files.list(root / CURRENT)
-            files.write_atomic(root / ".bookied.probe", b"")
-            files.remove(root / ".bookied.probe")
+            files.check_usable(root / CURRENT)
+            files.check_usable(root)
         except OSError as error:
             raise DirectoryError(f"{root} cannot be used: {error.strerror or error}") from error
     if not several_per_disk:
@@ -185,7 +188,12 @@ def is_locked(root: Path) -> bool:
 def mark_dirty(files: Files, found: Directories) -> None:
     """Say on disk that a bookie runs here; what finds the mark at a start follows a crash."""
     for directory in found.ledger_dirs:
-        files.write_atomic(directory / DIRTY, b"")
+        try:
+            files.write_atomic(directory / DIRTY, b"")
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            log.warn("no room for {name} in {path}", name=DIRTY, path=directory)
 
 
 def clear_dirty(files: Files, found: Directories) -> None:

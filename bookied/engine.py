@@ -112,8 +112,15 @@ class Engine:
             self.storages.start()
         self.has_begun = True
         for journal in self.journals:
-            await self._blocking(journal.start if self._parts.threads else journal.open)
+            await self._begin_journal(journal)
         self._checkpoints.start(self._config.flush_interval_ms / 1000)
+
+    async def _begin_journal(self, journal: Journal) -> None:
+        try:
+            await self._blocking(journal.start if self._parts.threads else journal.open)
+        except OSError as error:
+            where = error.filename or str(journal.directory)
+            raise OSError(error.errno, error.strerror, where) from error
 
     async def stop(self) -> None:
         """Put everything into files and end the threads; then remove DIRTY.

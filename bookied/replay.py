@@ -6,6 +6,7 @@ ends up as what was replayed last.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import (
     Awaitable,
     Callable,
@@ -31,6 +32,7 @@ from bookied.storages import Storages
 log = Logger()
 T = TypeVar("T")
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 DRAIN_BYTES: Final = 16 * 1024 * 1024
 BATCH_BYTES: Final = 256 * 1024
 
@@ -87,9 +89,22 @@ def recover(
     marks = storages.marks(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
-    positions = [_Position(mark) for mark in replay.found.marks]
-    run_now(storages.checkpoint(positions, do_now))
+    run_now(storages.flush(do_now))
+    _write_marks(storages, replay.found.marks)
     return replay.found
+
+
+def _write_marks(storages: Storages, marks: list[Mark]) -> None:
+    """Move the marks; a bookie starts on full disks too, read-only, to replay the same again.
+
+    No journal goes here: Java keeps them too, and the operator may want to look.
+    """
+    try:
+        storages.write_marks(marks)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        log.warn("the next start replays the same journals: {error}", error=error)
 
 
 class _Replay:
@@ -276,16 +291,6 @@ class _Batch:
             self.undrained_bytes += len(blob)
         self._next = self._limit = 0
         self._page_of = None
-
-
-@attrs.frozen
-class _Position:
-    """Where a replayed journal ends; nothing is removed at start."""
-
-    synced: Mark
-
-    def remove_old(self, mark: Mark) -> None:
-        """Keep all: Java does, and the operator may want to look."""
 
 
 class do_now(Awaitable[T]):  # stands in for a function, as deferToThread is one

@@ -351,10 +351,7 @@ class BookieService:
         self._tell_failed(error)
 
     def _disk_failed(self, error: Exception) -> None:
-        if isinstance(error, OSError) and error.filename is not None:
-            self._fail(RunTimeError(f"a disk failed: {error.filename}: {error.strerror}"))
-        else:
-            self._fail(RunTimeError(f"a disk failed: {error}"))
+        self._fail(RunTimeError(f"a disk failed: {_named(error)}"))
 
     def _directory_full(self, directory: Path) -> None:
         """Obey a write that found no room, rather than wait for the next look at the disks."""
@@ -441,9 +438,16 @@ def _start_error(error: BaseException) -> BaseException:
         return MetadataStartError(str(error))
     if isinstance(error, OSError):
         if error.errno in _NO_SPACE:
-            return NoSpaceError(f"no space left: {error}")
-        return DamagedError(f"the directories cannot be read or written: {error}")
+            return NoSpaceError(f"no room to start: {_named(error)}; free some, and start again")
+        return DamagedError(f"the directories cannot be read or written: {_named(error)}")
     return error
+
+
+def _named(error: Exception) -> str:
+    """Return what failed, with its path in front where it is known."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _service_info(identity: Identity) -> BookieServiceInfo:

@@ -180,7 +180,7 @@ class Storages:
         """
         marks = [journal.synced for journal in journals]
         await self.flush(run_blocking)
-        await run_blocking(partial(self._write_marks, marks))
+        await run_blocking(partial(self.write_marks, marks))
         for journal, mark in zip(journals, marks, strict=True):
             await run_blocking(partial(journal.remove_old, mark))
 
@@ -196,7 +196,12 @@ class Storages:
             for number in range(journals)
         ]
 
-    def _write_marks(self, marks: Sequence[Mark]) -> None:
+    def write_marks(self, marks: Sequence[Mark]) -> None:
+        """Put down, durably, where replay starts in each journal directory. Blocks.
+
+        Raises:
+            OSError: not all could be written.
+        """
         writable = [one for shard in self._shards for one in shard.writable_directories]
         for number, mark in enumerate(marks):
             name = file_name(number, len(marks))

@@ -99,7 +99,7 @@ def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark)
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                 raise
             log.warn("no room for {name} in {path}", name=name, path=directory)
-            refused = error
+            refused = OSError(error.errno, error.strerror, str(directory / name))
         else:
             has_one = True
     if refused is not None and not has_one:
