@@ -19,11 +19,13 @@ from bookied.checkpoints import Checkpoints
 from bookied.config import BookieConfig
 from bookied.dirs import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.errors import WriteFailedError
+from bookied.exit_status import DamagedError
 from bookied.index.files import IndexFiles
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.writer import Journal
 from bookied.parts import Parts
 from bookied.replay import recover
+from bookied.scrubber import Scrubber, tell
 from bookied.storage import LedgerStorage, StorageLimits
 from bookied.storages import Storages
 from wire.errors import BookKeeperError
@@ -65,6 +67,7 @@ class Engine:
             run_blocking=parts.run_blocking,
             failed=events.failed,
         )
+        self.scrubber = self._scrubber(interval_s=config.scrub_interval_s, rate=config.scrub_rate)
         self.has_begun = False
 
     async def open(self) -> None:
@@ -101,6 +104,34 @@ class Engine:
             dropped=found.dropped,
         )
 
+    async def check(self) -> None:
+        """Check every entry of the index, after a replay: ``localConsistencyCheckOnStartup``.
+
+        Raises:
+            DamagedError: an entry is not where the index says.
+            OSError: a disk cannot be read.
+        """
+        result = await self._scrubber(interval_s=0, rate=0).scrub_once()
+        tell(result)
+        if result.count:
+            first = result.found[0]
+            raise DamagedError(
+                f"{result.count} of {result.entries} entries failed the local check, the first: "
+                f"entry {first.entry_id} of ledger {first.ledger_id}: {first.error}; `bkctl disk "
+                "check --repair-plan` names all and what to do; without "
+                "localConsistencyCheckOnStartup the bookie starts and serves the rest"
+            )
+
+    def _scrubber(self, *, interval_s: float, rate: float) -> Scrubber:
+        return Scrubber(
+            self._parts.clock,
+            self.storages,
+            run_blocking=self._parts.run_blocking,
+            interval_s=interval_s,
+            rate=rate,
+            rng=self._parts.rng,
+        )
+
     async def begin(self) -> None:
         """Start the threads, begin new journals, write DIRTY; adds may come.
 
@@ -114,6 +145,7 @@ class Engine:
         for journal in self.journals:
             await self._begin_journal(journal)
         self._checkpoints.start(self._config.flush_interval_ms / 1000)
+        self.scrubber.start()
 
     async def _begin_journal(self, journal: Journal) -> None:
         try:
@@ -129,6 +161,7 @@ class Engine:
             WriteFailedError: a journal or the entry log died; the next start replays.
             StorageError: not everything is in files; likewise. So for ``OSError``.
         """
+        await self.scrubber.stop()
         await self._checkpoints.stop()
         for journal in self.journals:
             await self._blocking(journal.stop)
@@ -140,6 +173,7 @@ class Engine:
 
     async def give_up(self) -> None:
         """End the journals and the checkpoints; what is not in files stays in the journals."""
+        await self.scrubber.stop()
         await self._checkpoints.stop()
         for journal in self.journals:
             try:

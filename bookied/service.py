@@ -179,6 +179,10 @@ class BookieService:
         self._note("replaying journals")
         await self.engine.replay()
         self._insist_wanted()
+        if self.config.consistency_check_at_start:
+            self._note("checking the index against the entry logs")
+            await self.engine.check()
+            self._insist_wanted()
         await self.engine.begin()
 
     async def _look_at_disks(self, storages: Storages) -> None:
@@ -418,6 +422,7 @@ class BookieService:
         if engine is not None and engine.has_begun:
             found["ledgers in memory"] = engine.storages.ledgers_in_memory
             found["unwritten bytes"] = engine.storages.unwritten_bytes
+            found["local check"] = engine.scrubber.counters
             found["journal queues, bytes"] = [one.queued_bytes for one in engine.journals]
         if disks is not None:
             found["full directories"] = [str(directory) for directory in disks.verdict.full]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import struct
+from array import array
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -413,6 +414,32 @@ class LedgerStorage:
         if not location:
             raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
         return self._reader.read(location, ledger_id, entry_id)
+
+    def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the index pages that are on disk, as are the entries they point at. Any thread.
+
+        Raises:
+            CorruptError: they are damaged. So for ``OSError``.
+        """
+        return self._index.pages(ledger_id)
+
+    def check_disk(self, location: int, ledger_id: int, entry_id: int) -> None:
+        """Make sure that an entry is in its log, where ``stored_pages`` had it. Any thread.
+
+        One that was moved since is looked for where it is now; one that was deleted is no matter.
+
+        Raises:
+            CorruptError: it is not there, or the index is damaged.
+            OSError: it cannot be read.
+        """
+        try:
+            self._reader.check(location, ledger_id, entry_id)
+        except CorruptError:
+            now = self._index.location(ledger_id, entry_id)
+            if now == location:
+                raise
+            if now:
+                self._reader.check(now, ledger_id, entry_id)
 
     def entries(self, ledger_id: int) -> list[int]:
         """Return the ids of the entries held, ascending. Reads index pages; any thread."""

@@ -336,8 +336,7 @@ class LedgerConfig:
     consistency_check_at_start: bool = setting(
         False,
         key="localConsistencyCheckOnStartup",
-        doc="Check the index against the entry logs at start.",
-        without_effect="the check is not here yet",
+        doc="Check the index against the entry logs at start, and refuse to start if it fails.",
     )
 
     @property
@@ -598,15 +597,14 @@ class CollectorConfig:
         key="localScrubInterval",
         unit="s",
         minimum=0,
-        doc="Pause between scrubs; 0 is off.",
-        without_effect="the scrubber is not here yet",
+        doc="Pause between checks of the index against the entry logs; 0 is off.",
     )
     scrub_rate: float = setting(
         60,
         key="localScrubRateLimit",
         unit="entries/s",
-        doc="Speed of the scrubber.",
-        without_effect="the scrubber is not here yet",
+        minimum=0,
+        doc="Speed of these checks; 0 is no limit.",
     )
 
     def collector_problems(self) -> Iterator[Finding]:

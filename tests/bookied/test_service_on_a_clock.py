@@ -14,6 +14,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from bkclient.metadata.memory import MemoryCluster
+from bookied.exit_status import DamagedError
 from bookied.files import RealFiles
 from bookied.parts import Parts
 from bookied.server import BookieServer
@@ -61,15 +62,15 @@ class NoLocks:
 
 
 class World:
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, cluster: MemoryCluster | None = None, **conf: Any) -> None:
         self.clock = Clock()
         self.clock.advance(1_700_000_000)
-        self.cluster = MemoryCluster.initialized(self.clock)
+        self.cluster = cluster or MemoryCluster.initialized(self.clock)
         self.store = self.cluster.metadata()
         self.listener = FakeListener()
         self.failures: list[Exception] = []
         self.service = BookieService(
-            config_for(tmp_path, advertised_address="bookie7"),
+            config_for(tmp_path, advertised_address="bookie7", **conf),
             Parts(
                 clock=self.clock,
                 call_from_thread=lambda function, *arguments: function(*arguments),
@@ -104,6 +105,13 @@ class World:
     def run_for(self, seconds: float) -> None:
         self.clock.pump([0.25] * int(seconds * 4))
 
+    def stop(self) -> None:
+        stopping = Deferred.fromCoroutine(self.service.stop())
+        if hasattr(self, "connection"):
+            self.connection.connectionLost(cast("Any", None))
+        self.run_for(20)
+        assert stopping.called
+
 
 def at_once(function: Callable[[], Any]) -> Deferred[Any]:
     return maybeDeferred(function)
@@ -129,10 +137,7 @@ def test_a_bookie_needs_neither_threads_nor_a_reactor(world: World) -> None:
     assert transport.value() == ACKNOWLEDGED
     assert threading.active_count() == before
     world.run_for(20)
-    stopping = Deferred.fromCoroutine(world.service.stop())
-    world.connection.connectionLost(cast("Any", None))
-    world.run_for(20)
-    assert stopping.called
+    world.stop()
     assert world.service.state.now is State.STOPPED
     assert world.listener.bound.factory is None
 
@@ -148,3 +153,43 @@ def test_a_lost_session_is_made_good_while_adds_go_on(world: World) -> None:
     world.run_for(15)
     assert "/available/b1" in world.cluster._nodes
     assert world.failures == []
+
+
+def test_a_start_that_is_to_check_refuses_what_the_index_cannot_find(tmp_path: Path) -> None:
+    first = World(tmp_path)
+    done(first.service.start())
+    first.connect()
+    for entry_id in range(3):
+        first.connection.dataReceived(add(entry_id))
+    first.step()
+    first.stop()
+    sound = World(tmp_path, first.cluster, consistency_check_at_start=True)
+    done(sound.service.start())
+    assert sound.service.state.now is State.WRITABLE
+    sound.stop()
+    (log,) = (path for path in (tmp_path / "ledgers/current").glob("*.log") if path.stat().st_size)
+    log.unlink()
+    with pytest.raises(DamagedError, match=r"3 of 3 entries failed.*`bkctl disk check --repair-"):
+        done(World(tmp_path, first.cluster, consistency_check_at_start=True).service.start())
+    done(World(tmp_path, first.cluster).service.start())
+
+
+def test_the_scrubber_runs_beside_the_bookie_and_counts_what_it_finds(tmp_path: Path) -> None:
+    world = World(tmp_path, scrub_interval_s=60)
+    done(world.service.start())
+    world.connect()
+    world.connection.dataReceived(add(0))
+    world.step()
+    world.run_for(200)
+    assert world.service.engine is not None
+    counters = world.service.engine.scrubber.counters
+    assert counters.passes > 0
+    assert (counters.entries, counters.detected_errors) == (counters.passes, 0)
+    for log in (tmp_path / "ledgers/current").glob("*.log"):
+        log.unlink()
+        world.service.engine.storages.of(7)._reader.forget(int(log.stem, 16))
+    world.run_for(200)
+    assert counters.detected_errors > 0
+    assert world.service.state.now is State.WRITABLE
+    assert "local check" in world.service.dump()
+    world.stop()
