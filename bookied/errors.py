@@ -116,6 +116,12 @@ class StatusFileError(CorruptError):
     """BOOKIE_STATUS cannot be read."""
 
 
+class DatabaseInUseError(StorageError):
+    """Another process has a RocksDB index open: a bookie runs on these directories."""
+
+    exit_status = 7
+
+
 class NoWritableDirError(StorageError):
     """No ledger directory has room left."""
 

@@ -147,6 +147,7 @@ class LedgerStorage:
             clean_pages_max=self.limits.clean_pages_max,
             ledgers_max=self.limits.ledgers_max,
             header_version=index_version,
+            keeps_before=index.writes_locations,
         )
         self.hot: dict[int, LedgerState] = self._pages.hot
         """The ledgers in memory."""

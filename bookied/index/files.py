@@ -40,8 +40,11 @@ _HEX_DIRECTORY: Final = re.compile(r"[0-9a-f]{1,2}")
 class IndexFiles:
     """The index files in some index directories (their ``current``).
 
-    Reading is for any thread; ``write`` and ``sync`` for one checkpoint at a time.
+    An ``IndexStore``. Reading is for any thread; ``write`` for one checkpoint at a time.
     """
+
+    writes_locations: Final = False
+    keeps_limbo: Final = False
 
     def __init__(
         self,
@@ -471,7 +474,7 @@ def read_pages(file: ReadFile) -> Iterator[tuple[int, array[int]]]:
         at = layout.page_offset(page_no + 1)
 
 
-def check_location(location: int, path: Path, offset: int) -> int:
+def check_location(location: int, path: Path, offset: int | None) -> int:
     """Return a location if it can be one, or 0.
 
     Raises:

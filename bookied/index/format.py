@@ -75,6 +75,8 @@ class IndexHeader:
     state_bits: int = 0
     explicit_lac: bytes | None = None
     version: int = VERSION
+    limbo: bool = False
+    """Whether entries may be missing that were acknowledged; index files have no place for it."""
 
     @property
     def is_fenced(self) -> bool:
@@ -123,6 +125,11 @@ def _decode_lac(data: bytes, at: int, path: Path) -> bytes | None:
     if length < LAC_BYTES_MIN or at + 4 + length > HEADER_BYTES:
         raise IndexFormatError(path, at, f"explicit LAC of {length} bytes")
     return data[at + 4 : at + 4 + length]
+
+
+def decode_native(native: bytes) -> array[int]:
+    """Return the locations of a page from the array's own ``tobytes``."""
+    return array("q", native)
 
 
 def decode_page(data: bytes) -> array[int]:

@@ -8,7 +8,7 @@ first. All of this belongs to the reactor's thread; ``index.files`` does what to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -49,6 +49,7 @@ class LedgerState:
 
     __slots__ = (
         "__weakref__",
+        "_before",
         "_dirty",
         "_pages",
         "_registry",
@@ -60,6 +61,7 @@ class LedgerState:
         "lac",
         "last_entry",
         "ledger_id",
+        "limbo",
         "master_key",
         "other_state_bits",
         "pages",
@@ -75,12 +77,15 @@ class LedgerState:
         self.explicit_lac: bytes | None = None
         self.key_logged = False
         """Whether replay would know the key: it was journalled since the start, or is on disk."""
+        self.limbo = False
+        """Whether entries may be missing that were acknowledged (DbLedgerStorage only)."""
         self.version = layout.VERSION
         self.other_state_bits = 0
         self.is_header_dirty = False
         self.pages: dict[int, array[int]] = {}
         self.file_pages = 0
         self._dirty: set[int] = set()
+        self._before: dict[int, bytes] = {}
         self._registry = registry
 
     def page_for_write(self, page_no: int) -> array[int]:
@@ -107,7 +112,9 @@ class LedgerState:
     def header(self) -> layout.IndexHeader:
         """Return what is to be stored beside the locations."""
         bits = self.other_state_bits | (layout.FENCED if self.fenced else 0)
-        return layout.IndexHeader(self.master_key, bits, self.explicit_lac, self.version)
+        return layout.IndexHeader(
+            self.master_key, bits, self.explicit_lac, self.version, self.limbo
+        )
 
     @property
     def is_clean(self) -> bool:
@@ -130,6 +137,9 @@ class LedgerChange:
     pages: tuple[tuple[int, bytes], ...]
     """Page numbers and pages in the machine's byte order."""
 
+    before: Mapping[int, bytes] = attrs.field(factory=dict, repr=False)
+    """Those of the pages that are known as the disk has them, likewise, for who asked for it."""
+
     taken_from: LedgerState | None = attrs.field(default=None, repr=False, eq=False)
     """Whose they are; another ledger may have the id by the time they are written."""
 
@@ -148,8 +158,20 @@ class LedgerPages:
         clean_pages_max: int,
         ledgers_max: int,
         header_version: int = layout.VERSION,
+        keeps_before: bool = False,
     ) -> None:
+        """Begin without any ledger.
+
+        Args:
+            source: where ledgers and pages come from.
+            clean_pages_max: how many stay in memory.
+            ledgers_max: likewise.
+            header_version: of new ledgers.
+            keeps_before: remember dirty pages as they were, for a store that writes single
+                locations; at most as much memory again as the dirty pages take.
+        """
         self._source, self._header_version = source, header_version
+        self._keeps_before = keeps_before
         self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
         self.hot: dict[int, LedgerState] = {}
         # Dropped from ``hot``, and yet somebody holds on to it: there is one state of a ledger.
@@ -179,6 +201,7 @@ class LedgerPages:
         state.fenced = header.is_fenced
         state.other_state_bits = header.state_bits & ~layout.FENCED
         state.explicit_lac, state.version = header.explicit_lac, header.version
+        state.limbo = header.limbo
         state.file_pages, state.last_entry = stored.pages, stored.last_entry
         state.key_logged = True
         return state
@@ -211,11 +234,16 @@ class LedgerPages:
         if page is None:
             if page_no < state.file_pages:
                 page = self._source.load_page(state.ledger_id, page_no)
+                before = page.tobytes() if self._keeps_before else b""
             else:
-                page = array("q", _EMPTY_PAGE)
+                page, before = array("q", _EMPTY_PAGE), _EMPTY_PAGE
             state.pages[page_no] = page
         else:
             self._clean.pop((state.ledger_id, page_no), None)
+            # Perhaps on its way to the disk just now; ``put_back`` sees to it if that fails.
+            before = page.tobytes() if self._keeps_before else b""
+        if self._keeps_before:
+            state._before[page_no] = before  # noqa: SLF001
         state._dirty.add(page_no)  # noqa: SLF001  # the registry keeps it
         self.dirty_page_count += 1
         self._dirty_ledgers[state.ledger_id] = state
@@ -259,7 +287,9 @@ class LedgerPages:
         if state.is_clean:
             del self._dirty_ledgers[state.ledger_id]
         pages = tuple((number, state.pages[number].tobytes()) for number in numbers)
-        return LedgerChange(state.ledger_id, header, pages, state)
+        known = state._before  # noqa: SLF001
+        before = {number: known.pop(number) for number in numbers if number in known}
+        return LedgerChange(state.ledger_id, header, pages, before, state)
 
     def written(self, changes: Iterable[LedgerChange]) -> None:
         """Note that the disk has what was taken."""
@@ -286,6 +316,7 @@ class LedgerPages:
             for number, _ in change.pages:
                 if number not in state._dirty:  # noqa: SLF001
                     self.make_dirty(state, number)
+                state._before.pop(number, None)  # noqa: SLF001  # Perhaps half of it was written.
 
     def _drop_clean_pages(self) -> None:
         for ledger_id, number in list(self._clean)[
@@ -315,6 +346,7 @@ class LedgerPages:
         if state is not None:
             self.dirty_page_count -= len(state._dirty)  # noqa: SLF001
             state._dirty.clear()  # noqa: SLF001
+            state._before.clear()  # noqa: SLF001
             self._forget_pages(state)
         self._held.pop(ledger_id, None)
         self._dirty_ledgers.pop(ledger_id, None)

@@ -1,7 +1,8 @@
 """IndexStore: what keeps, beside the entry logs, which ledgers there are and where entries lie.
 
 In memory a ledger's locations are pages of 1024, whatever the store (``index.ledger_pages``); a
-store reads and writes them as such. ``IndexFiles`` keeps a file for each ledger.
+store reads and writes them as such. ``IndexFiles`` keeps a file for each ledger, ``RocksIndex`` two
+RocksDB databases.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ class IndexStore(Protocol):
     Reading is for any thread; ``write`` and ``remove_hidden`` belong to one checkpoint at a time;
     the rest to whoever owns the ledgers in memory, and never while a checkpoint runs.
     """
+
+    @property
+    def writes_locations(self) -> bool:
+        """Whether it writes single locations, and so wants ``LedgerChange.before``."""
+
+    @property
+    def keeps_limbo(self) -> bool:
+        """Whether it has a place for a ledger's limbo."""
 
     def open(self) -> None:
         """Find the ledgers that are here, and tidy up what a crash left half done.

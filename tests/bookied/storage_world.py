@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ import attrs
 
 from bookied.errors import StorageError
 from bookied.index.files import IndexFiles
+from bookied.index.rocks import RocksIndex
 from bookied.index.store import IndexStore
 from bookied.journal.format import entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
@@ -19,6 +21,7 @@ from bookied.replay import recover
 from bookied.storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
 from bookied.storages import Storages
 from tests.sim.disk import SimFiles
+from tests.sim.key_values import SimKeyValues
 
 LIMITS = StorageLimits(
     cache_bytes=2000,
@@ -105,8 +108,11 @@ class Submitted:
 class World:
     """One bookie's disk and storage. Operations are chosen by the caller, or by ``act``."""
 
-    def __init__(self, seed: int, *, journals: int = 1, directories: int = 1) -> None:
-        self.rng = Random(seed)
+    def __init__(
+        self, seed: int, *, journals: int = 1, directories: int = 1, db: bool = False
+    ) -> None:
+        """Make an empty bookie; with ``db`` one storage for each directory, as DbLedgerStorage."""
+        self.rng, self.db = Random(seed), db
         self.files = SimFiles(self.rng)
         self.model: dict[int, Submitted] = {}
         self.journal_dirs = [Path(f"/j{n}/current") for n in range(journals)]
@@ -123,7 +129,7 @@ class World:
     # The bookie -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.checkpoint = None
+        self.checkpoint, self.is_up = None, False
         self.storages = Storages(self.files, self.make_storages())
         self.storages.open()
         self.replayed = recover(self.files, self.storages, self.journal_dirs)
@@ -144,8 +150,12 @@ class World:
         ]
         for journal in self.journals:
             journal.open()
+        self.is_up = True
 
     def make_storages(self) -> list[LedgerStorage]:
+        if self.db:
+            opened = partial(SimKeyValues, self.files)
+            return [self.make_storage([one], RocksIndex(one, opened)) for one in self.ledger_dirs]
         index = IndexFiles(self.files, self.ledger_dirs, rng=self.rng)
         return [self.make_storage(self.ledger_dirs, index)]
 
@@ -322,6 +332,8 @@ class World:
 
     def check(self) -> None:
         """Everything acknowledged is there; everything there was asked for."""
+        if not self.is_up:
+            return  # The disk did not let it start: it serves nothing, and is started again.
         for ledger_id, asked in self.model.items():
             self._check_ledger(ledger_id, asked)
         held = [ledger_id for storage in self.storages for ledger_id in storage.ledger_ids()]

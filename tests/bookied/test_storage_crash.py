@@ -20,9 +20,10 @@ from tests.sim.disk import Fault, PowerCut
 SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "100"))
 
 
+@pytest.mark.parametrize("db", [False, True], ids=["files", "db"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_bookie_survives_power_cuts(seed: int) -> None:
-    world = World(seed, journals=1 + seed % 2, directories=1 + seed // 2 % 2)
+def test_a_bookie_survives_power_cuts(seed: int, *, db: bool) -> None:
+    world = World(seed, journals=1 + seed % 2, directories=1 + seed // 2 % 2, db=db)
     for _ in range(world.rng.randrange(1, 5)):
         live_until_power_cut(world)
         crash(world)
@@ -59,9 +60,10 @@ def crash(world: World) -> None:
     world.crash()
 
 
+@pytest.mark.parametrize("db", [False, True], ids=["files", "db"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_bookie_survives_failing_disks(seed: int) -> None:
-    world = World(1_000_000 + seed, journals=1 + seed % 2, directories=1 + seed // 2 % 2)
+def test_a_bookie_survives_failing_disks(seed: int, *, db: bool) -> None:
+    world = World(1_000_000 + seed, journals=1 + seed % 2, directories=1 + seed // 2 % 2, db=db)
     for _ in range(world.rng.randrange(1, 5)):
         for _ in range(world.rng.randrange(100)):
             world.act()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 from bookied.files import RealFiles
 from bookied.index.files import IndexFiles
+from bookied.index.rocks import RocksIndex
+from bookied.index.rocks_db import RocksSettings, locations_options, open_database
+from bookied.index.store import IndexStore
 from bookied.journal.mark import Mark
 from bookied.replay import Replayed, do_now, recover, run_now
 from bookied.storage import LedgerStorage, NeedsDisk
@@ -30,11 +34,18 @@ class JavaBookie:
 
     def start(self) -> None:
         files = RealFiles()
-        index = IndexFiles(files, self.indexes or self.ledgers)
+        index = self.index(files)
         self.storage = LedgerStorage(files, self.ledgers, index, on_fatal=print)
         self.storages = Storages(files, [self.storage])
         self.storages.open()
         self.replayed = recover(files, self.storages, self.journals)
+
+    def index(self, files: RealFiles) -> IndexStore:
+        (first, *_) = self.indexes or self.ledgers
+        if (first / "locations").exists():
+            options = partial(locations_options, RocksSettings())
+            return RocksIndex(first, lambda path: open_database(path, options))
+        return IndexFiles(files, self.indexes or self.ledgers)
 
     def stop(self) -> None:
         run_now(self.storages.stop([], do_now))
@@ -77,7 +88,7 @@ def check(bookie: JavaBookie, ledgers: dict[str, Any]) -> None:
             assert golden.sha256(packet) == digest
 
 
-@pytest.mark.parametrize("name", golden.WITH_LEDGERS)
+@pytest.mark.parametrize("name", [*golden.WITH_LEDGERS, "db/clean", "db/crash"])
 def test_a_bookie_that_java_stopped_starts_with_all_it_had(tmp_path: Path, name: str) -> None:
     bookie = open_copy(tmp_path, name)
     check(bookie, golden.expected(name)["ledgers"])

@@ -82,3 +82,32 @@ def test_each_entry_is_read_at_its_location(name: str) -> None:
             packet = reader.read(entry["location"]["value"], int(ledger_id), entry["entryId"])
             assert golden.sha256(packet) == entry["storedSha256"]
     reader.close()
+
+
+def test_a_log_written_with_direct_io_is_read() -> None:
+    path, wanted = golden.DIRECTORY / "db/direct-io/0.log", golden.expected("db/direct-io")
+    scan = open_scan(RealFiles(), path)
+    assert scan.header == layout.LogHeader(1, wanted["ledgersMapOffset"], wanted["ledgersCount"])
+    records = list(scan)
+    found = [
+        {
+            "recordOffset": (record.location & 0xFFFFFFFF) - 4,
+            "ledgerId": record.ledger_id,
+            "entryId": record.entry_id,
+            "storedLen": len(record.body),
+            "storedSha256": golden.sha256(record.body),
+        }
+        for record in records
+    ]
+    assert found == wanted["entries"]
+    assert not scan.is_torn
+    scan.close()
+    held = {int(one): size for one, size in wanted["ledgersMap"]["ledgers"].items()}
+    assert read_ledgers_map(RealFiles(), path) == held
+    reader = EntryLogReader(RealFiles(), [path.parent])
+    for record in records:
+        body = reader.read(record.location, record.ledger_id, record.entry_id)
+        assert body == record.body
+    reader.close()
+    # There is no lastId: the id comes from the largest gap.
+    assert next_log_id(RealFiles(), [path.parent]) == 1

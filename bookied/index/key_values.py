@@ -1,0 +1,51 @@
+"""KeyValues: an ordered map of bytes to bytes on a disk, as DbLedgerStorage's index needs it.
+
+``rocks_db`` is the real one. A simulation passes one that forgets what was not synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["KeyValues", "OpenKeyValues"]
+
+
+class KeyValues(Protocol):
+    """Keys in the order of their bytes. Everything blocks; reading is for any thread.
+
+    Writing belongs to one thread at a time. What was written is seen at once and is durable when
+    ``sync`` returns; a crash before keeps the first part of it, up to some write.
+
+    Every method raises ``OSError`` if the disk fails, and ``CorruptError`` if it holds nonsense.
+    After a failed write or sync, all since the last ``sync`` that returned has to be written again.
+    """
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return a key's value; None if it has none."""
+
+    def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        """Return the first keys from ``begin`` on and before ``end``, with values, ascending."""
+
+    def floor(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """Return the highest key that is not above ``key``, with its value; None if none is."""
+
+    def put(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Give keys values, in the order given."""
+
+    def delete(self, keys: Iterable[bytes]) -> None:
+        """Take keys out; ones that are not there are passed over."""
+
+    def delete_ranges(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take out all keys from the first of each pair on and before its second."""
+
+    def sync(self) -> None:
+        """Return once everything written so far is durable."""
+
+    def close(self) -> None:
+        """Let go of all files."""
+
+
+OpenKeyValues = Callable[[Path], KeyValues]
+"""Opens what is in a directory; makes it if it is not there."""

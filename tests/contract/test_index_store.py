@@ -1,0 +1,206 @@
+"""What the storage needs of an index, of index files and of DbLedgerStorage's two databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bookied.index import format as layout
+from bookied.index.files import IndexFiles
+from bookied.index.format import FENCED, IndexHeader
+from bookied.index.ledger_pages import LedgerChange, LedgerPages
+from bookied.index.rocks import RocksIndex
+from bookied.index.rocks_db import RocksSettings, ledgers_options, open_database
+from bookied.index.store import IndexStore
+from tests.sim.disk import SimFiles
+from tests.sim.key_values import SimKeyValues
+
+CURRENT = Path("/current")
+KEY = b"k" * 20
+HEADER = IndexHeader(KEY)
+
+
+class Desk:
+    """An index that can be opened again, after a power cut where the disk is a simulated one."""
+
+    def __init__(self, new: Callable[[], IndexStore], crash: Callable[[], None]) -> None:
+        self._new, self._crash = new, crash
+        self.index = self.start()
+
+    def start(self) -> IndexStore:
+        self.index = self._new()
+        self.index.open()
+        return self.index
+
+    def restart(self) -> IndexStore:
+        self.index.close()
+        self._crash()
+        return self.start()
+
+
+def files_desk() -> Desk:
+    files = some_files()
+    return Desk(lambda: IndexFiles(files, [CURRENT]), files.crash)
+
+
+def simulated_desk() -> Desk:
+    files = some_files()
+    return Desk(lambda: RocksIndex(CURRENT, partial(SimKeyValues, files)), files.crash)
+
+
+def some_files() -> SimFiles:
+    files = SimFiles(Random(1))
+    files.mkdirs(CURRENT)
+    files.sync_dir(Path("/"))
+    return files
+
+
+def rocks_desk(tmp_path: Path) -> Desk:
+    options = partial(ledgers_options, RocksSettings())
+    return Desk(lambda: RocksIndex(tmp_path, lambda path: open_database(path, options)), str)
+
+
+@pytest.fixture(params=["files", "simulated", "rocks"])
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
+    if request.param == "rocks":
+        return rocks_desk(tmp_path)
+    return files_desk() if request.param == "files" else simulated_desk()
+
+
+def page(**slots: int) -> bytes:
+    locations = layout.decode_page(b"")
+    for name, location in slots.items():
+        locations[int(name[1:])] = location
+    return locations.tobytes()
+
+
+def slots(index: IndexStore, ledger_id: int) -> dict[int, int]:
+    return {
+        page_no * 1024 + slot: location
+        for page_no, locations in index.pages(ledger_id)
+        for slot, location in enumerate(locations)
+        if location
+    }
+
+
+def test_what_was_written_is_there_after_a_power_cut(desk: Desk) -> None:
+    lac = IndexHeader(KEY, FENCED, b"L" * 20)
+    desk.index.write(
+        [
+            LedgerChange(1, HEADER, ((0, page(e0=5000, e9=6000)), (3, page(e1=7000)))),
+            LedgerChange(2**40 + 1, lac, ()),
+        ]
+    )
+    index = desk.restart()
+    assert sorted(index.ledger_ids()) == [1, 2**40 + 1]
+    stored, empty = index.load(1), index.load(2**40 + 1)
+    assert stored is not None
+    assert empty is not None
+    assert (stored.header, stored.pages, stored.last_entry) == (HEADER, 4, 3 * 1024 + 1)
+    assert (empty.header, empty.pages, empty.last_entry) == (lac, 0, -1)
+    assert slots(index, 1) == {0: 5000, 9: 6000, 3073: 7000}
+    assert list(index.load_page(1, 0)) == list(layout.decode_native(page(e0=5000, e9=6000)))
+    found = [index.location(1, at) for at in (0, 9, 10, 2000, 3073, 10**9)]
+    assert found == [5000, 6000, 0, 0, 7000, 0]
+
+
+def test_what_is_not_there_is_not_made_up(desk: Desk) -> None:
+    desk.index.write([LedgerChange(7, HEADER, ((0, page(e3=5000)),))])
+    for _ in range(2):
+        index = desk.index
+        assert index.load(6) is index.load(8) is None
+        assert (7 in index, 6 in index) == (True, False)
+        assert index.location(6, 3) == index.location(8, 3) == 0
+        assert slots(index, 6) == slots(index, 8) == {}
+        desk.restart()
+
+
+def test_a_page_is_replaced_and_a_header_leaves_the_entries(desk: Desk) -> None:
+    before = page(e0=5000, e1=5100)
+    desk.index.write([LedgerChange(1, HEADER, ((0, before),))])
+    after = page(e0=5000, e1=9000, e2=9100)
+    desk.index.write([LedgerChange(1, None, ((0, after),), {0: before})])
+    desk.index.write([LedgerChange(1, IndexHeader(KEY, FENCED), ())])
+    index = desk.restart()
+    assert slots(index, 1) == {0: 5000, 1: 9000, 2: 9100}
+    stored = index.load(1)
+    assert stored is not None
+    assert stored.header.is_fenced
+
+
+def test_many_ledgers_are_listed(desk: Desk) -> None:
+    desk.index.write([LedgerChange(number, HEADER, ()) for number in range(600)])
+    assert sorted(desk.restart().ledger_ids()) == list(range(600))
+
+
+def test_a_deleted_ledger_is_gone_when_it_was_removed(desk: Desk) -> None:
+    desk.index.write([LedgerChange(number, HEADER, ((0, page(e1=5000)),)) for number in (1, 2)])
+    for ledger_id in (1, 77):
+        desk.index.hide(ledger_id)
+    for _ in range(2):
+        assert desk.index.ledger_ids() == [2]
+        assert desk.index.load(1) is None
+        assert desk.index.location(1, 1) == 0
+        assert slots(desk.index, 1) == {}
+        desk.index.remove_hidden()
+    assert desk.restart().ledger_ids() == [2]
+    assert desk.index.location(2, 1) == 5000
+
+
+def test_a_ledger_that_comes_again_begins_empty(desk: Desk) -> None:
+    desk.index.write([LedgerChange(1, HEADER, ((0, page(e1=5000)), (5, page(e1=5000))))])
+    desk.index.hide(1)
+    desk.index.remove_hidden()
+    desk.index.write([LedgerChange(1, IndexHeader(b"other"), ((0, page(e0=6000)),))])
+    for _ in range(2):
+        stored = desk.index.load(1)
+        assert stored is not None
+        assert (stored.header.master_key, stored.last_entry) == (b"other", 0)
+        assert slots(desk.index, 1) == {0: 6000}
+        desk.restart()
+
+
+def test_what_is_in_memory_over_it_loses_no_location(desk: Desk) -> None:
+    rng = Random(3)
+    index = desk.index
+    pages = LedgerPages(
+        index, clean_pages_max=2, ledgers_max=2, keeps_before=index.writes_locations
+    )
+    wanted: dict[tuple[int, int], int] = {}
+    for step in range(1, 800):
+        ledger_id, entry_id = rng.randrange(5), rng.choice([rng.randrange(6000), step % 50])
+        state = pages.find(ledger_id) or pages.create(ledger_id, KEY)
+        state.page_for_write(entry_id >> 10)[entry_id & 1023] = 5000 + step
+        state.last_entry = max(state.last_entry, entry_id)
+        wanted[ledger_id, entry_id] = 5000 + step
+        if step % 7 == 0:
+            checkpoint(pages, index, rng)
+    while pages.dirty_ledgers():
+        checkpoint(pages, index, rng)
+    index = desk.restart()
+    held = {(led, e): at for led in index.ledger_ids() for e, at in slots(index, led).items()}
+    assert held == wanted
+
+
+def checkpoint(pages: LedgerPages, index: IndexStore, rng: Random) -> None:
+    """Write what is dirty, or fail to; and let a page be written to meanwhile."""
+    for changes in pages.take(pages.dirty_ledgers(), pages_max=3):
+        if rng.random() < 0.2:
+            pages.put_back(changes)
+            continue
+        state = pages.hot[changes[0].ledger_id]
+        if changes[0].pages and rng.random() < 0.3:
+            number = changes[0].pages[0][0]
+            taken = state.page_for_write(number)
+            taken[0] = taken[0]
+        if rng.random() < 0.2:
+            index.write(changes[: len(changes) // 2])
+            pages.put_back(changes)
+            continue
+        index.write(changes)
+        pages.written(changes)
+    pages.drop_idle_ledgers()
