@@ -35,19 +35,12 @@ class DirectAppendFile:
         Raises:
             DirectRefusedError: not here; no file is left.
         """
-        self._fd = _open_direct(path)
+        self._fd, self._path = open_direct(path), path
         self._buffer = mmap.mmap(-1, BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0  # File offset of the buffer's first byte, a multiple of BLOCK_BYTES.
         self._fill = 0  # Less than a block between calls of ``write``.
         self._flushed = 0
-        try:
-            # Some file systems open with O_DIRECT and refuse the first write.
-            self._write_out(BLOCK_BYTES)
-            os.ftruncate(self._fd, 0)
-        except OSError as error:
-            os.close(self._fd)
-            raise _refused(path, error) from error
 
     @property
     def readable_bytes(self) -> int:
@@ -98,7 +91,7 @@ class DirectAppendFile:
             self._flushed = end
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        sync_named(self._fd, self._path)
 
     def tell(self) -> int:
         return self._start + self._fill
@@ -113,17 +106,42 @@ class DirectAppendFile:
             self._buffer.close()
 
 
-def _open_direct(path: Path) -> int:
+def sync_named(fd: int, path: Path) -> None:
+    """Sync a file's bytes (fdatasync).
+
+    Raises:
+        FileNotFoundError: the file has no name any more; nothing would be found after a restart.
+        OSError: the sync failed.
+    """
+    os.fdatasync(fd)
+    if os.fstat(fd).st_nlink == 0:
+        raise FileNotFoundError(errno.ENOENT, "the file was removed while in use", str(path))
+
+
+def open_direct(path: Path) -> int:
+    """Create ``path``, which must not exist, for direct writes; return the descriptor.
+
+    Raises:
+        DirectRefusedError: not here; no file is left.
+    """
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_DIRECT
     except AttributeError:
         raise DirectRefusedError("no O_DIRECT on this system") from None
     try:
-        return os.open(path, flags, 0o644)
+        fd = os.open(path, flags, 0o644)
     except FileExistsError:
         raise
     except OSError as error:
         raise _refused(path, error) from error
+    try:
+        # Some file systems open with O_DIRECT and refuse the first write.
+        os.pwrite(fd, mmap.mmap(-1, BLOCK_BYTES), 0)
+        os.ftruncate(fd, 0)
+    except OSError as error:
+        os.close(fd)
+        raise _refused(path, error) from error
+    return fd
 
 
 def _refused(path: Path, error: OSError) -> Exception:

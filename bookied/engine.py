@@ -224,7 +224,9 @@ class Engine:
             alignment=config.journal_alignment_bytes,
             size_bytes_max=config.journal_bytes_max,
             preallocate=config.journal_prealloc_bytes if parts.threads else 0,
+            direct=config.journal_remove_from_page_cache,
             sync_data=config.journal_sync,
+            unsynced_s_max=config.journal_page_cache_flush_ms / 1000,
             backups_max=config.journal_backups_max,
             **simulated,
         )

@@ -21,7 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from bookied.direct_file import DirectAppendFile, DirectRefusedError
+from bookied.ahead_file import AheadFile
+from bookied.direct_file import DirectAppendFile, DirectRefusedError, sync_named
 
 Buffer = bytes | bytearray | memoryview
 
@@ -40,7 +41,12 @@ class AppendFile(Protocol):
         """Make all appended bytes readable; only a direct file holds any back."""
 
     def sync(self) -> None:
-        """Return once all bytes that could be read at the call are on disk (fdatasync)."""
+        """Return once all bytes that could be read at the call are on disk (fdatasync).
+
+        Raises:
+            FileNotFoundError: the file has been removed, with all that it holds.
+            OSError: what is on disk is not known any more.
+        """
 
     def tell(self) -> int:
         """Return the number of bytes appended."""
@@ -89,7 +95,8 @@ class Files(Protocol):
             path: the new file.
             preallocate: reserve space in steps of so many bytes; 0 for none. Reserved space reads
                 as zeros and is given back by ``close``.
-            direct: bypass the page cache where the file system allows it.
+            direct: bypass the page cache where the file system allows it. With ``preallocate``
+                only whole blocks of 4096 bytes are appended then, and none are held back.
         """
 
     def open_read(self, path: Path) -> ReadFile: ...
@@ -155,8 +162,8 @@ class RealFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         if direct:
             with contextlib.suppress(DirectRefusedError):
-                return DirectAppendFile(path)
-        return BufferedAppendFile(os.open(path, flags, 0o644), preallocate)
+                return AheadFile(path, preallocate) if preallocate else DirectAppendFile(path)
+        return BufferedAppendFile(os.open(path, flags, 0o644), path, preallocate, forget=direct)
 
     def open_read(self, path: Path) -> ReadFile:
         return _File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -287,6 +294,10 @@ SMALL_WRITE_BYTES: Final = 64 * 1024
 """Up to here the sync's latency counts and not its bandwidth."""
 
 
+FORGET_BYTES: Final = 8 * 1024 * 1024
+"""How much of a file that should not fill the page cache stays there, and goes at a time."""
+
+
 class BufferedAppendFile:
     """A file that is appended to, with preallocated space ahead where that was asked for.
 
@@ -298,11 +309,25 @@ class BufferedAppendFile:
     def __init__(
         self,
         fd: int,
+        path: Path,
         preallocate: int,
         allocate: Callable[[int, int, int], object] = os.posix_fallocate,
+        *,
+        forget: bool = False,
     ) -> None:
-        self._fd, self._preallocate, self._allocate = fd, preallocate, allocate
+        """Append to an empty file.
+
+        Args:
+            fd: its descriptor, which this object closes.
+            path: for errors.
+            preallocate: how much space to reserve at a time; 0 for none.
+            allocate: reserves space: descriptor, offset, size.
+            forget: keep what was synced out of the page cache, but for the last megabytes.
+        """
+        self._fd, self._path = fd, path
+        self._preallocate, self._allocate = preallocate, allocate
         self._size, self._allocated, self._zeroed = 0, 0, 0
+        self._forget, self._forgotten = forget, 0
 
     @property
     def readable_bytes(self) -> int:
@@ -341,7 +366,15 @@ class BufferedAppendFile:
         pass
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        size = self._size
+        sync_named(self._fd, self._path)
+        if self._forget and size - self._forgotten >= 2 * FORGET_BYTES:
+            # Not the last ones: pages that zeros were written to are about to be used.
+            end = size - FORGET_BYTES
+            os.posix_fadvise(
+                self._fd, self._forgotten, end - self._forgotten, os.POSIX_FADV_DONTNEED
+            )
+            self._forgotten = end
 
     def tell(self) -> int:
         return self._size

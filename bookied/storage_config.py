@@ -86,8 +86,8 @@ class JournalConfig:
     journal_remove_from_page_cache: bool = setting(
         True,
         key="journalRemoveFromPageCache",
-        doc="Drop a journal's pages after each sync.",
-        without_effect="journals stay in the page cache",
+        doc="Keep journals out of the page cache: by direct writes over space that is zeroed "
+        "ahead, or where the file system takes none by dropping pages after a sync.",
     )
     journal_adaptive_groups: bool = setting(
         True,
@@ -148,7 +148,7 @@ class JournalConfig:
         key="journalAlignmentSize",
         unit="bytes",
         minimum=512,
-        doc="Groups are padded to a multiple of it.",
+        doc="Groups are padded to a multiple of it, and of 4096.",
     )
     journal_queue_max: int = setting(
         10_000,
@@ -170,14 +170,14 @@ class JournalConfig:
         key="journalPageCacheFlushIntervalMSec",
         unit="ms",
         minimum=1,
-        doc="Pause between writes to the page cache where journalSyncData is false.",
-        without_effect="it is one second",
+        doc="How old unsynced bytes get where journalSyncData is false.",
     )
     journal_reuse_files: bool = setting(
         False,
         key="journalReuseFiles",
         doc="Write new journals over old ones.",
-        without_effect="journals are not recycled yet",
+        without_effect="behind a torn write a Java bookie would replay what an old file held; "
+        "space is zeroed ahead instead",
     )
     skip_invalid_records: bool = setting(
         False,

@@ -34,10 +34,6 @@ log = Logger()
 GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
 """A group is closed once it has this much."""
 
-UNSYNCED_S_MAX: Final = 1.0
-"""With syncing off, how old unsynced bytes get while more arrive: Java's
-``journalPageCacheFlushIntervalMSec``."""
-
 
 class _Item(NamedTuple):
     records: Buffer
@@ -68,7 +64,9 @@ class Journal:
         alignment: int = 512,
         size_bytes_max: int = 2048 * 1024 * 1024,
         preallocate: int = 0,
+        direct: bool = False,
         sync_data: bool = True,
+        unsynced_s_max: float = 1.0,
         backups_max: int = 5,
         new_generation: Callable[[], int] = lambda: secrets.randbits(63),
     ) -> None:
@@ -87,7 +85,9 @@ class Journal:
             alignment: ``journalAlignmentSize`` in bytes; groups are aligned to 4096 as well.
             size_bytes_max: ``journalMaxSizeMB``: the next file begins after a group beyond it.
             preallocate: step of preallocation in bytes; 0 for none.
+            direct: ``journalRemoveFromPageCache``: past the page cache, if space is preallocated.
             sync_data: ``journalSyncData``; without it a record counts as done when written.
+            unsynced_s_max: ``journalPageCacheFlushIntervalMSec``: how old unsynced bytes get then.
             backups_max: ``journalMaxBackups``: old journals that ``remove_old`` keeps.
             new_generation: a random number below 2**63 for each file, by which its groups are told
                 from anything that a client might have sent.
@@ -101,7 +101,9 @@ class Journal:
         self._alignment = groups.group_alignment(alignment)
         self._new_generation, self._generation = new_generation, 0
         self._size_bytes_max, self._preallocate = size_bytes_max, preallocate
-        self._sync_data, self._backups_max = sync_data, backups_max
+        self._direct = direct and self._in_groups and preallocate > 0
+        self._sync_data, self._unsynced_s_max = sync_data, unsynced_s_max
+        self._backups_max = backups_max
         self._queue: SimpleQueue[_Item | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._file: AppendFile | None = None
@@ -174,13 +176,17 @@ class Journal:
     def step(self) -> bool:
         """Write, sync and report one group of what is queued; return whether there was anything."""
         group = self._take([])
-        if group:
+        if group or self._is_overdue():
             self._commit(group)
         return bool(group)
 
     def _run(self) -> None:
         while self.failure is None:
-            first = self._queue.get()
+            try:
+                first = self._queue.get(timeout=self._idle_s())
+            except Empty:
+                self._commit([])
+                continue
             if first is None:
                 return
             group = self._take([first])
@@ -244,7 +250,7 @@ class Journal:
         early = [item.done for item in group if item.is_early]
         if early:
             self._call(self._on_synced, early)
-        if len(early) < len(group) or self._is_sync_due():
+        if len(early) < len(group) or self._sync_data or self._is_overdue():
             self._sync(self._file)
         late = [item.done for item in group if not item.is_early]
         if late:
@@ -262,11 +268,20 @@ class Journal:
             alignment=self._alignment,
         )
 
-    def _is_sync_due(self) -> bool:
-        return self._sync_data or self._seconds() - self._synced_s >= UNSYNCED_S_MAX
+    def _is_overdue(self) -> bool:
+        return self._idle_s() == 0
+
+    def _idle_s(self) -> float | None:
+        """Return how long what is written may stay unsynced yet; None if nothing is unsynced."""
+        if self._file is None or self._file.tell() == self.synced.offset:
+            return None
+        return max(0.0, self._synced_s + self._unsynced_s_max - self._seconds())
 
     def _sync(self, file: AppendFile) -> None:
         file.sync()
+        self._note_synced(file)
+
+    def _note_synced(self, file: AppendFile) -> None:
         self.synced = Mark(self._id, file.tell())
         if not self._sync_data:
             self._synced_s = self._seconds()
@@ -278,13 +293,19 @@ class Journal:
         self._begin_file(self._id + 1)
 
     def _begin_file(self, journal_id: int) -> None:
+        self._id = journal_id
         path = self.directory / layout.file_name(journal_id)
-        file = self._files.open_append(path, preallocate=self._preallocate)
-        file.write([self._start()])
-        file.sync()
-        self._files.sync_dir(self.directory)
-        self._file, self._id = file, journal_id
-        self.synced = Mark(journal_id, file.tell())
+        file = self._files.open_append(path, preallocate=self._preallocate, direct=self._direct)
+        try:
+            file.write([self._start()])
+            file.sync()
+            self._files.sync_dir(self.directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                file.close()
+            raise
+        self._file = file
+        self._note_synced(file)
 
     def _start(self) -> bytes:
         if not self._in_groups:

@@ -66,6 +66,7 @@ class Bench:
             on_fatal=print,
             now_ms=lambda: int(time.time() * 1000),
             preallocate=options.preallocate * 1024 * 1024,
+            direct=options.direct,
             alignment=options.alignment,
         )
         self.storage = self._new_storage()
@@ -176,6 +177,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=1000)
     parser.add_argument("--buffered", action="store_true", help="entry log through the page cache")
     parser.add_argument("--preallocate", type=int, default=0, help="journal step in MiB")
+    parser.add_argument("--direct", action="store_true", help="journal past the page cache")
     parser.add_argument("--alignment", type=int, default=512)
     options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="storage-bench-", dir=options.directory))

@@ -144,6 +144,7 @@ class World:
                 size_bytes_max=self.rng.choice([16_000, 60_000]),
                 backups_max=self.rng.randrange(2),
                 preallocate=self.rng.choice([0, 4096, 65_536]),
+                direct=self.rng.random() < 0.5,
                 new_generation=lambda: self.rng.getrandbits(63),
             )
             for directory in self.journal_dirs

@@ -55,7 +55,7 @@ def test_without_room_for_a_step_of_preallocation_the_records_are_written(tmp_pa
         os.posix_fallocate(fd, offset, steps.pop())
 
     path = tmp_path / "journal"
-    file = BufferedAppendFile(os.open(path, os.O_RDWR | os.O_CREAT), STEP, allocate)
+    file = BufferedAppendFile(os.open(path, os.O_RDWR | os.O_CREAT), path, STEP, allocate)
     for _ in range(STEP // 100_000 + 2):
         file.write([b"x" * 100_000])
     file.write([b"y"])

@@ -379,7 +379,8 @@ class _SimAppendFile(_SimFile):
         self, disk: SimFiles, path: Path, file: _File, *, direct: bool, preallocate: int
     ) -> None:
         super().__init__(disk, path, file)
-        self._direct, self._preallocate = direct, preallocate
+        self._is_aligned = direct and preallocate > 0
+        self._direct, self._preallocate = direct and not preallocate, preallocate
         self._size, self._tail, self._flushed = 0, b"", 0
 
     @property
@@ -396,6 +397,7 @@ class _SimAppendFile(_SimFile):
             self._tail = pending[whole:]
         else:
             end = self._size + len(data)
+            assert not self._is_aligned or end % BLOCK == 0, "whole blocks only"
             if self._preallocate and end > len(self._file.data):
                 steps = -(-end // self._preallocate)
                 self.truncate(steps * self._preallocate)

@@ -54,7 +54,7 @@ class Desk:
         for number in journal_ids(self.files, BASE):
             scan = open_scan(self.files, BASE / layout.file_name(number))
             found += [layout.entry_record(record.body) for record in scan]
-            assert not scan.is_torn
+            assert not scan.is_torn or scan.end == scan.start, "torn behind its beginning"
         return found
 
     def after_power_cut(self) -> list[bytes]:
@@ -168,6 +168,87 @@ def test_without_syncing_what_was_written_is_synced_now_and_then() -> None:
     assert desk.journal.synced.offset == 4096 + 5 * 4096
 
 
+def test_how_old_unsynced_bytes_get_can_be_set() -> None:
+    desk = Desk(sync_data=False, unsynced_s_max=0.5)
+    desk.journal.append(record(1), 1)
+    desk.journal.step()
+    assert desk.journal.synced.offset == 4096
+    desk.now_s = 0.4
+    assert not desk.journal.step()
+    assert desk.journal.synced.offset == 4096
+    desk.now_s = 0.5
+    desk.journal.step()
+    assert desk.journal.synced.offset == 8192
+    assert desk.after_power_cut() == [record(1)]
+
+
+def test_a_thread_syncs_what_was_written_though_nothing_more_comes(tmp_path: Path) -> None:
+    loop, groups = Loop(), list[Any]()
+    files = SyncsHeard()
+    journal = threaded(tmp_path, loop, groups, files=files, sync_data=False, unsynced_s_max=0.001)
+    journal.start()
+    files.heard.get(timeout=10)  # The start of the file.
+    journal.append(record(1), 1)
+    files.heard.get(timeout=10)
+    journal.stop()
+    assert journal.synced.offset == 8192
+
+
+class SyncsHeard(RealFiles):
+    """Tells of each sync of a file."""
+
+    def __init__(self) -> None:
+        self.heard: SimpleQueue[Path] = SimpleQueue()
+
+    def open_append(self, path: Path, **how: Any) -> Any:
+        file, heard = super().open_append(path, **how), self.heard
+
+        class Heard:
+            def sync(self) -> None:
+                file.sync()
+                heard.put(path)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(file, name)
+
+        return Heard()
+
+
+def test_a_force_covers_what_was_written_unsynced_to_the_file_before() -> None:
+    desk = Desk(sync_data=False, size_bytes_max=10_000, unsynced_s_max=1e9)
+    sent = [record(number, 700) for number in range(5)]
+    for number, data in enumerate(sent):
+        desk.journal.append(data, number)
+        desk.journal.step()
+    assert len(journal_ids(desk.files, BASE)) == 3
+    desk.journal.append(b"", "force")
+    desk.journal.step()
+    assert desk.groups[-1] == ["force"]
+    assert desk.after_power_cut() == sent
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "create", "sync_dir"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.ENOENT])
+def test_a_next_file_that_cannot_be_begun_is_the_end_and_what_was_reported_is_there(
+    operation: str, number: int
+) -> None:
+    desk = Desk(size_bytes_max=10_000)
+    reported: list[bytes] = []
+    desk.journal._on_synced = reported.extend
+    for entry in range(6):
+        if entry == 1:
+            fail(desk.files, operation, number, only="1001.txn" if operation != "sync_dir" else "")
+        desk.journal.append(record(entry), record(entry))
+        desk.journal.step()
+    (error,) = desk.fatal
+    assert error.path.name == "1001.txn"
+    assert error.exit_status == 5
+    assert len(reported) == 2
+    desk.files.fault = None
+    desk.journal.stop()
+    assert desk.after_power_cut() == reported
+
+
 def test_the_next_file_begins_behind_the_limit_and_loses_nothing() -> None:
     desk = Desk(size_bytes_max=16_000)
     for number in range(20):
@@ -205,10 +286,10 @@ def test_a_failure_is_the_end_and_nothing_more_is_acknowledged(operation: str) -
     desk.journal.stop()
 
 
-def fail(files: SimFiles, wanted: str) -> None:
+def fail(files: SimFiles, wanted: str, number: int = errno.EIO, only: str = "") -> None:
     def fault(operation: str, path: Path) -> OSError | None:
-        if operation == wanted:
-            return OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        if operation == wanted and only in path.name:
+            return OSError(number, os.strerror(number), str(path))
         return None
 
     files.fault = fault
@@ -240,9 +321,15 @@ class Loop:
         function(*args)
 
 
-def threaded(directory: Path, loop: Loop, groups: list[Any], **options: Any) -> Journal:
+def threaded(
+    directory: Path,
+    loop: Loop,
+    groups: list[Any],
+    files: RealFiles | None = None,
+    **options: Any,
+) -> Journal:
     return Journal(
-        RealFiles(),
+        files or RealFiles(),
         directory,
         call_from_thread=loop.call_from_thread,
         on_synced=groups.append,
@@ -252,9 +339,12 @@ def threaded(directory: Path, loop: Loop, groups: list[Any], **options: Any) -> 
     )
 
 
-def test_a_thread_of_its_own_reports_every_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "space", [{}, {"preallocate": 1 << 20}, {"preallocate": 1 << 20, "direct": True}]
+)
+def test_a_thread_of_its_own_reports_every_group(tmp_path: Path, space: Any) -> None:
     loop, groups = Loop(), list[Any]()
-    journal = threaded(tmp_path, loop, groups)
+    journal = threaded(tmp_path, loop, groups, size_bytes_max=200_000, **space)
     journal.start()
     for number in range(200):
         journal.append(record(number), number)
@@ -265,10 +355,14 @@ def test_a_thread_of_its_own_reports_every_group(tmp_path: Path) -> None:
     while not loop.calls.empty():
         loop.turn()
     assert [done for group in groups for done in group] == list(range(201))
-    assert not [thread for thread in threading.enumerate() if thread.name == "journal"]
-    scan = open_scan(RealFiles(), tmp_path / "2.txn")
-    assert [found.entry_id for found in scan] == list(range(201))
-    scan.close()
+    assert not [each for each in threading.enumerate() if each.name.startswith("journal")]
+    found = []
+    for number in journal_ids(RealFiles(), tmp_path):
+        scan = open_scan(RealFiles(), tmp_path / layout.file_name(number))
+        found += [each.entry_id for each in scan]
+        assert scan.end == scan.size
+        scan.close()
+    assert found == list(range(201))
 
 
 def test_a_wait_that_was_asked_for_brings_records_together(tmp_path: Path) -> None:

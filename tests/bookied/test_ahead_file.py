@@ -1,0 +1,183 @@
+"""A journal's own file: zeros are ahead of what is appended, and never on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bookied.ahead_file import AHEAD_BYTES, BUFFER_BYTES, PIECE_BYTES, AheadFile
+from bookied.direct_file import BLOCK_BYTES, DirectRefusedError
+from bookied.files import RealFiles
+
+STEP = 4 * 1024 * 1024
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a file goes that is written past the page cache; skips where that is refused."""
+    try:
+        AheadFile(tmp_path / "probe", STEP).close()
+    except DirectRefusedError as error:
+        pytest.skip(str(error))
+    return tmp_path / "journal"
+
+
+def block(number: int) -> bytes:
+    return number.to_bytes(8, "big") * (BLOCK_BYTES // 8)
+
+
+def test_what_was_appended_is_there_with_zeros_behind_it_until_it_is_closed(path: Path) -> None:
+    file, expected, rng = AheadFile(path, STEP), b"", Random(1)
+    while len(expected) < 3 * AHEAD_BYTES:
+        count = rng.choice([1, 1, 3, 40, BUFFER_BYTES // BLOCK_BYTES, 600])
+        parts = [block(len(expected) // BLOCK_BYTES + n + 1) for n in range(count)]
+        head = parts[0]
+        file.write([head[:10], bytearray(head[10:]), *map(memoryview, parts[1:])])
+        expected += b"".join(parts)
+        assert file.tell() == file.readable_bytes == len(expected)
+        if rng.random() < 0.2:
+            file.sync()
+    stored = path.read_bytes()
+    assert stored[: len(expected)] == expected
+    assert not any(stored[len(expected) :])
+    file.close()
+    assert path.read_bytes() == expected
+
+
+def test_an_append_waits_for_zeros_that_are_on_their_way_to_its_place(path: Path) -> None:
+    under_way, gate = threading.Event(), threading.Event()
+
+    def allocate(fd: int, offset: int, size: int) -> None:
+        under_way.set()
+        assert gate.wait(10)
+        os.posix_fallocate(fd, offset, size)
+
+    file = AheadFile(path, STEP, allocate)
+    assert under_way.wait(10)
+    appender = threading.Thread(target=file.write, args=([block(7)],))
+    appender.start()
+    appender.join(0.05)
+    assert appender.is_alive()
+    gate.set()
+    appender.join(10)
+    file.close()
+    assert path.read_bytes() == block(7)
+
+
+def test_appends_that_outrun_the_zeros_are_never_zeroed(path: Path) -> None:
+    file, expected = AheadFile(path, STEP), b""
+    for number in range(1, 60):
+        data = block(number) * (2 * PIECE_BYTES // BLOCK_BYTES + number)
+        file.write([data])
+        expected += data
+    file.close()
+    assert path.read_bytes() == expected
+
+
+def test_a_sync_finds_blocks_that_are_written_already(path: Path) -> None:
+    file = AheadFile(path, STEP)
+    file.write([block(1)])
+    wait_until(lambda: path.stat().st_size >= AHEAD_BYTES)
+    blocks = path.stat().st_blocks
+    for number in range(100):
+        file.write([block(number)])
+        file.sync()
+    assert path.stat().st_blocks == blocks
+    file.close()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    changed = threading.Event()
+    for _ in range(1000):
+        if holds():
+            return
+        changed.wait(0.01)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_without_zeros_ahead_the_appends_go_on(path: Path, number: int) -> None:
+    steps = [STEP]
+
+    def allocate(fd: int, offset: int, size: int) -> None:
+        if not steps:
+            raise OSError(number, os.strerror(number))
+        os.posix_fallocate(fd, offset, steps.pop() and size)
+
+    file = AheadFile(path, STEP, allocate)
+    data = b"".join(map(block, range(1, 3 * STEP // BLOCK_BYTES)))
+    file.write([data])
+    file.write([data])
+    file.sync()
+    file.close()
+    assert path.read_bytes() == data + data
+
+
+def test_its_thread_ends_with_it(path: Path) -> None:
+    before = threading.active_count()
+    files = [AheadFile(path.with_name(str(number)), STEP) for number in range(3)]
+    assert threading.active_count() == before + 3
+    for file in files:
+        file.close()
+    assert threading.active_count() == before
+
+
+def test_a_file_must_be_new(path: Path) -> None:
+    path.write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        AheadFile(path, STEP)
+    assert path.read_bytes() == b"precious"
+
+
+def test_a_failed_append_does_not_count_and_may_be_tried_again(path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (BLOCK_BYTES, hard))
+    try:
+        file = AheadFile(path, STEP)
+        file.write([block(1)])
+        with pytest.raises(OSError, match="too large"):
+            file.write([block(2), block(3)])
+        assert file.tell() == BLOCK_BYTES
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    file.write([block(4)])
+    file.close()
+    assert path.read_bytes() == block(1) + block(4)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_file_that_nobody_could_find_again_cannot_be_synced(path: Path, *, direct: bool) -> None:
+    file = RealFiles().open_append(path, preallocate=STEP, direct=direct)
+    file.write([block(1)])
+    file.sync()
+    path.unlink()
+    file.write([block(2)])
+    with pytest.raises(FileNotFoundError, match="journal"):
+        file.sync()
+    file.close()
+
+
+def test_where_direct_writes_are_refused_the_page_cache_is_used(tmp_path: Path) -> None:
+    files = RealFiles()
+    directory = Path("/dev/shm") / tmp_path.name  # often without O_DIRECT
+    if not directory.parent.is_dir():
+        pytest.skip("no file system in memory")
+    directory.mkdir()
+    try:
+        file = files.open_append(directory / "journal", preallocate=STEP, direct=True)
+        for number in range(6000):
+            file.write([block(number)])
+            if number % 100 == 0:
+                file.sync()
+        file.close()
+        assert (directory / "journal").read_bytes() == b"".join(map(block, range(6000)))
+    finally:
+        (directory / "journal").unlink(missing_ok=True)
+        directory.rmdir()
