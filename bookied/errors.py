@@ -112,6 +112,12 @@ class LayoutTooOldError(CorruptError):
     exit_status = 7
 
 
+class LayoutTooNewError(CorruptError):
+    """The directory has the layout of a newer release; only that release can use it."""
+
+    exit_status = 7
+
+
 class StatusFileError(CorruptError):
     """BOOKIE_STATUS cannot be read."""
 

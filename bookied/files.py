@@ -281,6 +281,26 @@ def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
         raise errors[0]
 
 
+def copy_file(files: Files, old: Path, new: Path) -> None:
+    """Copy a file over whatever is at ``new``; on return its bytes are on disk, not its name."""
+    source = files.open_read(old)
+    try:
+        target = files.open_update(new, create=True)
+        try:
+            target.truncate(0)
+            size = source.size()
+            for at in range(0, size, COPY_BYTES):
+                target.write_at(at, source.read_at(at, COPY_BYTES))
+            target.sync()
+        finally:
+            target.close()
+    finally:
+        source.close()
+
+
+COPY_BYTES: Final = 1024 * 1024
+"""Copied at once."""
+
 IOV_MAX: Final = 512
 """Buffers handed to one writev; Linux takes 1024."""
 
