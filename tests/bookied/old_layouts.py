@@ -63,7 +63,12 @@ class OldBookie:
 
     def upgrade(self, **changes: Any) -> Upgrade:
         return Upgrade(
-            self.files, FOUND, self.master, self.stored, lambda: str(next(self._attempts)), **changes
+            self.files,
+            FOUND,
+            self.master,
+            self.stored,
+            lambda: str(next(self._attempts)),
+            **changes,
         )
 
     def current_of(self, path: str) -> Path:

@@ -293,7 +293,9 @@ class TestRollback:
     @pytest.mark.parametrize("version", [1, 2])
     def test_the_old_layout_is_back_and_the_cookie_gone(self, version: int) -> None:
         world = self.upgraded(SimFiles(Random(1)), version)
-        losses = {str(loss.root): (loss.files, loss.size_bytes) for loss in world.upgrade().losses()}
+        losses = {
+            str(loss.root): (loss.files, loss.size_bytes) for loss in world.upgrade().losses()
+        }
         assert losses == {"/j": (1, 13), "/l0": (1, 11), "/l1": (0, 0)}
         assert world.upgrade().rollback()
         assert isinstance(world.files, SimFiles)
@@ -319,7 +321,9 @@ class TestRollback:
     def test_half_of_one_is_not_taken_for_an_upgrade_that_is_not_through(self) -> None:
         """What ran since the upgrade does not fit to roots that went back to before it."""
         half_done = 0
-        for world, _ in each_crash(self.upgraded, lambda world: world.upgrade().rollback(), seeds=1):
+        for world, _ in each_crash(
+            self.upgraded, lambda world: world.upgrade().rollback(), seeds=1
+        ):
             if {RootState.OLD, RootState.UPGRADED} <= set(states(world)):
                 with pytest.raises(UpgradeRefusedError, match="finish it with --rollback first"):
                     world.upgrade().upgrade()
@@ -327,7 +331,9 @@ class TestRollback:
         assert half_done
 
     def test_an_upgrade_works_again_after_one(self) -> None:
-        for world, _ in each_crash(self.upgraded, lambda world: world.upgrade().rollback(), seeds=1):
+        for world, _ in each_crash(
+            self.upgraded, lambda world: world.upgrade().rollback(), seeds=1
+        ):
             if set(states(world)) == {RootState.OLD}:
                 world.upgrade().upgrade()
                 assert_upgraded(world)

@@ -52,7 +52,9 @@ def formatted(files: SimFiles) -> OldBookie:
 def test_everything_goes_but_the_lock_and_the_stored_cookie() -> None:
     world = formatted(SimFiles(Random(1)))
     told: list[Path] = []
-    before = {found.root: (found.files, found.size_bytes) for found in contents(world.files, FOUND.roots)}
+    before = {
+        found.root: (found.files, found.size_bytes) for found in contents(world.files, FOUND.roots)
+    }
     in_l1 = [d for n, d in (world.old | FILES).items() if n.startswith("/l1")]
     assert before[Path("/l1")] == (
         len(in_l1) + 1,
