@@ -82,6 +82,8 @@ def disk(changes: dict[str, bytes]) -> SimFiles:
     files = SimFiles(Random(1))
     for directory in FOUND.all_dirs:
         files.mkdirs(directory)
+        files.sync_dir(directory.parent)
+    files.sync_dir(Path("/"))
     put_files(files, changes)
     return files
 
