@@ -37,6 +37,11 @@ COMMANDS: Final = {
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),
+    "upgrade": ("bkctl.disk_upgrade:upgrade", "Short for `disk upgrade`."),
+    "bookieformat": (
+        "bkctl.disk_format:bookieformat",
+        "Short for `disk format`, with Java's options.",
+    ),
     "fence": ("bkctl.ledger:fence", "Short for `ledger fence`."),
     "recover": ("bkctl.ledger:recover", "Short for `ledger recover`."),
 }

@@ -62,6 +62,24 @@ disk = SubGroup(
             "Check cookies, marks, journals, entry logs and index.",
         ),
         "lock-status": ("bkctl.disk_state:lock_status", "Tell who uses a bookie's directories."),
+        "flush": (
+            "bkctl.disk_repair:flush",
+            "Replay the journals of a stopped bookie into its files.",
+        ),
+        "rebuild-index": (
+            "bkctl.disk_repair:rebuild_index",
+            "Make index files anew from logs and journals.",
+        ),
+        "salvage": (
+            "bkctl.disk_repair:salvage",
+            "Copy a ledger's entries out of logs and journals.",
+        ),
+        "upgrade": (
+            "bkctl.disk_upgrade:upgrade",
+            "Bring directories of an old release up to date, or back.",
+        ),
+        "init": ("bkctl.disk_format:init", "Make sure that a new bookie can begin."),
+        "format": ("bkctl.disk_format:format_", "Remove all data of a stopped bookie."),
     },
 )
 

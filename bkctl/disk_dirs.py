@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
-from bkclient.properties import read_properties
+from bkclient.properties import Properties, read_properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.settings import DEFAULT_CONF, overrides
 from bookied import offline_dirs
@@ -37,6 +38,16 @@ def find_directories(
     """
     if journal_dirs or ledger_dirs or index_dirs:
         return offline_dirs.named(journal_dirs, ledger_dirs, index_dirs)
+    return offline_dirs.directories_of(bookie_properties(session, offline_dirs.KEYS))
+
+
+def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
+    """Return a bookie's settings as its file, the environment (``keys`` only) and ``-X`` have them.
+
+    Raises:
+        UsageError: nothing says where they are.
+        PropertiesError: the file cannot be read.
+    """
     path = session.options.conf or next((str(p) for p in DEFAULT_CONF if p.is_file()), None)
     if path is None:
         raise UsageError(
@@ -49,11 +60,10 @@ def find_directories(
     given = {
         key[3:]: text
         for key, text in session.host.environ.items()
-        if key.startswith("BK_") and key[3:] in offline_dirs.KEYS
+        if key.startswith("BK_") and key[3:] in keys
     }
     properties = properties.override(given, "BK_{key} in the environment")
-    properties = properties.override(overrides(session.options.overrides), "-X")
-    return offline_dirs.directories_of(properties)
+    return properties.override(overrides(session.options.overrides), "-X")
 
 
 def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:

@@ -358,7 +358,11 @@ def view_of(kind: type) -> View:
     if kind not in VIEWS:
         from bkctl.disk_views import DISK_VIEWS
 
-        return DISK_VIEWS[kind]
+        if kind in DISK_VIEWS:
+            return DISK_VIEWS[kind]
+        from bkctl.disk_change_views import DISK_CHANGE_VIEWS
+
+        return DISK_CHANGE_VIEWS[kind]
     return VIEWS[kind]
 
 

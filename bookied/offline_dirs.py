@@ -6,6 +6,7 @@ lies; so only the keys that name directories are read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import MappingProxyType
 
@@ -31,16 +32,24 @@ def directories_of(properties: Properties) -> Directories:
         PropertiesError: a reference in them runs in a circle.
         ConfigError: there is no ledger directory.
     """
-    entries = {
-        key: _expanded(properties, found)
-        for key in KEYS
-        if (found := properties.get(key)) is not None
-    }
-    only = attrs.evolve(properties, entries=MappingProxyType(entries))
-    settings, _ = load(DirectorySettings, only)
+    settings, _ = load(DirectorySettings, only(properties, KEYS))
     return named(
         settings.journal_directories, settings.ledger_directories, settings.index_directories
     )
+
+
+def only(properties: Properties, keys: Iterable[str]) -> Properties:
+    """Return some of the settings: what they refer to is resolved, the rest is left out.
+
+    Raises:
+        PropertiesError: a reference in them runs in a circle.
+    """
+    entries = {
+        key: _expanded(properties, found)
+        for key in keys
+        if (found := properties.get(key)) is not None
+    }
+    return attrs.evolve(properties, entries=MappingProxyType(entries))
 
 
 def named(

@@ -1,0 +1,202 @@
+"""What the commands that change a bookie's directories share: that nobody else uses them.
+
+They hold the locks of a running bookie, so that none starts beside them, and refuse where one of
+either kind is at work, or where what they write would not be the bookie's to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl import disk_dirs
+from bkctl.errors import NothingFoundError, RefusedError
+from bookied.dirs import CURRENT, Directories, DirectoryLocks, directories
+from bookied.exit_status import DirectoryInUseError
+from bookied.identity import RealHost, identify
+from bookied.in_use import uses
+from bookied.offline_config import KEYS, OfflineConfig, metadata_cache, offline_config
+from bookied.stored_cookie import StoredCookie
+from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session import Session
+
+REGISTERED: Final = "registered"
+"""The safety check that a bookie is not registered in the metadata service."""
+
+
+@attrs.frozen
+class StoppedBookie:
+    """A bookie whose settings are known: its directories, who it is, and its stored cookie."""
+
+    config: OfflineConfig
+    found: Directories
+    bookie_id: BookieId
+    metadata_cache: Path | None
+    stored: StoredCookie
+
+
+def stopped_bookie(session: Session) -> StoppedBookie:
+    """Return the bookie that the settings are about, and connect with its cluster when needed.
+
+    Raises:
+        UsageError: nothing says which.
+        PropertiesError, ConfigError: the settings cannot be read.
+        AddressError: they do not say who it is.
+    """
+    properties = disk_dirs.bookie_properties(session, KEYS)
+    config = offline_config(properties)
+    cache = metadata_cache(properties)
+    bookie_id = identify(config, config.port, RealHost()).bookie_id
+    session.about = f"bookie {bookie_id}"
+    return StoppedBookie(
+        config=config,
+        found=directories(config),
+        bookie_id=bookie_id,
+        metadata_cache=None if cache is None else Path(cache),
+        stored=StoredCookie(_Lazy(session), bookie_id, lambda ask: session.call(_asked, ask)),
+    )
+
+
+class _Lazy:
+    """The cluster's metadata store, connected at the first call."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session.call(_store), name)
+
+
+async def _store(client: Client) -> Any:
+    return client.store
+
+
+async def _asked(_: Client, ask: Any) -> Any:
+    return await ask()
+
+
+async def is_registered(client: Client, bookie_id: BookieId) -> bool:
+    """Return whether a bookie is registered, writable or not."""
+    store = client.store
+    return bookie_id in await store.writable_bookies() | await store.read_only_bookies()
+
+
+def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = False) -> None:
+    """Refuse a bookie that the metadata service believes to be running.
+
+    Raises:
+        RefusedError: it is registered. Otherwise as the metadata store.
+    """
+    if not session.call(is_registered, bookie_id):
+        return
+    if forced:
+        session.warn(f"overridden: {bookie_id} is registered")
+        return
+    raise RefusedError(
+        f"{bookie_id} is registered in the metadata service: it runs",
+        next_step="stop it first; one that was killed is forgotten when its session times out",
+    )
+
+
+@contextlib.contextmanager
+def held(found: Directories, *, port: int = 0) -> Iterator[None]:
+    """Keep every bookie out of these roots meanwhile.
+
+    Args:
+        found: the roots; they must exist.
+        port: where the bookie would listen, if that is known; 0 if not.
+
+    Raises:
+        NothingFoundError: a root is not there.
+        RefusedError: a bookie is at work there, or the files would get another owner.
+    """
+    for root in found.roots:
+        if not root.is_dir():
+            raise NothingFoundError(
+                f"{root}: no such directory", next_step="is its disk mounted? Check the settings"
+            )
+    refuse_other_owner(found)
+    with locked(found, port=port):
+        yield
+
+
+@contextlib.contextmanager
+def locked(found: Directories, *, port: int = 0) -> Iterator[None]:
+    """Like ``held``, and make the roots that are not there.
+
+    Raises:
+        RefusedError: a bookie is at work there.
+    """
+    _refuse_use(found)
+    if port and _is_taken(port):
+        raise RefusedError(
+            f"port {port} is taken: the bookie runs, or another program has its port",
+            next_step="stop it first",
+        )
+    locks = DirectoryLocks()
+    try:
+        locks.take(found.roots)
+    except DirectoryInUseError as error:
+        raise RefusedError(str(error), next_step="stop that bookie first") from error
+    try:
+        yield
+    finally:
+        locks.release()
+
+
+def _refuse_use(found: Directories) -> None:
+    for use in uses(found.roots):
+        if use.is_used:
+            who = ", ".join(map(str, use.workers)) or "a running bookie"
+            raise RefusedError(
+                f"{use.root} is in use by {who}",
+                next_step="stop that bookie first; `bkctl disk lock-status` shows who is there",
+            )
+
+
+def _is_taken(port: int) -> bool:
+    """Whether somebody listens on a port, on any address; one we may not bind is asked."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def refuse_other_owner(found: Directories) -> None:
+    """Refuse to leave files that the bookie could not open.
+
+    Raises:
+        RefusedError: root would write into another user's directories.
+    """
+    if os.geteuid() != 0:
+        return
+    for root in found.roots:
+        current = root / CURRENT
+        owner = (current if current.is_dir() else root).stat().st_uid
+        if owner != 0:
+            raise RefusedError(
+                f"{root} belongs to user {_name(owner)}, who could not open what root writes there",
+                next_step=f"run it as that user: sudo -u {_name(owner)} bkctl ...",
+            )
+
+
+def _name(user_id: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"#{user_id}"

@@ -1,0 +1,247 @@
+"""What `disk format` and `disk init` do: the steps between parsed options and printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from twisted.internet.defer import Deferred, gatherResults
+
+from bkclient.errors import MetadataStoreError, NoSuchLedgerError
+from bkctl.disk_change import (
+    REGISTERED,
+    StoppedBookie,
+    is_registered,
+    locked,
+    refuse_other_owner,
+    refuse_registered,
+    stopped_bookie,
+)
+from bkctl.errors import RefusedError
+from bkctl.units import human_bytes
+from bookied.cookie_check import check_cookies
+from bookied.dirs import CURRENT, LOCK, Directories, prepare
+from bookied.errors import CorruptError
+from bookied.files import RealFiles
+from bookied.identity import RealHost, identify
+from bookied.offline import OfflineBookie
+from bookied.sole_copies import is_only_copy
+from bookied.wipe import Contents, contents, wipe
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session import Session
+
+METADATA: Final = "metadata"
+"""The safety check that asks the metadata service."""
+
+READS_AT_ONCE: Final = 64
+NAMED_MAX: Final = 10
+
+
+@attrs.frozen
+class Formatted:
+    """A bookie whose directories are empty now."""
+
+    bookie_id: BookieId
+    directories: tuple[str, ...]
+    files: int
+    size_bytes: int
+    ledgers: int
+    cookie_removed: bool
+
+
+@attrs.frozen
+class Initialized:
+    """A bookie that could be started anew; ``written`` if its directories and cookie are made."""
+
+    bookie_id: BookieId
+    directories: tuple[str, ...]
+    written: bool
+
+
+@attrs.frozen
+class _Doomed:
+    roots: list[Contents]
+    ledgers: list[int]
+    entries: int
+    damaged: int
+    only_here: list[int] | None
+    """None where the metadata was not asked."""
+
+    def lines(self) -> list[str]:
+        """Return what goes, for people."""
+        lines = [
+            f"  {one.root}: {one.files} files, {human_bytes(one.size_bytes)}" for one in self.roots
+        ]
+        at_least = "at least " if self.damaged else ""
+        lines.append(f"  {len(self.ledgers)} ledgers with {at_least}{self.entries} entries")
+        if self.damaged:
+            lines.append(f"  {self.damaged} ledgers whose index is damaged")
+        if self.only_here is None:
+            lines.append("  (whether other bookies have copies was not asked)")
+        elif self.only_here:
+            named = ", ".join(map(str, self.only_here[:NAMED_MAX]))
+            more = ", ..." if len(self.only_here) > NAMED_MAX else ""
+            lines.append(
+                f"  {len(self.only_here)} ledgers have entries of which no bookie that is up has "
+                f"another copy: {named}{more}"
+            )
+        return lines
+
+
+def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]) -> None:
+    """Show what would go, ask, and empty the bookie's directories."""
+    bookie = stopped_bookie(session)
+    if METADATA not in force:
+        refuse_registered(session, bookie.bookie_id, forced=REGISTERED in force)
+    existing = Directories(
+        *(tuple(root for root in roots if root.is_dir()) for roots in attrs.astuple(bookie.found))
+    )
+    refuse_other_owner(existing)
+    also = () if bookie.metadata_cache is None else (bookie.metadata_cache,)
+    if session.dry_run:
+        doomed = _doomed(session, bookie, also, ask=METADATA not in force)
+        session.plan([f"remove {line.strip()}" for line in doomed.lines()] + _last(delete_cookie))
+        return
+    with locked(bookie.found, port=bookie.config.port):
+        doomed = _doomed(session, bookie, also, ask=METADATA not in force)
+        _confirm(session, bookie, doomed, delete_cookie=delete_cookie)
+        session.resume = "what is left cannot be started; run the same command again"
+        session.failed = "what is left cannot be started; run the same command again"
+        stored = bookie.stored if delete_cookie else None
+        removed = wipe(RealFiles(), bookie.found, also=also, stored=stored)
+    session.failed = ""
+    session.emit(
+        Formatted(
+            bookie.bookie_id,
+            tuple(map(str, (*bookie.found.roots, *also))),
+            sum(one.files for one in doomed.roots),
+            sum(one.size_bytes for one in doomed.roots),
+            len(doomed.ledgers),
+            removed,
+        )
+    )
+
+
+def _last(delete_cookie: bool) -> list[str]:  # noqa: FBT001  # one question
+    return ["remove the stored cookie"] if delete_cookie else []
+
+
+def _confirm(
+    session: Session, bookie: StoppedBookie, doomed: _Doomed, *, delete_cookie: bool
+) -> None:
+    if doomed.only_here:
+        session.warn(f"{len(doomed.only_here)} ledgers have entries with no other copy")
+    if any(one.files for one in doomed.roots):
+        cookie = ["  and its stored cookie"] if delete_cookie else []
+        session.confirm(
+            [f"All data of bookie {bookie.bookie_id} will be lost:", *doomed.lines(), *cookie],
+            f"Format bookie {bookie.bookie_id}?",
+            proof=bookie.bookie_id,
+        )
+
+
+def _doomed(session: Session, bookie: StoppedBookie, also: Sequence[Path], *, ask: bool) -> _Doomed:
+    offline = OfflineBookie(RealFiles(), bookie.found)
+    ledgers, entries, damaged = _held(offline)
+    only_here = None
+    if ask:
+        only_here = session.call(only_copies, bookie.bookie_id, ledgers)
+    return _Doomed(
+        contents(RealFiles(), (*bookie.found.roots, *also)), ledgers, entries, damaged, only_here
+    )
+
+
+def _held(offline: OfflineBookie) -> tuple[list[int], int, int]:
+    """Return the ledgers that the indexes know, how many entries, and how many are damaged."""
+    ledgers: list[int] = []
+    entries = damaged = 0
+    try:
+        for ledger in offline.ledgers():
+            ledgers.append(ledger.ledger_id)
+            entries += sum(1 for _ in offline.index_entries(ledger.ledger_id))
+    except CorruptError:
+        damaged += 1
+    except FileNotFoundError:
+        pass  # A root that is not there yet, or an old layout.
+    return ledgers, entries, damaged
+
+
+async def only_copies(client: Client, bookie_id: BookieId, ledgers: Sequence[int]) -> list[int]:
+    """Return the ledgers of which this bookie has entries that no bookie in service has too."""
+    store = client.store
+    alive = (await store.writable_bookies() | await store.read_only_bookies()) - {bookie_id}
+
+    async def is_sole(ledger_id: int) -> bool:
+        try:
+            held = await store.read_ledger(LedgerId(ledger_id))
+        except NoSuchLedgerError:
+            return False  # It was deleted; garbage collection has not come by.
+        except MetadataStoreError:
+            raise
+        return is_only_copy(held.value, bookie_id, alive)
+
+    found: list[int] = []
+    for at in range(0, len(ledgers), READS_AT_ONCE):
+        some = ledgers[at : at + READS_AT_ONCE]
+        asked: Any = [Deferred.fromCoroutine(is_sole(ledger_id)) for ledger_id in some]
+        answers = await gatherResults(asked, consumeErrors=True)
+        found += [ledger_id for ledger_id, sole in zip(some, answers, strict=True) if sole]
+    return found
+
+
+# Init ---------------------------------------------------------------------------------------------
+
+
+def init_bookie(session: Session, *, write: bool) -> None:
+    """Make sure that a new bookie can begin here; with ``write`` make directories and cookie.
+
+    Raises:
+        RefusedError: it is registered or has a cookie, or a directory is not empty.
+    """
+    bookie = stopped_bookie(session)
+    _insist_new(session, bookie)
+    names = tuple(map(str, bookie.found.roots))
+    if write and session.dry_run:
+        session.plan([*(f"make {name}/{CURRENT}" for name in names), "write and store the cookie"])
+        return
+    if write:
+        with locked(bookie.found, port=bookie.config.port):
+            prepare(RealFiles(), bookie.found)
+            session.call(_write_cookies, bookie)
+    session.emit(Initialized(bookie.bookie_id, names, written=write))
+
+
+def _insist_new(session: Session, bookie: StoppedBookie) -> None:
+    if session.call(is_registered, bookie.bookie_id):
+        raise RefusedError(f"{bookie.bookie_id} is registered already: it runs")
+    if bookie.stored.read() is not None:
+        raise RefusedError(
+            f"the metadata service has a cookie of {bookie.bookie_id}: it was in use before",
+            next_step="`bkctl bookieformat --delete-cookie` ends it for good",
+        )
+    for root in bookie.found.roots:
+        full = [
+            str(directory)
+            for directory, ours in ((root, {CURRENT, LOCK}), (root / CURRENT, set[str]()))
+            if directory.is_dir() and {path.name for path in directory.iterdir()} - ours
+        ]
+        if full:
+            raise RefusedError(
+                f"{full[0]} is not empty", next_step="`bkctl bookieformat` empties directories"
+            )
+
+
+async def _write_cookies(client: Client, bookie: StoppedBookie) -> None:
+    await check_cookies(
+        bookie.config,
+        identify(bookie.config, bookie.config.port, RealHost()),
+        bookie.found,
+        store=client.store,
+        instance_id=await client.store.instance_id(),
+        files=RealFiles(),
+    )

@@ -1,0 +1,258 @@
+"""What the repairs of `bkctl disk` do: the steps between parsed options and printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.errors import MetadataStoreError, NoSuchLedgerError
+from bkctl.disk_change import held
+from bkctl.disk_dirs import bookie_properties, find_directories
+from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bookied.dirs import Directories
+from bookied.errors import CorruptError
+from bookied.files import RealFiles
+from bookied.index.files import IndexFiles
+from bookied.offline_config import KEYS, OfflineConfig, offline_config
+from bookied.offline_flush import flush
+from bookied.rebuild_index import RebuiltLedger, rebuild
+from bookied.rescan import size_of
+from bookied.salvage import Salvaged, salvage
+from bookied.storage import LedgerStorage
+from bookied.storages import Storages
+from wire.codes import DigestType
+from wire.digest import master_key
+from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session import Session
+
+NAMED_MAX: Final = 10
+"""Ledgers that a message names."""
+
+AGAIN: Final = "each ledger has its old index or its new one; run the same command again"
+
+
+def _config(session: Session, dirs: Any) -> OfflineConfig | None:
+    """Return the bookie's settings; None where its directories are named instead."""
+    if any(dirs.values()):
+        return None
+    return offline_config(bookie_properties(session, KEYS))
+
+
+def _warn_damage(session: Session, damaged: Iterable[CorruptError]) -> int:
+    count = 0
+    for error in damaged:
+        session.warn(f"not readable: {error}")
+        count += 1
+    return count
+
+
+# rebuild-index ------------------------------------------------------------------------------------
+
+
+def rebuild_index(
+    session: Session,
+    ledger_ids: Iterable[LedgerId],
+    *,
+    all_ledgers: bool,
+    password_file: str | None,
+    dirs: Any,
+) -> None:
+    """Write index files anew, and say what became of each ledger.
+
+    Raises:
+        UsageError: neither ledgers nor ``--all``.
+        NothingFoundError: none of the ledgers is here.
+        PartlyDoneError: something could not be read, or a key is not known.
+    """
+    wanted = None if all_ledgers else sorted(set(ledger_ids))
+    if all_ledgers == bool(wanted):
+        raise UsageError("which ledgers? Name them, or give --all")
+    found, config = find_directories(session, **dirs), _config(session, dirs)
+    key_of = _keys(session, password_file, named=bool(any(dirs.values())))
+    version = 1 if config is None else config.file_info_format_version
+    total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
+    with held(found, port=0 if config is None else config.port):
+        session.resume = session.failed = AGAIN
+        with session.progress("scanning", total=total) as progress:
+            done = rebuild(
+                RealFiles(),
+                found,
+                wanted,
+                key_of=key_of,
+                tell=progress.update,
+                dry_run=session.dry_run,
+                header_version=version,
+            )
+    session.failed = ""
+    session.emit_all(done.ledgers, RebuiltLedger)
+    damaged = _warn_damage(session, done.damaged)
+    _tell_rebuilt(session, done.ledgers, done.missing, damaged)
+
+
+def _tell_rebuilt(
+    session: Session, ledgers: list[RebuiltLedger], missing: list[int], damaged: int
+) -> None:
+    keyless = [one.ledger_id for one in ledgers if one.key_from is None]
+    lost = [one.ledger_id for one in ledgers if one.journal_only]
+    if lost:
+        session.warn(
+            f"ledgers {_named(lost)} have entries that only old journals hold: "
+            f"`bkctl disk salvage {lost[0]} --out DIR` takes them out"
+        )
+    if missing and not ledgers:
+        raise NothingFoundError(f"ledgers {_named(missing)}: neither logs nor journals have them")
+    if keyless:
+        raise PartlyDoneError(
+            f"nothing was written for ledgers {_named(keyless)}: their master key is not known",
+            next_step="give the ledger's password with --password-file, or the cluster with -u",
+        )
+    if missing or damaged:
+        raise PartlyDoneError(
+            f"{len(missing)} ledgers are nowhere, {damaged} files cannot be read as a whole",
+            next_step="`bkctl disk check` looks at all of them",
+        )
+
+
+def _named(ledger_ids: list[int]) -> str:
+    more = ", ..." if len(ledger_ids) > NAMED_MAX else ""
+    return ", ".join(map(str, ledger_ids[:NAMED_MAX])) + more
+
+
+def _keys(
+    session: Session, password_file: str | None, *, named: bool
+) -> Callable[[int], tuple[bytes, str] | None]:
+    """Return who knows the keys that the disk has lost: the password's file, else the cluster."""
+    if password_file is not None:
+        key = master_key(session.password(password_file))
+        return lambda _ledger_id: (key, "password")
+    if named and session.options.service_uri is None:
+        return lambda _ledger_id: None
+
+    def ask(ledger_id: int) -> tuple[bytes, str] | None:
+        password = session.call(_password, LedgerId(ledger_id))
+        return None if password is None else (master_key(password), "metadata")
+
+    return ask
+
+
+async def _password(client: Client, ledger_id: LedgerId) -> bytes | None:
+    try:
+        held_metadata = await client.store.read_ledger(ledger_id)
+    except NoSuchLedgerError:
+        return None
+    except MetadataStoreError:
+        raise
+    return held_metadata.value.password
+
+
+# salvage ------------------------------------------------------------------------------------------
+
+
+def salvage_ledger(
+    session: Session,
+    ledger_id: LedgerId,
+    out: str,
+    *,
+    password_file: str | None,
+    digest: str | None,
+    dirs: Any,
+) -> None:
+    """Take a ledger's entries out of logs and journals.
+
+    Raises:
+        NothingFoundError: there are none.
+        PartlyDoneError: some are missing or wrong, as far as this bookie can tell.
+    """
+    found = find_directories(session, **dirs)
+    session.about = f"ledger {ledger_id}"
+    total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
+    password = None if password_file is None else session.password(password_file)
+    if session.dry_run:
+        session.plan(
+            [f"search {total} bytes of logs and journals", f"write what is found to {out}"]
+        )
+        return
+    session.resume = "run the same command again"
+    with session.progress("scanning", total=total) as progress:
+        saved = salvage(
+            RealFiles(),
+            found,
+            ledger_id,
+            Path(out).absolute(),
+            password=password,
+            digest=None if digest is None else DigestType[digest.upper()],
+            tell=progress.update,
+        )
+    damaged = _warn_damage(session, saved.damaged)
+    if saved.last is None:
+        raise NothingFoundError(f"no entry of ledger {ledger_id} in logs or journals")
+    session.emit(saved)
+    if saved.refused or damaged:
+        raise PartlyDoneError(
+            f"{saved.refused} entries are not right, {damaged} files cannot be read as a whole"
+        )
+
+
+# flush --------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Flushed:
+    """What an offline replay put into files."""
+
+    directories: tuple[str, ...]
+    journals: int
+    entries: int
+    size_bytes: int
+    dropped: int
+    torn: tuple[str, ...]
+
+
+def flush_journals(session: Session, dirs: Any) -> None:
+    """Replay the journals of a stopped bookie into its logs and indexes."""
+    found, config = find_directories(session, **dirs), _config(session, dirs)
+    if session.dry_run:
+        session.plan(
+            [f"replay the journals of {directory}" for directory in found.journal_dirs]
+            + ["write entry logs, indexes and marks"]
+        )
+        return
+    with held(found, port=0 if config is None else config.port):
+        session.resume = session.failed = "nothing is lost; run the same command again"
+        storages = _storages(found, config)
+        skip = config is not None and config.skip_invalid_records
+        done = flush(RealFiles(), found, storages, skip_invalid=skip)
+    session.failed = ""
+    session.emit(
+        Flushed(
+            tuple(map(str, found.roots)),
+            done.journals,
+            done.entries,
+            done.size_bytes,
+            done.dropped,
+            tuple(map(str, done.torn)),
+        )
+    )
+
+
+def _storages(found: Directories, config: OfflineConfig | None) -> Storages:
+    settings = config or OfflineConfig()
+    storage = LedgerStorage(
+        RealFiles(),
+        found.ledger_dirs,
+        IndexFiles(RealFiles(), found.index_dirs),
+        on_fatal=lambda _error: None,  # Only a thread's failure: here errors are raised.
+        direct=False,
+        log_size_bytes_max=settings.log_bytes_max,
+        index_version=settings.file_info_format_version,
+    )
+    return Storages(RealFiles(), [storage])
+
+
+__all__ = ["Flushed", "RebuiltLedger", "Salvaged"]

@@ -1,0 +1,70 @@
+"""``bkctl disk upgrade``, short ``bkctl upgrade``: from old releases' layouts to today's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from bkctl.command import Effect
+from bkctl.disk import disk
+from bkctl.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+
+
+@disk.command(
+    "upgrade",
+    short_help="Bring directories of an old release up to date, or back.",
+    effect=Effect.LOSES_DATA,
+    examples=(
+        ("bkctl disk upgrade --check -c bk_server.conf", "which layout each directory has"),
+        ("bkctl upgrade --upgrade -c bk_server.conf", "up to date; the old data stays beside it"),
+        ("bkctl upgrade --rollback -c bk_server.conf", "back to the old data"),
+        ("bkctl upgrade --finalize -c bk_server.conf", "removes the old data, when all is well"),
+    ),
+    exits=(
+        ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.UNREACHABLE,
+        ExitStatus.CONFLICT, ExitStatus.PROBLEMS, ExitStatus.INTERRUPTED,
+    ),
+    replaces="bookkeeper upgrade --upgrade | --rollback | --finalize",
+)  # fmt: skip
+@click.option(
+    "--upgrade", "action", flag_value="upgrade",
+    help="Make `current/` from data of layout 1 or 2, or complete the cookie of 3 or 4.",
+)  # fmt: skip
+@click.option(
+    "--rollback", "action", flag_value="rollback",
+    help="Remove `current/` where the data of layout 1 or 2 is still there.",
+)  # fmt: skip
+@click.option(
+    "--finalize", "action", flag_value="finalize",
+    help="Remove the data of layout 1 or 2, once a bookie has started since the upgrade.",
+)  # fmt: skip
+@click.option("--check", "action", flag_value="check", help="Show the layout of each directory.")
+@click.option(
+    "--force", type=click.Choice(["empty-directory"]), multiple=True,
+    help="Override a safety check by its name.",
+)  # fmt: skip
+@click.pass_obj
+def upgrade(session: Session, *, action: str | None, force: Sequence[str]) -> None:
+    """Bring a stopped bookie's directories from an old release's layout to today's, or back.
+
+    The old data stays where it is until --finalize: journals and entry logs are shared by hard
+    links, files that are rewritten are copied. A crash at any step leaves the old layout or the new
+    one whole, and the same command again goes on.
+    """
+    from bkctl import disk_upgrade_work as work
+
+    if action is None:
+        raise click.UsageError("one of --upgrade, --rollback, --finalize, --check is needed")
+    if action == "check":
+        work.check(session)
+    elif action == "upgrade":
+        work.upgrade(session, force)
+    elif action == "rollback":
+        work.rollback(session)
+    else:
+        work.finalize(session)
