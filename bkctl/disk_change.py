@@ -10,12 +10,13 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkclient.metadata.api import ANY
 from bkctl import disk_dirs
 from bkctl.errors import NothingFoundError, RefusedError
 from bookied.dirs import CURRENT, Directories, DirectoryLocks, directories
@@ -28,6 +29,7 @@ from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkclient.metadata.api import CookieStore, Versioned
     from bkctl.session import Session
 
 REGISTERED: Final = "registered"
@@ -58,31 +60,44 @@ def stopped_bookie(session: Session) -> StoppedBookie:
     cache = metadata_cache(properties)
     bookie_id = identify(config, config.port, RealHost()).bookie_id
     session.about = f"bookie {bookie_id}"
+    cookies = _ClusterCookies(session)
     return StoppedBookie(
         config=config,
         found=directories(config),
         bookie_id=bookie_id,
         metadata_cache=None if cache is None else Path(cache),
-        stored=StoredCookie(_Lazy(session), bookie_id, lambda ask: session.call(_asked, ask)),
+        stored=StoredCookie(cookies, bookie_id, cookies.run),
     )
 
 
-class _Lazy:
-    """The cluster's metadata store, connected at the first call."""
+class _ClusterCookies:
+    """The cluster's cookies; its coroutines are made and awaited where the client lives."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._store: CookieStore | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session.call(_store), name)
+    def run(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Await what ``ask`` gives on the reactor; connects at the first call."""
+        return self._session.call(self._asked, ask)
 
+    async def _asked(self, client: Client, ask: Callable[[], Awaitable[Any]]) -> Any:
+        self._store = client.store
+        return await ask()
 
-async def _store(client: Client) -> Any:
-    return client.store
+    async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
+        return await self._connected.read_cookie(bookie_id)
 
+    async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: int) -> int:
+        return await self._connected.write_cookie(bookie_id, cookie, version)
 
-async def _asked(_: Client, ask: Any) -> Any:
-    return await ask()
+    async def remove_cookie(self, bookie_id: BookieId, version: int = ANY) -> None:
+        await self._connected.remove_cookie(bookie_id, version)
+
+    @property
+    def _connected(self) -> CookieStore:
+        assert self._store is not None, "asked without run"
+        return self._store
 
 
 async def is_registered(client: Client, bookie_id: BookieId) -> bool:
@@ -106,6 +121,20 @@ def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = F
         f"{bookie_id} is registered in the metadata service: it runs",
         next_step="stop it first; one that was killed is forgotten when its session times out",
     )
+
+
+def insist_current(found: Directories) -> None:
+    """Refuse roots that have no data in today's layout.
+
+    Raises:
+        NothingFoundError: one has not.
+    """
+    for root in found.roots:
+        if not (root / CURRENT).is_dir():
+            raise NothingFoundError(
+                f"{root} has no {CURRENT}/",
+                next_step="is its disk mounted? `bkctl upgrade --check` tells an old layout",
+            )
 
 
 @contextlib.contextmanager

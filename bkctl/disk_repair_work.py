@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
-from bkctl.disk_change import held
+from bkctl.disk_change import held, insist_current
 from bkctl.disk_dirs import bookie_properties, find_directories
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bookied.dirs import Directories
@@ -74,6 +74,7 @@ def rebuild_index(
     if all_ledgers == bool(wanted):
         raise UsageError("which ledgers? Name them, or give --all")
     found, config = find_directories(session, **dirs), _config(session, dirs)
+    insist_current(found)
     key_of = _keys(session, password_file, named=bool(any(dirs.values())))
     version = 1 if config is None else config.file_info_format_version
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
@@ -170,6 +171,7 @@ def salvage_ledger(
         PartlyDoneError: some are missing or wrong, as far as this bookie can tell.
     """
     found = find_directories(session, **dirs)
+    insist_current(found)
     session.about = f"ledger {ledger_id}"
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     password = None if password_file is None else session.password(password_file)
@@ -217,6 +219,7 @@ class Flushed:
 def flush_journals(session: Session, dirs: Any) -> None:
     """Replay the journals of a stopped bookie into its logs and indexes."""
     found, config = find_directories(session, **dirs), _config(session, dirs)
+    insist_current(found)
     if session.dry_run:
         session.plan(
             [f"replay the journals of {directory}" for directory in found.journal_dirs]
