@@ -26,7 +26,9 @@ from bookied.dirs import CURRENT, LOCK, Directories, prepare
 from bookied.errors import CorruptError
 from bookied.files import RealFiles
 from bookied.identity import RealHost, identify
+from bookied.exit_status import DirectoryError
 from bookied.offline import OfflineBookie
+from bookied.offline_index import entries_of
 from bookied.sole_copies import is_only_copy
 from bookied.wipe import Contents, contents, wipe
 from wire.ids import BookieId, LedgerId
@@ -80,7 +82,7 @@ class _Doomed:
         at_least = "at least " if self.damaged else ""
         lines.append(f"  {len(self.ledgers)} ledgers with {at_least}{self.entries} entries")
         if self.damaged:
-            lines.append(f"  {self.damaged} ledgers whose index is damaged")
+            lines.append(f"  (the index of {self.damaged} ledgers, or all of it, is damaged)")
         if self.only_here is None:
             lines.append("  (whether other bookies have copies was not asked)")
         elif self.only_here:
@@ -159,16 +161,22 @@ def _doomed(session: Session, bookie: StoppedBookie, also: Sequence[Path], *, as
 def _held(offline: OfflineBookie) -> tuple[list[int], int, int]:
     """Return the ledgers that the indexes know, how many entries, and how many are damaged."""
     ledgers: list[int] = []
-    entries = damaged = 0
+    damaged: list[CorruptError] = []
+    entries = 0
     try:
-        for ledger in offline.ledgers():
-            ledgers.append(ledger.ledger_id)
-            entries += sum(1 for _ in offline.index_entries(ledger.ledger_id))
-    except CorruptError:
-        damaged += 1
+        with offline.shards() as shards:
+            for shard in shards:
+                for ledger_id in shard.index.ledger_ids():
+                    ledgers.append(ledger_id)
+                    try:
+                        entries += sum(1 for _ in entries_of(shard.index, ledger_id))
+                    except CorruptError as error:
+                        damaged.append(error)
+    except (CorruptError, DirectoryError):
+        return ledgers, entries, len(damaged) + 1
     except FileNotFoundError:
         pass  # A root that is not there yet, or an old layout.
-    return ledgers, entries, damaged
+    return ledgers, entries, len(damaged)
 
 
 async def only_copies(client: Client, bookie_id: BookieId, ledgers: Sequence[int]) -> list[int]:

@@ -12,17 +12,14 @@ from bkclient.errors import MetadataStoreError, NoSuchLedgerError
 from bkctl.disk_change import held, insist_current
 from bkctl.disk_dirs import bookie_properties, find_directories
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
-from bookied.dirs import Directories
 from bookied.errors import CorruptError
 from bookied.files import RealFiles
-from bookied.index.files import IndexFiles
 from bookied.offline_config import KEYS, OfflineConfig, offline_config
 from bookied.offline_flush import flush
+from bookied.offline_storages import holds_db, storages_of
 from bookied.rebuild_index import RebuiltLedger, rebuild
 from bookied.rescan import size_of
 from bookied.salvage import Salvaged, salvage
-from bookied.storage import LedgerStorage
-from bookied.storages import Storages
 from wire.codes import DigestType
 from wire.digest import master_key
 from wire.ids import LedgerId
@@ -75,6 +72,11 @@ def rebuild_index(
         raise UsageError("which ledgers? Name them, or give --all")
     found, config = find_directories(session, **dirs), _config(session, dirs)
     insist_current(found)
+    if holds_db(RealFiles(), found):
+        raise UsageError(
+            "the index is that of DbLedgerStorage, in RocksDB",
+            next_step="`bkctl disk rebuild-db --locations` makes that one anew",
+        )
     key_of = _keys(session, password_file, named=bool(any(dirs.values())))
     version = 1 if config is None else config.file_info_format_version
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
@@ -228,7 +230,7 @@ def flush_journals(session: Session, dirs: Any) -> None:
         return
     with held(found, port=0 if config is None else config.port):
         session.resume = session.failed = "nothing is lost; run the same command again"
-        storages = _storages(found, config)
+        storages = storages_of(RealFiles(), found, config)
         skip = config is not None and config.skip_invalid_records
         done = flush(RealFiles(), found, storages, skip_invalid=skip)
     session.failed = ""
@@ -242,20 +244,6 @@ def flush_journals(session: Session, dirs: Any) -> None:
             tuple(map(str, done.torn)),
         )
     )
-
-
-def _storages(found: Directories, config: OfflineConfig | None) -> Storages:
-    settings = config or OfflineConfig()
-    storage = LedgerStorage(
-        RealFiles(),
-        found.ledger_dirs,
-        IndexFiles(RealFiles(), found.index_dirs),
-        on_fatal=lambda _error: None,  # Only a thread's failure: here errors are raised.
-        direct=False,
-        log_size_bytes_max=settings.log_bytes_max,
-        index_version=settings.file_info_format_version,
-    )
-    return Storages(RealFiles(), [storage])
 
 
 __all__ = ["Flushed", "RebuiltLedger", "Salvaged"]

@@ -37,6 +37,8 @@ def metadata(write_quorum: int, *ensembles: tuple[BookieId, ...]) -> LedgerMetad
     ],
 )
 def test_a_copy_counts_when_its_bookie_is_in_service(
-    held: LedgerMetadata, alive: set[BookieId], expected: bool
+    held: LedgerMetadata,
+    alive: set[BookieId],
+    expected: bool,  # noqa: FBT001  # parametrized
 ) -> None:
     assert is_only_copy(held, A, alive) is expected

@@ -1,0 +1,96 @@
+"""The storages of a stopped bookie, to be written to by a tool: of the kind its files are."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from bookied.dirs import Directories
+from bookied.exit_status import DirectoryError
+from bookied.files import Files
+from bookied.index.files import IndexFiles
+from bookied.index.key_values import KeyValues, OpenKeyValues
+from bookied.index.rocks import RocksIndex
+from bookied.index.store import IndexStore
+from bookied.offline_config import OfflineConfig
+from bookied.offline_index import is_db
+from bookied.storage import LedgerStorage
+from bookied.storages import Storages
+
+
+def open_rocks(path: Path) -> KeyValues:
+    """Open one of an index's databases as the bookie does; make it if it is not there.
+
+    Raises:
+        DatabaseInUseError: another process has it open.
+        DbRecordError: it is damaged.
+        OSError: it cannot be read or written.
+    """
+    from bookied.index.rocks_db import (
+        RocksSettings,
+        ledgers_options,
+        locations_options,
+        open_database,
+    )
+
+    is_locations = path.name.partition(".")[0] == "locations"
+    options = locations_options if is_locations else ledgers_options
+    return open_database(path, partial(options, RocksSettings()))
+
+
+def holds_db(files: Files, found: Directories) -> bool:
+    """Whether the index is that of DbLedgerStorage.
+
+    Raises:
+        DirectoryError: it is, and there are not as many index as ledger directories.
+    """
+    if not any(is_db(files, directory) for directory in found.index_dirs):
+        return False
+    insist_paired(found)
+    return True
+
+
+def insist_paired(found: Directories) -> None:
+    """Refuse directories that DbLedgerStorage cannot pair.
+
+    Raises:
+        DirectoryError: there are not as many index as ledger directories.
+    """
+    if len(found.ledger_dirs) != len(found.index_dirs):
+        raise DirectoryError(
+            f"{len(found.index_dirs)} index directories for {len(found.ledger_dirs)} ledger "
+            "directories; with DbLedgerStorage each ledger directory has its own"
+        )
+
+
+def storages_of(
+    files: Files,
+    found: Directories,
+    config: OfflineConfig | None = None,
+    *,
+    open_key_values: OpenKeyValues = open_rocks,
+) -> Storages:
+    """Return the storages of the kind that the directories hold, not open yet.
+
+    Sorted and Interleaved are one kind; without any index, that is meant.
+    """
+    settings = config or OfflineConfig()
+
+    def storage(directories: tuple[Path, ...], index: IndexStore) -> LedgerStorage:
+        return LedgerStorage(
+            files,
+            directories,
+            index,
+            on_fatal=lambda _error: None,  # Only a thread's failure: here errors are raised.
+            direct=False,
+            log_size_bytes_max=settings.log_bytes_max,
+            index_version=settings.file_info_format_version,
+        )
+
+    if not holds_db(files, found):
+        return Storages(files, [storage(found.ledger_dirs, IndexFiles(files, found.index_dirs))])
+    pairs = zip(found.ledger_dirs, found.index_dirs, strict=True)
+    return Storages(
+        files,
+        [storage((ledgers,), RocksIndex(index, open_key_values)) for ledgers, index in pairs],
+    )
