@@ -24,9 +24,9 @@ from bkctl.units import human_bytes
 from bookied.cookie_check import check_cookies
 from bookied.dirs import CURRENT, LOCK, Directories, prepare
 from bookied.errors import CorruptError
+from bookied.exit_status import DirectoryError
 from bookied.files import RealFiles
 from bookied.identity import RealHost, identify
-from bookied.exit_status import DirectoryError
 from bookied.offline import OfflineBookie
 from bookied.offline_index import entries_of
 from bookied.sole_copies import is_only_copy
