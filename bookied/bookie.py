@@ -17,6 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bookied.deletions import FencedDeletions
 from bookied.disk_read import Answer, DiskRead, refusal_code
+from bookied.fence_check import FenceCheck, Standing
 from bookied.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
 from bookied.long_poll import Cancel, LongPolls
@@ -43,6 +44,7 @@ from wire.errors import (
     NoSuchEntryError,
     NoSuchLedgerError,
     ReadOnlyBookieError,
+    TooManyRequestsError,
     UnauthorizedError,
 )
 from wire.ids import NO_ENTRY, EntryId, LedgerId
@@ -141,6 +143,7 @@ class Bookie:
         disk_usage: Callable[[], tuple[int, int]],
         batch_bytes_max: int = FRAME_BYTES_MAX,
         polls_max: int = 10_000,
+        fence_check: FenceCheck | None = None,
     ) -> None:
         """Serve from ``storages`` and ``journals``.
 
@@ -151,10 +154,12 @@ class Bookie:
             disk_usage: blocking; total and free bytes, summed over the ledger directories.
             batch_bytes_max: ``maxBatchReadSize``.
             polls_max: long polls that may wait at once; more are refused.
+            fence_check: says which ledgers are open, where fences may have been lost.
         """
         self.storages, self.journals = storages, journals
         self.polls = LongPolls(clock, polls_max=polls_max)
         self.writes = Writes.ALL
+        self.fence_check = fence_check
         self._reads = EntryReads(storages, batch_bytes_max=batch_bytes_max)
         self._deletions = FencedDeletions(clock)
         self._disk_usage = disk_usage
@@ -209,12 +214,28 @@ class Bookie:
         recovery = bool(request.flags & AddFlag.RECOVERY)
         if state.fenced and not recovery:
             raise LedgerFencedError(f"ledger {ledger_id}")
+        check = self.fence_check
+        if check is not None and not recovery and not check.is_open(ledger_id):
+            check.ask(ledger_id, partial(self._add_if_open, asked))
+            return
         self.storages.of(ledger_id).add(state, entry_id, packet)
         answer = AddResponse(ReturnCode.EOK, request.ledger_id, request.entry_id)
         # Recovery adds are what a ledger is closed upon, so they wait for the disk always.
         early = bool(request.flags & AddFlag.DEFERRED_SYNC) and not recovery
         self._append(state, entry_record(packet), partial(asked.respond, answer), early=early)
         self.note_lac(state, packet_lac(packet))
+
+    def _add_if_open(self, asked: Asked[AddRequest], standing: Standing) -> None:
+        """Go on with an add to a ledger in doubt, now that metadata was asked."""
+        try:
+            if standing is Standing.UNKNOWN:
+                raise TooManyRequestsError(f"ledger {asked.ledger_id}: metadata does not answer")
+            if standing is Standing.CLOSED:
+                state = self._ledger_to_write(asked.ledger_id, asked.request.master_key)
+                self._fence(state, lambda: None)
+            self._add(asked)
+        except (BookKeeperError, OSError) as error:
+            asked.respond(asked.refused(refusal_code(error, asked.ledger_id)))
 
     def note_lac(self, state: LedgerState, lac: int) -> None:
         """Remember the highest LAC seen and wake those who waited for it."""

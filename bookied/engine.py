@@ -28,6 +28,7 @@ from bookied.replay import recover
 from bookied.scrubber import Scrubber, tell
 from bookied.storage import LedgerStorage, StorageLimits
 from bookied.storages import Storages
+from bookied.takeover import Served, fences_are_in_doubt, note_journal
 from wire.errors import BookKeeperError
 
 log = Logger()
@@ -69,6 +70,8 @@ class Engine:
         )
         self.scrubber = self._scrubber(interval_s=config.scrub_interval_s, rate=config.scrub_rate)
         self.has_begun = False
+        self.fences_in_doubt = False
+        """Whether another program has ever served these directories; see ``takeover``."""
 
     async def open(self) -> None:
         """Find what is on the disks.
@@ -76,6 +79,14 @@ class Engine:
         Raises:
             OSError: a directory cannot be read.
         """
+        roots = self._found.journals
+        in_doubt = partial(fences_are_in_doubt, self._parts.files, roots)
+        self.fences_in_doubt = await self._blocking(in_doubt)
+        if self.fences_in_doubt:
+            log.info(
+                "another program has served these directories: before the first add to a ledger, "
+                "its metadata is asked whether it is open"
+            )
         await self._blocking(self.storages.open)
 
     async def replay(self) -> None:
@@ -228,8 +239,13 @@ class Engine:
             sync_data=config.journal_sync,
             unsynced_s_max=config.journal_page_cache_flush_ms / 1000,
             backups_max=config.journal_backups_max,
+            on_begun=partial(self._note_journal, directory.parent),
             **simulated,
         )
+
+    def _note_journal(self, root: Path, journal_id: int) -> None:
+        """Put down which journal is ours; in whatever thread has begun it."""
+        note_journal(self._parts.files, root, Served(journal_id, self.fences_in_doubt))
 
     def _take_back(self) -> None:
         """Let another log have what one had no room for; replay, in its thread, does so itself."""

@@ -285,6 +285,8 @@ class _Batch:
         state = storage.hot.get(ledger_id)
         if state is None or state.master_key != master_key or state.fenced or not state.key_logged:
             return None
+        if bookie.fence_check is not None and not bookie.fence_check.is_open(ledger_id):
+            return None
         journal = bookie.journals[ledger_id % len(bookie.journals)]
         if self._storage is None:
             try:

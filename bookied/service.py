@@ -48,6 +48,7 @@ from bookied.exit_status import (
     RunTimeError,
     WrongLayoutError,
 )
+from bookied.fence_check import FenceCheck
 from bookied.identity import Identity, identify, listen_host
 from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.listener import BoundPort
@@ -223,6 +224,7 @@ class BookieService:
             parts.clock,
             disk_usage=partial(total_and_free, parts.files, self.directories),
             batch_bytes_max=config.batch_read_bytes_max,
+            fence_check=FenceCheck(parts.store, parts.clock) if engine.fences_in_doubt else None,
         )
         self.bookie.writes = self.mode.writes
         self.server = BookieServer(

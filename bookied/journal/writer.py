@@ -69,6 +69,7 @@ class Journal:
         unsynced_s_max: float = 1.0,
         backups_max: int = 5,
         new_generation: Callable[[], int] = lambda: secrets.randbits(63),
+        on_begun: Callable[[int], object] = lambda journal_id: None,  # noqa: ARG005
     ) -> None:
         """Prepare the journal; nothing happens on disk before ``open`` or ``start``.
 
@@ -91,8 +92,10 @@ class Journal:
             backups_max: ``journalMaxBackups``: old journals that ``remove_old`` keeps.
             new_generation: a random number below 2**63 for each file, by which its groups are told
                 from anything that a client might have sent.
+            on_begun: gets the id of each file that was begun, before a record is in it. From any
+                thread; it may block.
         """
-        self._files, self.directory = files, directory
+        self._files, self.directory, self._on_begun = files, directory, on_begun
         self._call, self._on_synced, self._on_fatal = call_from_thread, on_synced, on_fatal
         self._now_ms, self._seconds = now_ms, seconds
         assert layout.SINCE[layout.FENCE] <= version <= layout.VERSION_MAX, version
@@ -300,6 +303,7 @@ class Journal:
             file.write([self._start()])
             file.sync()
             self._files.sync_dir(self.directory)
+            self._on_begun(journal_id)
         except BaseException:
             with contextlib.suppress(OSError):
                 file.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bookied.errors import NoWritableDirError
 from bookied.bookie import ENTRY_ID_MAX, Writes
 from bookied.deletions import REMEMBERED_S
 from bookied.files import AppendFile, RealFiles
@@ -173,9 +174,15 @@ def test_a_key_lost_by_a_rebuilt_index_comes_back_with_the_first_writer(
 def test_an_add_without_a_writable_directory_fails_and_the_bookie_goes_on(
     serving: Serving, client: Client
 ) -> None:
-    serving.storage.writable_directories = ()
+    log = serving.storage._log
+    choose = log._choose_directory
+
+    def nowhere() -> Path:
+        raise NoWritableDirError("there is none")
+
+    log._choose_directory = nowhere
     assert client.ask(add(5, 0)).rc is EIO
-    serving.storage.writable_directories = serving.storage.ledger_directories
+    log._choose_directory = choose
     assert client.ask(add(5, 0)).rc is EOK
 
 

@@ -27,14 +27,16 @@ from bookied.exit_status import (
     WrongIdentityError,
 )
 from bookied.files import RealFiles
+from bookied.journal import format as layout
 from bookied.parts import real_parts
 from bookied.service import BookieService, StopRequestedError
 from bookied.state import State
+from tests.bkclient.metadata.values import metadata
 from tests.bookied.fakes import config_for
 from tests.bookied.raw_client import RawClient
 from tests.reactor import call, run, the_reactor, until
-from wire.codes import ReturnCode
-from wire.ids import BookieId
+from wire.codes import LedgerState, ReturnCode
+from wire.ids import BookieId, EntryId, LedgerId
 
 B1 = BookieId("b1")
 FILES = RealFiles()
@@ -379,6 +381,30 @@ def test_a_directory_that_vanishes_is_a_failed_disk(running: Running) -> None:
     assert isinstance(running.failures[0], RunTimeError)
     directory = service.directories.ledger_dirs[0]
     assert str(running.failures[0]) == f"a disk failed: {directory}: No such file or directory"
+
+
+def test_after_another_program_metadata_says_which_ledgers_take_adds(running: Running) -> None:
+    service = running.start()
+    assert service.engine is not None
+    assert not service.engine.fences_in_doubt
+    with running.client(service) as client:
+        assert client.add(7, 0) is ReturnCode.EOK
+        assert client.add(9, 0) is ReturnCode.EOK
+    run(service.stop())
+    closed = {"state": LedgerState.CLOSED, "last_entry_id": EntryId(0), "length": 5}
+    run(running.onlooker.create_ledger(LedgerId(7), attrs.evolve(metadata(), **closed)))
+    run(running.onlooker.create_ledger(LedgerId(9), metadata()))
+    journals = service.directories.journal_dirs[0]
+    last = max(int(path.stem, 16) for path in journals.glob("*.txn"))
+    (journals / f"{last + 1:x}.txn").write_bytes(layout.header(6))
+    for entry_id in (1, 2):  # The second time, all journals since are ours.
+        again = running.start()
+        assert again.engine is not None
+        assert again.engine.fences_in_doubt
+        with running.client(again) as client:
+            assert client.add(7, entry_id) is ReturnCode.EFENCED
+            assert client.add(9, entry_id) is ReturnCode.EOK
+        run(again.stop())
 
 
 class FailingSync(RealFiles):

@@ -1,0 +1,115 @@
+"""Which ledgers are open, by their metadata: asked before adds where fences may have been lost.
+
+For a ledger that metadata has as closed or in recovery somebody has fenced this bookie, or will
+not need it any more (storage.md section 17). Each ledger is asked for once, at its first ordinary
+add: a start is no slower for it, be there 100 000 ledgers.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.metadata.api import LedgerStore
+from wire.codes import LedgerState
+from wire.errors import BookKeeperError, NoSuchLedgerError
+from wire.ids import LedgerId
+
+ASK_S: Final = 5.0
+"""How long the metadata service has to answer; the adds that wait are refused then."""
+
+PAUSE_S: Final = 1.0
+"""How long nothing is asked after it did not: adds are refused at once meanwhile."""
+
+LEDGERS_MAX: Final = 200_000
+"""Ledgers known to be open; beyond, those longest known are asked for again."""
+
+log = Logger()
+
+
+class Standing(enum.Enum):
+    """What metadata says of a ledger."""
+
+    OPEN = enum.auto()
+    """Open, or deleted: nobody will read what is added."""
+    CLOSED = enum.auto()
+    """Closed or in recovery: to be treated as fenced."""
+    UNKNOWN = enum.auto()
+    """The metadata service does not answer: guess nothing."""
+
+
+Known = Callable[[Standing], None]
+
+
+class FenceCheck:
+    """Asks for ledgers, each once. Methods belong to the reactor's thread.
+
+    Those who wait for an answer are adds, which count as requests in flight: so they have a bound.
+    """
+
+    def __init__(self, store: LedgerStore, clock: IReactorTime) -> None:
+        self._store, self._clock = store, clock
+        self._open: dict[LedgerId, None] = {}
+        self._asking: dict[LedgerId, list[Known]] = {}
+        self._quiet_until_s = -PAUSE_S
+
+    def is_open(self, ledger_id: int) -> bool:
+        """Whether the ledger is known to be open since this process runs."""
+        return ledger_id in self._open
+
+    def ask(self, ledger_id: LedgerId, known: Known) -> None:
+        """Call ``known`` with what metadata says, perhaps before this returns; in order of asking.
+
+        An open ledger ``is_open`` by then.
+        """
+        waiting = self._asking.get(ledger_id)
+        if waiting is not None:
+            waiting.append(known)
+        elif self._clock.seconds() < self._quiet_until_s:
+            known(Standing.UNKNOWN)
+        else:
+            self._asking[ledger_id] = [known]
+            asking = Deferred.fromCoroutine(self._store.read_ledger(ledger_id))
+            asking.addTimeout(ASK_S, self._clock)
+            answered = asking.addCallbacks(
+                lambda found: _standing(found.value.state),
+                self._not_found,
+                errbackArgs=(ledger_id,),
+            )
+            answered.addCallback(self._answered, ledger_id)
+            answered.addErrback(_crashed)
+
+    def _not_found(self, failure: Failure, ledger_id: LedgerId) -> Standing:
+        if failure.check(NoSuchLedgerError):
+            return Standing.OPEN
+        failure.trap(BookKeeperError, TwistedTimeoutError)
+        log.warn(
+            "adds to ledger {ledger_id} are refused: whether it is open is not known: {error!r}",
+            ledger_id=ledger_id,
+            error=failure.value,
+        )
+        self._quiet_until_s = self._clock.seconds() + PAUSE_S
+        return Standing.UNKNOWN
+
+    def _answered(self, standing: Standing, ledger_id: LedgerId) -> None:
+        if standing is Standing.OPEN:
+            self._open[ledger_id] = None
+            if len(self._open) > LEDGERS_MAX:
+                del self._open[next(iter(self._open))]
+        for known in self._asking.pop(ledger_id):
+            known(standing)
+
+
+def _standing(state: LedgerState) -> Standing:
+    return Standing.OPEN if state is LedgerState.OPEN else Standing.CLOSED
+
+
+def _crashed(failure: Failure) -> None:
+    log.failure("an answer from metadata could not be used", failure)
