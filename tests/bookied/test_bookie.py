@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bookied.errors import NoWritableDirError
 from bookied.bookie import ENTRY_ID_MAX, Writes
 from bookied.deletions import REMEMBERED_S
+from bookied.errors import NoWritableDirError
 from bookied.files import AppendFile, RealFiles
 from bookied.journal import format as journal_format
 from bookied.journal.reader import journal_ids, open_scan
