@@ -117,6 +117,19 @@ class AlreadySetError(ClientError):
     exit_status: ClassVar[int] = 7
 
 
+class NoSuchLogError(ClientError):
+    """There is no log of this name."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = "`bkctl log list` shows the logs there are"
+
+
+class LogExistsError(ClientError):
+    """There is a log of this name already."""
+
+    exit_status: ClassVar[int] = 7
+
+
 class NotFoundError(ClientError):
     """There is no such thing in the metadata store."""
 
@@ -286,6 +299,47 @@ class CookieStore(Protocol):
         ...
 
 
+class LogStore(Protocol):
+    """The records of logs made of ledgers: small values by name, changed by version.
+
+    They are this project's own; Java knows nothing of them.
+    """
+
+    async def create_log(self, name: str, record: bytes) -> Version:
+        """Keep the first record of a log.
+
+        Raises:
+            LogExistsError: there is one of this name.
+            IncorrectParameterError: no log can be called so.
+        """
+        ...
+
+    async def read_log(self, name: str) -> Versioned[bytes]:
+        """Raise ``NoSuchLogError`` where there is none."""
+        ...
+
+    async def write_log(self, name: str, record: bytes, version: Version) -> Version:
+        """Replace a record that has this version.
+
+        Raises:
+            NoSuchLogError: there is none.
+            MetadataVersionError: it has another version.
+        """
+        ...
+
+    async def remove_log(self, name: str, version: Version = ANY) -> None:
+        """Raise ``NoSuchLogError`` or ``MetadataVersionError`` where it cannot be."""
+        ...
+
+    async def list_logs(self) -> list[str]:
+        """Return the names of all logs, sorted."""
+        ...
+
+    async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change or removal of a record."""
+        ...
+
+
 class ClusterAdmin(Protocol):
     """The tree as a whole."""
 
@@ -417,6 +471,7 @@ class MetadataStore(
     LedgerIds,
     BookieRegistry,
     CookieStore,
+    LogStore,
     ClusterAdmin,
     UnderreplicationQueue,
     AuditorElection,

@@ -142,8 +142,8 @@ class MemoryCluster:
 
     def create(self, path: str, value: bytes, owner: int = 0, *, sequence: bool = False) -> str:
         """Make a node; return its path."""
-        above = self._nodes.get(zk_paths.parent(path)) if path else None
-        if path and above is None:
+        above = None if zk_paths.is_top(path) else self._nodes.get(zk_paths.parent(path))
+        if not zk_paths.is_top(path) and above is None:
             raise NoNodeError(f"no node {zk_paths.parent(path) or '/'}")
         if above is not None and above.owner:
             raise NoNodeError(f"{zk_paths.parent(path)} is ephemeral")
@@ -201,7 +201,7 @@ class MemoryCluster:
         if stored.names:
             raise NotEmptyError(f"{path or '/'} has children")
         del self._nodes[path]
-        if path:
+        if not zk_paths.is_top(path):
             self._nodes[zk_paths.parent(path)].names.discard(path.rpartition("/")[2])
         self._fire(path, of_children=False)
         self._fire(path, of_children=True)
@@ -228,7 +228,7 @@ class MemoryCluster:
             self.clock.callLater(0, fired)
 
     def _fire_parent(self, path: str) -> None:
-        if path:
+        if not zk_paths.is_top(path):
             self._fire(zk_paths.parent(path), of_children=True)
 
 

@@ -27,6 +27,10 @@ IDGEN_LONG: Final = "/idgen-long"
 EPOCH_PREFIX: Final = "HOB-"  # "high order bits"
 DISABLE_HEALTH_CHECK: Final = "/disableHealthCheck"
 
+LOGS: Final = ".logs"
+"""Of ours: the records of logs made of ledgers. Beside the root and not below it, for Java takes
+whatever is below for its own: ``/ledgers.logs`` where the root is ``/ledgers``."""
+
 UNDERREPLICATION: Final = "/underreplication"
 UNDERREPLICATION_LAYOUT: Final = f"{UNDERREPLICATION}/LAYOUT"
 MARKS: Final = f"{UNDERREPLICATION}/ledgers"
@@ -235,3 +239,13 @@ def sequence_of(name: str) -> int:
 def parent(path: str) -> str:
     """Return the path one level up; the root is ``""``."""
     return path.rpartition("/")[0]
+
+
+def is_top(path: str) -> bool:
+    """Return whether a node has none of ours above it."""
+    return path in {"", LOGS}
+
+
+def log(name: str) -> str:
+    """Return where the record of a log is."""
+    return f"{LOGS}/{name}"

@@ -24,6 +24,8 @@ from bkclient.metadata.api import (
     ClusterInUseError,
     CookieExistsError,
     CookieNotFoundError,
+    LogExistsError,
+    NoSuchLogError,
     NotFoundError,
     NotInitializedError,
     RegistrationExistsError,
@@ -449,6 +451,76 @@ class TestCookies:
                 await store.remove_cookie(B1, 0)
             await store.remove_cookie(B1, 2)
             assert await store.known_bookies() == frozenset()
+
+        driver.run(scenario())
+
+
+class TestLogs:
+    def test_a_record_changes_by_version(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            assert await store.list_logs() == []
+            for touch in (
+                store.read_log("events"),
+                store.write_log("events", b"{}", 0),
+                store.remove_log("events"),
+            ):
+                with pytest.raises(NoSuchLogError):
+                    await touch
+            assert await store.create_log("events", b"first") == 0
+            with pytest.raises(LogExistsError):
+                await store.create_log("events", b"again")
+            found = await store.read_log("events")
+            assert (found.value, found.version) == (b"first", 0)
+            assert await store.write_log("events", b"second", 0) == 1
+            with pytest.raises(MetadataVersionError):
+                await store.write_log("events", b"late", 0)
+            await store.create_log("audit", b"")
+            assert await store.list_logs() == ["audit", "events"]
+            with pytest.raises(MetadataVersionError):
+                await store.remove_log("events", 0)
+            await store.remove_log("events", 1)
+            assert await store.list_logs() == ["audit"]
+
+        driver.run(scenario())
+
+    def test_changes_are_told(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store, other = await driver.open(), await driver.open()
+            await store.create_log("events", b"first")
+            told: list[None] = []
+            watch = await store.watch_log("events", lambda: told.append(None))
+            await other.write_log("events", b"second", 0)
+            await driver.until(lambda: told)
+            watch.cancel()
+            seen = len(told)
+            await other.remove_log("events")
+            await driver.sleep(0.1)
+            assert len(told) == seen
+
+        driver.run(scenario())
+
+    @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "x" * 201])
+    def test_what_is_no_name_is_refused(self, driver: Any, name: str) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            with pytest.raises(IncorrectParameterError):
+                await store.create_log(name, b"")
+
+        driver.run(scenario())
+
+    def test_the_cluster_is_what_it_would_be_without_them(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            before = await store.dump()
+            await store.create_log("events", b"first")
+            assert await store.dump() == before
+            await store.format()
+            assert await store.list_logs() == []
+            await store.create_log("events", b"first")
+            await store.nuke()
+            await store.initialize()
+            assert await store.list_logs() == []
 
         driver.run(scenario())
 

@@ -18,6 +18,7 @@ from bkclient.metadata.sqlite.base import (
     COOKIE,
     LEDGER,
     LOCK,
+    LOG,
     MARK,
     READ_ONLY,
     VOTE,
@@ -61,7 +62,7 @@ class SqliteAdmin(SqlitePart):
         instance_id = self._new_instance_id()
 
         def clear(rows: Rows, _session_id: int) -> None:
-            for kind in (LEDGER, MARK, LOCK, COOKIE):
+            for kind in (LEDGER, MARK, LOCK, COOKIE, LOG):
                 rows.delete_all(kind)
             rows.restart(LEDGER)
             for key in (zk_paths.LAYOUT, zk_paths.INSTANCE_ID):

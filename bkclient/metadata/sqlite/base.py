@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 LEDGER: Final = "ledger"
 COOKIE: Final = "cookie"
+LOG: Final = "log"
 AVAILABLE: Final = "avail"
 READ_ONLY: Final = "avail_ro"
 MARK: Final = "mark"

@@ -5,7 +5,7 @@ table      rows
 =========  =============================================================================
 node       kind, key, value, version, ctime_ms, owner: every stored value. ``kind`` is
            ledger, mark, lock, vote (keys are integers), cookie, avail, avail_ro, meta
-           (keys are text; of ``meta`` the path below ZooKeeper's root). ``owner`` is
+           (keys are text; of ``meta`` the path below ZooKeeper's root), log. ``owner`` is
            the session that the row vanishes with, or null
 session    id, expires_ms, timeout_ms, pid: leases, by the wall clock
 seq        name, next: ledger ids and votes

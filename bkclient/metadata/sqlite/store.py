@@ -15,11 +15,18 @@ from bkclient.metadata.sqlite.admin import SqliteAdmin
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
 from bkclient.metadata.sqlite.core import Core
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
+from bkclient.metadata.sqlite.logs import SqliteLogs
 from bkclient.metadata.sqlite.repair import SqliteElection, SqliteRepair
 
 
 class SqliteMetadata(
-    SqliteLedgers, SqliteBookies, SqliteCookies, SqliteAdmin, SqliteRepair, SqliteElection
+    SqliteLedgers,
+    SqliteBookies,
+    SqliteCookies,
+    SqliteLogs,
+    SqliteAdmin,
+    SqliteRepair,
+    SqliteElection,
 ):
     """Implements ``MetadataStore``. A session begins with the first thing that needs one."""
 

@@ -83,7 +83,7 @@ class TreeAdmin(TreePart):
         name = await self._remove_ledgers()
         await delete_if_there(self._tree, zk_paths.LAYOUT)
         await self._write_layout(name)
-        for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES):
+        for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES, zk_paths.LOGS):
             await delete_all_below(self._tree, path)
         await delete_if_there(self._tree, zk_paths.INSTANCE_ID)
         instance_id = self._new_instance_id()
@@ -132,6 +132,7 @@ class TreeAdmin(TreePart):
             raise ClusterInUseError(
                 f"{self._tree.uri}: not the cluster's own: {', '.join(sorted(foreign)[:5])}"
             )
+        await delete_all_below(self._tree, zk_paths.LOGS)
         await self._remove_root(children)
 
     async def _check_unused(self) -> None:

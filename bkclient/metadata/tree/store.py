@@ -15,12 +15,20 @@ from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
 from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
+from bkclient.metadata.tree.logs import TreeLogs
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, Tree, insist
 from bkclient.metadata.tree.repair import TreeRepair
 
 
 class TreeMetadata(
-    TreeLedgers, TreeLedgerIds, TreeBookies, TreeCookies, TreeAdmin, TreeRepair, TreeElection
+    TreeLedgers,
+    TreeLedgerIds,
+    TreeBookies,
+    TreeCookies,
+    TreeLogs,
+    TreeAdmin,
+    TreeRepair,
+    TreeElection,
 ):
     """Implements ``MetadataStore`` over any tree."""
 

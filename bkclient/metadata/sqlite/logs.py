@@ -1,0 +1,58 @@
+"""The records of logs made of ledgers, in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bkclient.metadata.api import ANY, Version, Versioned, Watch
+from bkclient.metadata.sqlite.base import LOG, SqlitePart
+from bkclient.metadata.tree.logs import check_log_name, log_changed, log_exists, no_log
+from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+
+
+class SqliteLogs(SqlitePart):
+    """Implements ``LogStore``."""
+
+    async def create_log(self, name: str, record: bytes) -> Version:
+        """See ``LogStore``."""
+        check_log_name(name)
+        try:
+            await self._write(lambda rows, _: rows.insert(LOG, name, record))
+        except NodeExistsError as error:
+            raise log_exists(name) from error
+        return 0
+
+    async def read_log(self, name: str) -> Versioned[bytes]:
+        """See ``LogStore``."""
+        check_log_name(name)
+        row = await self._read(lambda rows, _: rows.get(LOG, name))
+        if row is None:
+            raise no_log(name)
+        return Versioned(row.value, row.version)
+
+    async def write_log(self, name: str, record: bytes, version: Version) -> Version:
+        """See ``LogStore``."""
+        try:
+            return await self._write(lambda rows, _: rows.update(LOG, name, record, version))
+        except NoNodeError as error:
+            raise no_log(name) from error
+        except BadVersionError as error:
+            raise log_changed(name, version) from error
+
+    async def remove_log(self, name: str, version: Version = ANY) -> None:
+        """See ``LogStore``."""
+        check_log_name(name)
+        try:
+            await self._write(lambda rows, _: rows.delete(LOG, name, version))
+        except NoNodeError as error:
+            raise no_log(name) from error
+        except BadVersionError as error:
+            raise log_changed(name, version) from error
+
+    async def list_logs(self) -> list[str]:
+        """See ``LogStore``."""
+        return await self._read(lambda rows, _: sorted(str(key) for key in rows.all(LOG)))
+
+    async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
+        """See ``LogStore``."""
+        return await self._watch(changed, LOG, key=name)
