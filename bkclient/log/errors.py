@@ -1,0 +1,55 @@
+"""What can go wrong with a log, and what it means for the caller."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from bkclient.errors import ClientError
+
+
+class LogError(ClientError):
+    """The log could not do what was asked."""
+
+
+class NotLeaderError(LogError):
+    """Somebody else has opened the log for writing; what was not appended was not appended."""
+
+    exit_status: ClassVar[int] = 4
+    hint: ClassVar[str] = "one writer at a time: stop the other, or let it write"
+
+
+class AppendUnknownError(LogError):
+    """The entry may be in the log or not; read its end to find out before appending it again."""
+
+    exit_status: ClassVar[int] = 6
+
+
+class LogWriterClosedError(LogError):
+    """The writer was closed; the entry was not appended."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class LogSealedError(LogError):
+    """The log was sealed: nothing can be appended any more."""
+
+    exit_status: ClassVar[int] = 7
+
+
+class LogTrimmedError(LogError):
+    """The position lies before the first entry that is kept."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = "read from the earliest entry"
+
+
+class LogDamagedError(LogError):
+    """A ledger that the log's record lists is gone, or the record cannot be understood."""
+
+    exit_status: ClassVar[int] = 8
+
+
+class LogInUseError(LogError):
+    """The log still holds entries."""
+
+    exit_status: ClassVar[int] = 7

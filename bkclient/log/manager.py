@@ -1,0 +1,321 @@
+"""LogManager: the logs of a cluster. Creating, opening, trimming, sweeping."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from bkclient.client import Client
+from bkclient.errors import (
+    ClientError,
+    IncorrectParameterError,
+    MetadataVersionError,
+    NoSuchLedgerError,
+)
+from bkclient.log.errors import (
+    LogDamagedError,
+    LogError,
+    LogInUseError,
+    LogSealedError,
+    NotLeaderError,
+)
+from bkclient.log.reader import LogReader
+from bkclient.log.record import EARLIEST, LogOptions, LogRecord, Position
+from bkclient.log.roll import LOG_KEY, KnownRecord, LedgerList
+from bkclient.log.writer import LogWriter
+from bkclient.metadata.api import NoSuchLogError
+from bkclient.writer import LedgerWriter
+from wire.codes import LedgerState
+from wire.ids import LedgerId
+
+log = Logger()
+
+DUELS_MAX: Final = 8
+"""Times that another may snatch the log away while it is being opened."""
+
+SWEEP_AGE_S: Final = 3600.0
+
+
+@attrs.frozen(kw_only=True)
+class LedgerInfo:
+    """One ledger of a log. ``state`` is None where its metadata is gone: its entries are lost."""
+
+    index: int
+    ledger_id: LedgerId
+    created_ms: int
+    state: LedgerState | None
+    last_entry_id: int | None
+    """None while it is open."""
+    length_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class LogInfo:
+    """What a log is made of."""
+
+    name: str
+    options: LogOptions
+    sealed: bool
+    trimmed: int
+    ledgers: tuple[LedgerInfo, ...]
+
+    @property
+    def length_bytes(self) -> int:
+        """Payload bytes of the closed ledgers."""
+        return sum(one.length_bytes for one in self.ledgers)
+
+    @property
+    def entries(self) -> int:
+        """Entries of the closed ledgers."""
+        lasts = [one.last_entry_id for one in self.ledgers]
+        return sum(last + 1 for last in lasts if last is not None)
+
+
+class LogManager:
+    """The logs of the cluster of a client. Keeps nothing but the client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create(self, name: str, options: LogOptions | None = None) -> None:
+        """Create a log without entries.
+
+        Raises:
+            LogExistsError: there is one of this name.
+            IncorrectParameterError, QuorumError: a name or options that cannot be.
+        """
+        options = options or LogOptions()
+        options.check()
+        await self._client.store.create_log(name, LogRecord(options=options).encode())
+
+    async def list(self) -> list[str]:
+        """Return the names of all logs, sorted."""
+        return await self._client.store.list_logs()
+
+    async def info(self, name: str) -> LogInfo:
+        """Return what a log is made of.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+        """
+        record = (await LedgerList(self._client, name).read()).record
+        ledgers = [await self._ledger_info(record, index) for index in _indexes(record)]
+        return LogInfo(
+            name=name,
+            options=record.options,
+            sealed=record.sealed,
+            trimmed=record.trimmed,
+            ledgers=tuple(ledgers),
+        )
+
+    async def _ledger_info(self, record: LogRecord, index: int) -> LedgerInfo:
+        ledger = record.ledger(index)
+        try:
+            metadata = (await self._client.read_metadata(ledger.ledger_id)).value
+        except NoSuchLedgerError:
+            metadata = None
+        return LedgerInfo(
+            index=index,
+            ledger_id=ledger.ledger_id,
+            created_ms=ledger.created_ms,
+            state=None if metadata is None else metadata.state,
+            last_entry_id=None if metadata is None else metadata.last_entry_id,
+            length_bytes=0 if metadata is None else metadata.length,
+        )
+
+    # Writing
+
+    async def open_writer(self, name: str) -> LogWriter:
+        """Become the log's one writer, whoever was it before.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            LogSealedError: it takes no more entries.
+            LogDamagedError: a ledger that is listed is gone.
+            NotLeaderError: others took it away again and again.
+            ClientError: the last ledgers cannot be recovered, or no new one can be made.
+        """
+        ledgers, rng = LedgerList(self._client, name), self._client.cluster.rng
+        for attempt in range(DUELS_MAX):
+            known = await ledgers.read_patiently()
+            if known.record.sealed:
+                raise LogSealedError(f"log {name} was sealed")
+            tail = await self._recover(name, known.record)
+            try:
+                known, writer = await self._take_over(ledgers, known)
+            except (NotLeaderError, MetadataVersionError):
+                await self._pause(rng.uniform(0.5, 1.0) * min(2.0, 0.05 * 2**attempt))
+                continue
+            return LogWriter(self._client, ledgers, known, writer, recovered_tail=tail)
+        raise NotLeaderError(f"log {name}: {DUELS_MAX} times another writer was quicker")
+
+    async def _take_over(
+        self, ledgers: LedgerList, known: KnownRecord
+    ) -> tuple[KnownRecord, LedgerWriter]:
+        return await ledgers.append_ledger(known, known.record.last_ledger_id, tries=1)
+
+    async def _recover(self, name: str, record: LogRecord) -> Position | None:
+        """Close whatever is not closed, the last two in any case; return the last entry."""
+        tail: Position | None = None
+        for index in _indexes(record):
+            ledger_id = record.ledger(index).ledger_id
+            try:
+                is_late = index + 2 >= record.next_index
+                last = await self._closed_at(ledger_id, record, fence=is_late)
+            except NoSuchLedgerError as error:
+                raise LogDamagedError(
+                    f"ledger {ledger_id} of log {name} is gone: its entries are lost"
+                ) from error
+            if last >= 0:
+                tail = Position(index, last, ledger_id)
+        return tail
+
+    async def _closed_at(self, ledger_id: LedgerId, record: LogRecord, *, fence: bool) -> int:
+        if not fence:
+            metadata = (await self._client.read_metadata(ledger_id)).value
+            if metadata.is_closed:
+                assert metadata.last_entry_id is not None
+                return metadata.last_entry_id
+        reader = await self._client.open_ledger(ledger_id, password=record.options.password)
+        reader.close()
+        return reader.last_add_confirmed
+
+    def _pause(self, seconds: float) -> Deferred[None]:
+        return deferLater(self._client.cluster.clock, seconds, lambda: None)
+
+    # Reading
+
+    async def open_reader(
+        self, name: str, start: Position = EARLIEST, *, follow: bool = True
+    ) -> LogReader:
+        """Return what reads a log from ``start`` on.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+        """
+        ledgers = LedgerList(self._client, name)
+        await ledgers.read()
+        return LogReader(self._client, ledgers, start, follow=follow)
+
+    # Taking away
+
+    async def trim(self, name: str, before: Position) -> Position:
+        """Drop whole ledgers below a position; return the first position that is kept.
+
+        Only closed ledgers go, and never the last: what is kept may begin before ``before``.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+        """
+        ledgers = LedgerList(self._client, name)
+        while True:
+            known = await ledgers.read_patiently()
+            index = await self._first_kept(known.record, before.index)
+            if index == known.record.trimmed:
+                return Position(index, 0)
+            try:
+                await ledgers.write(known, known.record.trimmed_to(index))
+            except MetadataVersionError:
+                continue
+            for gone in known.record.ledgers[: index - known.record.trimmed]:
+                await self._client.delete_ledger(gone.ledger_id)
+            return Position(index, 0)
+
+    async def _first_kept(self, record: LogRecord, wanted: int) -> int:
+        index = record.trimmed
+        while index < min(wanted, record.next_index - 1):
+            try:
+                metadata = (await self._client.read_metadata(record.ledger(index).ledger_id)).value
+            except NoSuchLedgerError:
+                index += 1
+                continue
+            if not metadata.is_closed:
+                break
+            index += 1
+        return index
+
+    async def delete(self, name: str, *, force: bool = False) -> int:
+        """Delete a log and its ledgers; return how many. Its writer, if any, is fenced.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            LogInUseError: it has entries, and ``force`` is not given.
+        """
+        ledgers = LedgerList(self._client, name)
+        known = await ledgers.read()
+        info = await self.info(name)
+        if not force and any(one.last_entry_id != -1 for one in info.ledgers):
+            raise LogInUseError(f"log {name} has {len(info.ledgers)} ledgers with entries")
+        await self._client.store.remove_log(name, known.version)
+        for one in known.record.ledgers:
+            await self._fence_and_delete(one.ledger_id, known.record.options.password)
+        return len(known.record.ledgers)
+
+    async def sweep(self, name: str, *, age_s: float = SWEEP_AGE_S) -> tuple[LedgerId, ...]:
+        """Delete the log's ledgers that its record does not list; return them.
+
+        Such are left by writers that lost a race or died in one, and by trims that did not end.
+        Ledgers younger than ``age_s`` are left alone. The log itself may be gone already. The whole
+        cluster's metadata is looked through.
+
+        A writer that has made a ledger and not listed it yet could list it after it was swept: so
+        the record is written again first, as it is, which makes that writer's attempt fail.
+        """
+        before_ms = int((self._client.cluster.clock.seconds() - age_s) * 1000)
+        found = [one async for one in self._ledgers_of(name, before_ms)]
+        if not found:
+            return ()
+        record = await self._rewritten(name)
+        swept = []
+        for ledger_id in found:
+            if record is None or not record.lists(ledger_id):
+                password = b"" if record is None else record.options.password
+                await self._fence_and_delete(ledger_id, password)
+                swept.append(ledger_id)
+        return tuple(swept)
+
+    async def _rewritten(self, name: str) -> LogRecord | None:
+        """Write the record as it is; None where there is no such log."""
+        ledgers = LedgerList(self._client, name)
+        while True:
+            try:
+                known = await ledgers.read_patiently()
+                return (await ledgers.write(known, known.record)).record
+            except NoSuchLogError:
+                return None
+            except MetadataVersionError:
+                continue
+
+    async def _ledgers_of(self, name: str, before_ms: int) -> AsyncIterator[LedgerId]:
+        async for ledger_id in self._client.list_ledgers():
+            try:
+                metadata = (await self._client.read_metadata(ledger_id)).value
+            except NoSuchLedgerError:
+                continue
+            except ClientError as error:
+                raise LogError(f"ledger {ledger_id} cannot be looked at: {error}") from error
+            ours = metadata.custom.get(LOG_KEY) == name.encode()
+            if ours and metadata.ctime_ms is not None and metadata.ctime_ms <= before_ms:
+                yield ledger_id
+
+    async def _fence_and_delete(self, ledger_id: LedgerId, password: bytes) -> None:
+        """Delete a ledger; a writer it may have is fenced first, if bookies can be reached."""
+        try:
+            reader = await self._client.open_ledger(ledger_id, password=password)
+            reader.close()
+        except NoSuchLedgerError:
+            return
+        except IncorrectParameterError:
+            raise
+        except ClientError as error:
+            log.warn("ledger {id} is deleted unfenced: {error}", id=ledger_id, error=error)
+        await self._client.delete_ledger(ledger_id)
+
+
+def _indexes(record: LogRecord) -> range:
+    return range(record.trimmed, record.next_index)

@@ -1,0 +1,205 @@
+"""LogReader: the entries of a log from a position on, over all its ledgers.
+
+A reader never fences. It goes on to the next ledger only when the one before is closed and read to
+its end: during a roll the old one still grows, although the list has its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from bkclient.client import Client
+from bkclient.errors import (
+    BookieUnavailableError,
+    NoSuchLedgerError,
+    ReadFailedError,
+    RequestTimeoutError,
+)
+from bkclient.log.errors import LogDamagedError, LogTrimmedError
+from bkclient.log.record import LATEST, LogRecord, Position, position_of
+from bkclient.log.roll import LedgerList
+from bkclient.reader import LedgerReader
+from wire.digest import Entry
+
+log = Logger()
+
+
+UNREACHABLE: Final = (BookieUnavailableError, ReadFailedError, RequestTimeoutError)
+"""Where a reader that follows asks again: bookies that do not answer now."""
+
+RETRY_S: Final = 0.5
+
+
+class LogReader:
+    """Reads a log; made by ``LogManager.open_reader``. Iterate over it, by one task at a time.
+
+    It yields ``(position, payload)`` in order. With ``follow`` it waits at the end for more, and
+    ends only where the log was sealed; else it ends with what is confirmed.
+    """
+
+    def __init__(
+        self, client: Client, ledgers: LedgerList, start: Position, *, follow: bool
+    ) -> None:
+        self._client, self._ledgers, self._follow = client, ledgers, follow
+        self._next = start
+        self._last: Position | None = None
+        self._ended_closed = False
+
+    @property
+    def position(self) -> Position | None:
+        """The last entry that was yielded; None before the first."""
+        return self._last
+
+    def seek(self, position: Position) -> None:
+        """Go on with the entry at ``position``, or the first behind it. Not while it iterates."""
+        self._next, self._last = position, None
+
+    def __aiter__(self) -> AsyncIterator[tuple[Position, bytes]]:
+        return self._entries()
+
+    async def wait_for(self, position: Position) -> None:
+        """Return once an entry at ``position`` or behind it is in the log for good.
+
+        Raises:
+            LogDamagedError: a ledger is gone.
+        """
+        if self._last is not None and self._last >= position:
+            return
+        waiting = LogReader(self._client, self._ledgers, position, follow=True)
+        async for _position, _payload in waiting:
+            return
+
+    async def _entries(self) -> AsyncIterator[tuple[Position, bytes]]:
+        """Yield entries from ``_next`` on.
+
+        Raises:
+            LogTrimmedError: the next entry was trimmed.
+            LogDamagedError: a listed ledger is gone.
+            ClientError: an entry cannot be read.
+        """
+        record = (await self._ledgers.read()).record
+        await self._settle_start(record)
+        while True:
+            if self._next.index not in record:
+                after = await self._record_with(self._next.index, record)
+                if after is None:
+                    return
+                record = after
+            if not await self._wait_for_end_before(record):
+                return
+            async for entry in self._of_ledger(record, self._next.index, self._next.entry_id):
+                self._last = position_of(
+                    self._next.index, record.ledger(self._next.index), entry.entry_id
+                )
+                self._next = Position(self._next.index, entry.entry_id + 1)
+                yield self._last, entry.payload
+            if not self._ended_closed:
+                return
+            self._next = Position(self._next.index + 1, 0)
+
+    async def _settle_start(self, record: LogRecord) -> None:
+        """Make a real position of EARLIEST and LATEST."""
+        if self._next.index < 0:
+            self._next = Position(record.trimmed, 0)
+        elif self._next >= LATEST:
+            self._next = await self._end(record)
+        elif self._next.index < record.trimmed:
+            raise LogTrimmedError(
+                f"log {self._ledgers.name} begins with {record.trimmed}:0, behind {self._next}"
+            )
+
+    async def _end(self, record: LogRecord) -> Position:
+        if not record.ledgers:
+            return Position(record.next_index, 0)
+        index = record.next_index - 1
+        reader = await self._open(record, index)
+        reader.close()
+        return Position(index, reader.last_add_confirmed + 1)
+
+    async def _record_with(self, index: int, record: LogRecord) -> LogRecord | None:
+        """Return a record that lists the ledger at ``index``; None if none is to come."""
+        while True:
+            changed: Deferred[None] = Deferred()
+
+            def tell(changed: Deferred[None] = changed) -> None:
+                if not changed.called:
+                    changed.callback(None)
+
+            watch = await self._client.store.watch_log(self._ledgers.name, tell)
+            try:
+                record = (await self._ledgers.read_patiently()).record
+                if index < record.trimmed:
+                    raise LogTrimmedError(
+                        f"log {self._ledgers.name}: what comes next was trimmed before it was read"
+                    )
+                if index in record:
+                    return record
+                if record.sealed or not self._follow:
+                    return None
+                await changed
+            finally:
+                watch.cancel()
+
+    async def _wait_for_end_before(self, record: LogRecord) -> bool:
+        """Wait until the ledger before the next is closed: where it ends has to be fixed."""
+        before = self._next.index - 1
+        if before not in record or self._last is not None:
+            return True  # It was read to its end, or trimmed.
+        try:
+            reader = await self._open(record, before)
+        except (LogDamagedError, LogTrimmedError):
+            return True  # What is gone does not grow any more.
+        try:
+            if not reader.is_closed and not self._follow:
+                return False
+            async for _entry in reader.tail(reader.last_add_confirmed + 1):
+                pass  # It is read only to see where it ends.
+        finally:
+            reader.close()
+        return True
+
+    async def _of_ledger(self, record: LogRecord, index: int, first: int) -> AsyncIterator[Entry]:
+        """Yield a ledger's entries; ``_ended_closed`` tells whether there may be a next ledger."""
+        self._ended_closed = False
+        reader = await self._open(record, index)
+        try:
+            if self._follow or reader.is_closed:
+                async for entry in reader.tail(first):
+                    yield entry
+                self._ended_closed = True
+            else:
+                async for entry in reader.read(first):
+                    yield entry
+        finally:
+            reader.close()
+
+    async def _open(self, record: LogRecord, index: int) -> LedgerReader:
+        while True:
+            try:
+                return await self._open_once(record, index)
+            except UNREACHABLE as error:
+                if not self._follow:
+                    raise
+                log.info("log {name}: {error}", name=self._ledgers.name, error=error)
+                await deferLater(self._client.cluster.clock, RETRY_S)
+
+    async def _open_once(self, record: LogRecord, index: int) -> LedgerReader:
+        ledger_id = record.ledger(index).ledger_id
+        try:
+            return await self._client.open_ledger(
+                ledger_id, password=record.options.password, recover=False
+            )
+        except NoSuchLedgerError as error:
+            found = (await self._ledgers.read_patiently()).record
+            if index < found.trimmed:
+                raise LogTrimmedError(
+                    f"log {self._ledgers.name}: ledger {ledger_id} was trimmed"
+                ) from error
+            raise LogDamagedError(
+                f"ledger {ledger_id} of log {self._ledgers.name} is gone: its entries are lost"
+            ) from error

@@ -1,0 +1,197 @@
+"""The record of a log: its ledgers in order, as values and as stored.
+
+Stored is UTF-8 JSON: ``{"v": 1, "ledgers": [[ledger id, ms since 1970], …], "trimmed": count,
+"sealed": false, "options": {…}}``. ``trimmed`` is how many ledgers were taken off the front, so a
+ledger's index in the log never changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from bkclient.distribution import check_quorums
+from bkclient.errors import IncorrectParameterError
+from bkclient.log.errors import LogDamagedError
+from wire.codes import DigestType
+from wire.ids import EntryId, LedgerId
+
+FORMAT: Final = 1
+LEDGERS_MAX: Final = 20_000
+"""ZooKeeper keeps nodes up to 1 MiB."""
+
+_POSITION: Final = re.compile(r"(\d+):(-?\d+)")
+
+
+@attrs.frozen(order=True)
+class Position:
+    """A place in a log: the index of a ledger in it, and an entry of that.
+
+    Positions of one log compare as the entries follow each other; those of two logs mean nothing
+    to each other. As text: ``index:entry``.
+    """
+
+    index: int
+    entry_id: int
+    ledger_id: LedgerId | None = attrs.field(default=None, eq=False, order=False)
+
+    def __str__(self) -> str:
+        return f"{self.index}:{self.entry_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Return the position that ``str`` wrote.
+
+        Raises:
+            IncorrectParameterError: it is none.
+        """
+        found = _POSITION.fullmatch(text.strip())
+        if found is None:
+            raise IncorrectParameterError(f"{text!r} is no position: INDEX:ENTRY, such as 0:17")
+        return cls(int(found[1]), int(found[2]))
+
+
+EARLIEST: Final = Position(-1, 0)
+"""Before the first entry that is kept."""
+
+LATEST: Final = Position(2**62, 0)
+"""Behind the last entry that is confirmed when a reader opens."""
+
+
+@attrs.frozen(kw_only=True)
+class LogOptions:
+    """How a log's ledgers are made. Any of the limits rolls to the next ledger; 0 is none."""
+
+    ensemble_size: int = 3
+    write_quorum: int = 2
+    ack_quorum: int = 2
+    digest_type: DigestType = DigestType.CRC32C
+    password: bytes = attrs.field(default=b"", repr=False)
+    roll_bytes: int = 1024 * 1024 * 1024
+    roll_entries: int = 0
+    roll_s: float = 0.0
+
+    def check(self) -> None:
+        """Raise ``QuorumError`` or ``IncorrectParameterError`` where they cannot be."""
+        check_quorums(self.ensemble_size, self.write_quorum, self.ack_quorum)
+        if min(self.roll_bytes, self.roll_entries, self.roll_s) < 0:
+            raise IncorrectParameterError("limits for rolling are 0 (none) or more")
+
+
+@attrs.frozen
+class LogLedger:
+    """One ledger of a log, and when it was listed."""
+
+    ledger_id: LedgerId
+    created_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class LogRecord:
+    """What is known of a log. ``ledgers[0]`` has the index ``trimmed``."""
+
+    options: LogOptions = LogOptions()
+    ledgers: tuple[LogLedger, ...] = ()
+    trimmed: int = 0
+    sealed: bool = False
+
+    @property
+    def next_index(self) -> int:
+        """The index that the next ledger will have."""
+        return self.trimmed + len(self.ledgers)
+
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and self.trimmed <= index < self.next_index
+
+    def ledger(self, index: int) -> LogLedger:
+        """Return the ledger with this index, one that is kept."""
+        assert index in self, index
+        return self.ledgers[index - self.trimmed]
+
+    @property
+    def last_ledger_id(self) -> LedgerId | None:
+        """The ledger that grows, or grew last; None for a log without one."""
+        return self.ledgers[-1].ledger_id if self.ledgers else None
+
+    def lists(self, ledger_id: LedgerId) -> bool:
+        """Return whether a ledger is one of the log's."""
+        return any(one.ledger_id == ledger_id for one in self.ledgers)
+
+    def appended(self, ledger_id: LedgerId, created_ms: int) -> LogRecord:
+        """Return the record with one more ledger.
+
+        Raises:
+            IncorrectParameterError: there are too many.
+        """
+        if len(self.ledgers) >= LEDGERS_MAX:
+            raise IncorrectParameterError(
+                f"the log has {LEDGERS_MAX} ledgers, and no record can list more: trim it, and let "
+                "it roll less often"
+            )
+        return attrs.evolve(self, ledgers=(*self.ledgers, LogLedger(ledger_id, created_ms)))
+
+    def trimmed_to(self, index: int) -> LogRecord:
+        """Return the record with ``index`` as the first ledger kept."""
+        assert self.trimmed <= index < self.next_index
+        return attrs.evolve(self, ledgers=self.ledgers[index - self.trimmed :], trimmed=index)
+
+    def encode(self) -> bytes:
+        """Return what is stored."""
+        value = {
+            "v": FORMAT,
+            "ledgers": [[one.ledger_id, one.created_ms] for one in self.ledgers],
+            "trimmed": self.trimmed,
+            "sealed": self.sealed,
+            "options": _options_to_json(self.options),
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_record(name: str, stored: bytes) -> LogRecord:
+    """Read what is stored.
+
+    Raises:
+        LogDamagedError: it is nothing that ``encode`` writes.
+    """
+    try:
+        value = json.loads(stored)
+        if value["v"] != FORMAT:
+            raise LogDamagedError(f"the record of log {name} is of a later format, {value['v']}")
+        return LogRecord(
+            options=_options_from_json(value["options"]),
+            ledgers=tuple(LogLedger(LedgerId(int(n)), int(ms)) for n, ms in value["ledgers"]),
+            trimmed=int(value["trimmed"]),
+            sealed=bool(value["sealed"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LogDamagedError(f"the record of log {name} cannot be read: {error!r}") from error
+
+
+def _options_to_json(options: LogOptions) -> dict[str, Any]:
+    value = attrs.asdict(options)
+    value["digest_type"] = options.digest_type.name
+    value["password"] = base64.b64encode(options.password).decode()
+    return value
+
+
+def _options_from_json(value: Mapping[str, Any]) -> LogOptions:
+    return LogOptions(
+        ensemble_size=int(value["ensemble_size"]),
+        write_quorum=int(value["write_quorum"]),
+        ack_quorum=int(value["ack_quorum"]),
+        digest_type=DigestType[value["digest_type"]],
+        password=base64.b64decode(value["password"], validate=True),
+        roll_bytes=int(value["roll_bytes"]),
+        roll_entries=int(value["roll_entries"]),
+        roll_s=float(value["roll_s"]),
+    )
+
+
+def position_of(index: int, ledger: LogLedger, entry_id: int) -> Position:
+    """Return the position of an entry of the ledger at ``index``."""
+    return Position(index, EntryId(entry_id), ledger.ledger_id)

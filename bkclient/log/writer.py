@@ -1,0 +1,433 @@
+"""LogWriter: appends to a log, from one ledger to the next.
+
+Entries are acknowledged in the order in which they were appended, over all ledgers: those of a new
+ledger wait until the one before is closed where it was expected to end (ledgers2logs.md section 3).
+When an add fails, the ledger is recovered to see what of it is in the log; the rest goes into a new
+ledger, in order (section 4). Another writer ends this one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+from twisted.internet.defer import Deferred, DeferredLock, fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.client import Client
+from bkclient.errors import (
+    ClientError,
+    ClientLedgerFencedError,
+    IncorrectParameterError,
+    MetadataVersionError,
+    UnexpectedConditionError,
+)
+from bkclient.log.errors import (
+    AppendUnknownError,
+    LogError,
+    LogWriterClosedError,
+    NotLeaderError,
+)
+from bkclient.log.record import LogRecord, Position
+from bkclient.log.roll import KnownRecord, LedgerList
+from bkclient.shared import Shared
+from bkclient.writer import LedgerWriter
+from wire.ids import LedgerId
+
+log = Logger()
+
+DEPOSED: Final = (ClientLedgerFencedError, MetadataVersionError, NotLeaderError)
+"""Errors that say that somebody else writes now."""
+
+
+REPAIRS_MAX: Final = 5
+"""New ledgers that an error may lead to without one acknowledgement in between."""
+
+
+class _Segment:
+    """One ledger of the log while it is written to."""
+
+    def __init__(self, index: int, writer: LedgerWriter, opened_s: float) -> None:
+        self.index, self.writer, self.opened_s = index, writer, opened_s
+        self.is_settled = False
+        """Whether all before it is fixed, so that its entries may be acknowledged."""
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        return self.writer.ledger_id
+
+
+@attrs.define(eq=False)
+class _Append:
+    payload: bytes
+    deferred: Deferred[Position]
+    segment: _Segment | None = None
+    entry_id: int = -1
+    is_stored: bool = False
+
+    @property
+    def position(self) -> Position:
+        assert self.segment is not None
+        return Position(self.segment.index, self.entry_id, self.segment.ledger_id)
+
+
+class LogWriter:
+    """The one writer of a log; made by ``LogManager.open_writer``.
+
+    ``on_lost`` is called once when somebody else took the log over, or it cannot go on. All methods
+    belong to the reactor's thread.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        ledgers: LedgerList,
+        known: KnownRecord,
+        writer: LedgerWriter,
+        *,
+        recovered_tail: Position | None,
+    ) -> None:
+        self._client, self._ledgers, self._known = client, ledgers, known
+        self.recovered_tail = recovered_tail
+        """The last entry before this writer's first; None in an empty log."""
+        self.on_lost: Callable[[ClientError], None] = lambda _error: None
+        self._current = self._segment(known.record, writer)
+        self._current.is_settled = True
+        self._previous: _Segment | None = None
+        self._unsettled: deque[_Append] = deque()
+        self._changing = DeferredLock()
+        self._repairing = False
+        self._rolling: Shared[None] | None = None
+        self._repairs_in_a_row = 0
+        self._ended_by: ClientError | None = None
+        self._idle: list[Deferred[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<LogWriter {self.name} ledger {self._current.index}>"
+
+    @property
+    def name(self) -> str:
+        """The log's."""
+        return self._ledgers.name
+
+    @property
+    def record(self) -> LogRecord:
+        """The log's record as this writer last wrote or read it."""
+        return self._known.record
+
+    @property
+    def pending(self) -> int:
+        """Entries that are not acknowledged."""
+        return len(self._unsettled)
+
+    # Appending
+
+    def append(self, payload: bytes) -> Deferred[Position]:
+        """Append an entry; the Deferred fires with its position once it is in the log for good.
+
+        That is: on an ack quorum of bookies, and behind all that was acknowledged before it.
+        Never waits: who appends much in a loop awaits ``room``.
+
+        Raises (through the Deferred):
+            AppendUnknownError: it may be in the log or not; do not append it again blindly.
+            NotLeaderError, LogWriterClosedError: it is not.
+            IncorrectParameterError: it is too large; the writer stays usable.
+        """
+        if self._ended_by is not None:
+            return fail(_not_appended(self._ended_by))
+        append = _Append(payload, Deferred())
+        self._unsettled.append(append)
+        if not self._repairing:
+            self._push(append)
+            self._roll_if_due()
+        return append.deferred
+
+    async def room(self) -> None:
+        """Wait until one more entry stays within the limits of the client."""
+        if self._ended_by is None and not self._repairing:
+            await self._current.writer.room()
+        while self._ended_by is None and self._repairing:
+            await self._when_idle()
+
+    def _push(self, append: _Append) -> None:
+        segment = append.segment = self._current
+        added = segment.writer.add(append.payload)
+        append.entry_id = segment.writer.last_add_pushed
+        added.addCallbacks(
+            lambda _entry_id: self._stored(append), lambda f: self._failed(f, append)
+        )
+
+    def _stored(self, append: _Append) -> None:
+        append.is_stored = True
+        self._settle()
+
+    def _settle(self) -> None:
+        """Acknowledge what is next and may be, in order."""
+        unsettled = self._unsettled
+        while unsettled and unsettled[0].is_stored:
+            segment = unsettled[0].segment
+            assert segment is not None
+            if not segment.is_settled:
+                return
+            append = unsettled.popleft()
+            self._repairs_in_a_row = 0
+            append.deferred.callback(append.position)
+
+    def _failed(self, failure: Failure, append: _Append) -> None:
+        error = failure.value
+        if isinstance(error, IncorrectParameterError):
+            self._unsettled.remove(append)
+            append.deferred.errback(failure)
+            self._settle()
+            return
+        assert isinstance(error, ClientError), failure
+        self._begin_repair(error)
+
+    # Rolling
+
+    def _segment(self, record: LogRecord, writer: LedgerWriter) -> _Segment:
+        return _Segment(record.next_index - 1, writer, self._client.cluster.clock.seconds())
+
+    def _roll_if_due(self) -> None:
+        options, current = self.record.options, self._current
+        age_s = self._client.cluster.clock.seconds() - current.opened_s
+        due = (
+            0 < options.roll_bytes <= current.writer.length
+            or 0 < options.roll_entries <= current.writer.last_add_pushed + 1
+            or 0 < options.roll_s <= age_s
+        )
+        if due and self._rolling is None:
+            Deferred.fromCoroutine(self.roll()).addErrback(self._roll_failed)
+
+    def _roll_failed(self, failure: Failure) -> None:
+        """A roll by itself that fails has ended the writer, or is tried again with an append."""
+        if not failure.check(ClientError):
+            log.failure("rolling a log", failure)
+
+    async def roll(self) -> None:
+        """Go on in a new ledger; return once the one before is closed.
+
+        Calls that overlap share one roll.
+
+        Raises:
+            NotLeaderError: somebody else writes the log now.
+            ClientError: no ledger could be made; the writer goes on in the one it has.
+        """
+        if self._ended_by is not None:
+            raise _not_appended(self._ended_by)
+        rolling = self._rolling
+        if rolling is None:
+            rolling = self._rolling = Shared(self._roll())
+        try:
+            await rolling.wait()
+        finally:
+            if self._rolling is rolling:
+                self._rolling = None
+
+    async def _roll(self) -> None:
+        await self._changing.acquire()
+        try:
+            if self._ended_by is not None or self._repairing:
+                return
+            await self._begin_next()
+            await self._end_previous()
+        finally:
+            self._changing.release()
+
+    async def _begin_next(self) -> None:
+        """List a new ledger, and let what is appended from now on go there."""
+        try:
+            self._known, writer = await self._ledgers.append_ledger(
+                self._known, self._current.ledger_id
+            )
+        except DEPOSED as error:
+            self._lose(error)
+            raise
+        self._previous, self._current = self._current, self._segment(self._known.record, writer)
+
+    async def _end_previous(self) -> None:
+        """Close the ledger before, where its last entry says, then settle what came after."""
+        previous = self._previous
+        assert previous is not None
+        expected = previous.writer.last_add_pushed
+        try:
+            await previous.writer.drain()
+            metadata = await previous.writer.close()
+        except ClientError as error:
+            self._begin_repair(error)
+            return
+        if metadata.last_entry_id != expected:
+            self._lose(NotLeaderError(f"ledger {previous.ledger_id} was closed by another writer"))
+            return
+        self._previous = None
+        if not self._repairing:
+            self._current.is_settled = True
+            self._settle()
+
+    # When an add fails
+
+    def _begin_repair(self, error: ClientError) -> None:
+        if self._repairing or self._ended_by is not None:
+            return
+        self._repairing = True
+        Deferred.fromCoroutine(self._repair(error)).addErrback(self._repair_broke)
+
+    def _repair_broke(self, failure: Failure) -> None:
+        log.failure("repairing a log", failure)
+        self._lose(UnexpectedConditionError(repr(failure.value)))
+
+    async def _repair(self, error: ClientError) -> None:
+        """Find out what is in the ledgers, and go on in a new one with the rest."""
+        await self._changing.acquire()
+        try:
+            if self._ended_by is not None:
+                return
+            if isinstance(error, DEPOSED):
+                self._lose(error)
+                return
+            log.warn("log {name}: {error}; going on in a new ledger", name=self.name, error=error)
+            await self._repair_now(error)
+            while not self._current.writer.is_writable:
+                await self._repair_now(error)
+        except ClientError as again:
+            self._lose(again)
+        finally:
+            self._changing.release()
+            self._repairing = False
+            self._tell_idle()
+
+    async def _repair_now(self, error: ClientError) -> None:
+        self._repairs_in_a_row += 1
+        if self._repairs_in_a_row > REPAIRS_MAX:
+            raise error
+        await self._insist_on_leading()
+        for segment in [one for one in (self._previous, self._current) if one is not None]:
+            last = await self._recovered_end(segment)
+            if segment is self._current and last >= 0 and self._has_hole_before(segment):
+                # What is missing there can only be appended behind what is here.
+                raise AppendUnknownError("a ledger lost entries that later ones were to follow")
+            for append in self._unsettled:
+                if append.segment is segment:
+                    append.is_stored = append.entry_id <= last
+            segment.is_settled = True
+        self._settle()
+        self._known, writer = await self._ledgers.append_ledger(
+            self._known, self._current.ledger_id
+        )
+        self._previous, self._current = None, self._segment(self._known.record, writer)
+        self._current.is_settled = True
+        for append in self._unsettled:
+            append.is_stored = False
+            self._push(append)
+
+    def _has_hole_before(self, segment: _Segment) -> bool:
+        return any(
+            append.segment is not segment and append.segment is not None and not append.is_stored
+            for append in self._unsettled
+        )
+
+    async def _insist_on_leading(self) -> None:
+        found = await self._ledgers.read_patiently()
+        if found.record.last_ledger_id != self._current.ledger_id or found.record.sealed:
+            raise NotLeaderError(f"log {self.name} was taken over by another writer")
+        self._known = found
+
+    async def _recovered_end(self, segment: _Segment) -> int:
+        """Recover a ledger of ours; return its last entry."""
+        segment.writer.abandon()
+        options = self.record.options
+        reader = await self._client.open_ledger(segment.ledger_id, password=options.password)
+        reader.close()
+        return reader.last_add_confirmed
+
+    # The end
+
+    def _lose(self, error: ClientError) -> None:
+        """Give the log up: what was sent may be in it, the rest is not."""
+        if self._ended_by is not None:
+            return
+        self._ended_by = error
+        log.warn("log {name} is lost to this writer: {error}", name=self.name, error=error)
+        self._abandon()
+        unsettled, self._unsettled = self._unsettled, deque()
+        for append in unsettled:
+            if append.segment is None:
+                append.deferred.errback(_not_appended(error))
+            else:
+                append.deferred.errback(_unknown(append, error))
+        self._tell_idle()
+        self.on_lost(error)
+
+    def _abandon(self) -> None:
+        for segment in (self._previous, self._current):
+            if segment is not None:
+                segment.writer.abandon()
+
+    async def drain(self) -> None:
+        """Wait until all that was appended so far is acknowledged, or has failed."""
+        if self._unsettled:
+            last = self._unsettled[-1].deferred
+            done: Deferred[None] = Deferred()
+
+            def told(result: object) -> object:
+                done.callback(None)
+                return result
+
+            last.addBoth(told)
+            await done
+
+    async def close(self, *, seal: bool = False) -> None:
+        """Wait for what is pending, close the ledger, and with ``seal`` end the log for good.
+
+        Raises:
+            NotLeaderError: somebody else writes the log now.
+            ClientError: the ledger could not be closed; the next writer will.
+        """
+        await self.drain()
+        if self._rolling is not None:
+            await self._rolling.wait()
+        if self._ended_by is not None:
+            raise _not_appended(self._ended_by)
+        self._ended_by = LogWriterClosedError(f"the writer of log {self.name} is closed")
+        try:
+            await self._current.writer.close()
+        except DEPOSED as error:
+            raise NotLeaderError(f"log {self.name} was taken over by another writer") from error
+        if seal:
+            ours = self._current.ledger_id
+            await self._ledgers.update(
+                lambda r: attrs.evolve(r, sealed=True) if r.last_ledger_id == ours else None
+            )
+
+    def abandon(self) -> None:
+        """Let go of the log at once: pending appends end unknown, the next writer recovers."""
+        if self._ended_by is None:
+            self._lose(LogWriterClosedError(f"the writer of log {self.name} was abandoned"))
+
+    def _when_idle(self) -> Deferred[None]:
+        waiter: Deferred[None] = Deferred()
+        self._idle.append(waiter)
+        return waiter
+
+    def _tell_idle(self) -> None:
+        waiting, self._idle = self._idle, []
+        for waiter in waiting:
+            waiter.callback(None)
+
+
+def _not_appended(error: ClientError) -> ClientError:
+    """Return what an append that was never sent fails with."""
+    if isinstance(error, LogWriterClosedError):
+        return LogWriterClosedError(str(error))
+    return NotLeaderError(f"not appended: {error}")
+
+
+def _unknown(append: _Append, error: ClientError) -> LogError:
+    unknown = AppendUnknownError(
+        f"the entry sent to {append.position} may be in the log or not: {error}"
+    )
+    unknown.__cause__ = error
+    return unknown

@@ -1,0 +1,473 @@
+"""Logs over bookies and a metadata service in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bkclient.client import Client
+from bkclient.log import EARLIEST, LATEST, LogManager, LogOptions, LogWriter, Position
+from bkclient.log.errors import (
+    AppendUnknownError,
+    LogDamagedError,
+    LogInUseError,
+    LogSealedError,
+    LogTrimmedError,
+    LogWriterClosedError,
+    NotLeaderError,
+)
+from bkclient.log.roll import LOG_KEY
+from bkclient.metadata.api import LogExistsError, NoSuchLogError
+from bkclient.metadata.memory import Fault, Operation
+from tests.bkclient.fakes import Fate, World, is_add, when
+from wire.codes import LedgerState
+from wire.ids import LedgerId
+
+TRIPLE = LogOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)
+
+
+async def _await(deferred: Any) -> Any:
+    return await deferred
+
+
+def logs(world: World, seed: int = 0, **settings: Any) -> LogManager:
+    return LogManager(world.client(seed=seed, **settings))
+
+
+def opened(world: World, manager: LogManager, options: LogOptions = TRIPLE) -> LogWriter:
+    """Create the log ``events`` and open it."""
+    world.run(manager.create("events", options))
+    return world.run(manager.open_writer("events"))
+
+
+def append(world: World, writer: LogWriter, *payloads: bytes) -> list[Position]:
+    appends = [writer.append(payload) for payload in payloads]
+    return [world.run(_await(one)) for one in appends]
+
+
+def all_of(world: World, manager: LogManager, start: Position = EARLIEST) -> list[bytes]:
+    async def story() -> list[bytes]:
+        reader = await manager.open_reader("events", start, follow=False)
+        return [payload async for _position, payload in reader]
+
+    return world.run(story())
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last + 1)]
+
+
+class TestAppending:
+    def test_what_is_appended_is_read_in_order_with_its_positions(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        positions = append(world, writer, *numbered(0, 9))
+        assert positions == [Position(0, number) for number in range(10)]
+        world.run(writer.close())
+        assert all_of(world, manager) == numbered(0, 9)
+        assert all_of(world, manager, Position(0, 7)) == numbered(7, 9)
+
+    def test_a_roll_changes_the_ledger_and_not_the_order(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        first = append(world, writer, *numbered(0, 4))
+        world.run(writer.roll())
+        second = append(world, writer, *numbered(5, 9))
+        assert [position.index for position in first + second] == [0] * 5 + [1] * 5
+        world.run(writer.close())
+        assert all_of(world, manager) == numbered(0, 9)
+        states = [one.state for one in world.run(manager.info("events")).ledgers]
+        assert states == [LedgerState.CLOSED, LedgerState.CLOSED]
+
+    def test_entries_of_the_next_ledger_wait_until_the_one_before_is_closed(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        for bookie in world.bookies.values():
+            bookie.policy = when(lambda r: is_add(r) and r.entry[32:].endswith(b"slow"), Fate.HOLD)
+        slow = writer.append(b"slow")
+        rolling = world.start(writer.roll())
+        world.settle(0.5)
+        late = writer.append(b"late")
+        world.settle(0.5)
+        assert writer.record.next_index == 2
+        assert not slow.called
+        assert not late.called
+        for bookie in world.bookies.values():
+            bookie.policy = lambda _request: Fate.SERVE
+            bookie.release()
+        rolling.finish()
+        assert world.run(_await(slow)) == Position(0, 1)
+        assert world.run(_await(late)) == Position(1, 0)
+
+    @pytest.mark.parametrize(
+        "limits", [{"roll_entries": 10}, {"roll_bytes": 10}, {"roll_s": 5.0}], ids=str
+    )
+    def test_it_rolls_by_itself(self, limits: dict[str, Any]) -> None:
+        world = World(3)
+        manager = logs(world)
+        options = LogOptions(ensemble_size=3, write_quorum=3, ack_quorum=2, **limits)
+        writer = opened(world, manager, options)
+        for number in range(40):
+            append(world, writer, b"%d" % (number % 10))
+            world.settle(0.5)
+        world.run(writer.close())
+        assert 3 <= writer.record.next_index <= 6
+        assert all_of(world, manager) == [b"%d" % (number % 10) for number in range(40)]
+
+    def test_an_entry_that_is_too_large_is_refused_and_the_rest_goes_on(self) -> None:
+        world = World(3)
+        writer = opened(world, logs(world))
+        append(world, writer, b"0")
+        too_large = writer.append(bytes(6 * 1024 * 1024))
+        with pytest.raises(Exception, match="largest that fits"):
+            world.run(_await(too_large))
+        assert append(world, writer, b"1") == [Position(0, 1)]
+
+    def test_a_closed_writer_takes_nothing(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        world.run(writer.close())
+        with pytest.raises(LogWriterClosedError):
+            world.run(_await(writer.append(b"1")))
+        assert all_of(world, manager) == [b"0"]
+
+    def test_closing_waits_for_what_is_pending(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        adds = [writer.append(payload) for payload in numbered(0, 9)]
+        world.run(writer.close())
+        assert [world.run(_await(add)).entry_id for add in adds] == list(range(10))
+        assert all_of(world, manager) == numbered(0, 9)
+
+
+class TestLeading:
+    def test_a_new_writer_ends_the_old_one(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        old = opened(world, manager)
+        append(world, old, *numbered(0, 2))
+        new = world.run(logs(world, 1).open_writer("events"))
+        assert new.recovered_tail == Position(0, 2)
+        lost: list[object] = []
+        old.on_lost = lost.append
+        with pytest.raises(AppendUnknownError):
+            world.run(_await(old.append(b"of the old one")))
+        assert len(lost) == 1
+        with pytest.raises(NotLeaderError):
+            world.run(_await(old.append(b"again")))
+        append(world, new, *numbered(3, 5))
+        world.run(new.close())
+        assert all_of(world, manager) == numbered(0, 5)
+
+    def test_an_old_writer_that_rolls_is_deposed(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        old = opened(world, manager)
+        append(world, old, b"0")
+        new = world.run(logs(world, 1).open_writer("events"))
+        with pytest.raises(NotLeaderError):
+            world.run(old.roll())
+        with pytest.raises(NotLeaderError):
+            world.run(_await(old.append(b"x")))
+        append(world, new, b"1")
+        info = world.run(manager.info("events"))
+        assert len(info.ledgers) == 2
+        assert world.run(manager.sweep("events", age_s=0)) == ()
+
+    def test_two_that_open_at_once_end_with_one_writer(self) -> None:
+        world = World(3)
+        managers = [logs(world, seed) for seed in range(2)]
+        world.run(managers[0].create("events", TRIPLE))
+        world.delay_s = lambda: world.rng.uniform(0, 0.02)
+        both = [world.start(manager.open_writer("events")) for manager in managers]
+        writers = [one.finish() for one in both]
+        outcomes = []
+        for writer in writers:
+            try:
+                outcomes.append(world.run(_await(writer.append(b"x"))))
+            except (AppendUnknownError, NotLeaderError):
+                outcomes.append(None)
+        assert sum(one is not None for one in outcomes) == 1
+        world.run(writers[0 if outcomes[0] is not None else 1].close())
+        assert all_of(world, managers[0]) == [b"x"]
+
+    def test_a_lost_answer_to_the_listing_is_found_out(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        hits: list[Operation] = []
+
+        def judge(operation: Operation) -> Fault:
+            if operation.name == "set" and operation.path.startswith(".logs/") and not hits:
+                hits.append(operation)
+                return Fault.ANSWER_LOST
+            return Fault.NONE
+
+        world.metadata.faults = judge
+        world.run(writer.roll())
+        assert len(hits) == 1
+        append(world, writer, b"1")
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"1"]
+        assert len(world.run(manager.info("events")).ledgers) == 2
+
+    def test_trimming_does_not_depose_the_writer(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        for number in range(3):
+            append(world, writer, b"%d" % number)
+            world.run(writer.roll())
+        assert world.run(logs(world, 1).trim("events", Position(2, 0))) == Position(2, 0)
+        append(world, writer, b"3")
+        world.run(writer.roll())
+        append(world, writer, b"4")
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"2", b"3", b"4"]
+
+
+class TestFailingBookies:
+    def test_what_was_not_stored_goes_into_a_new_ledger_in_order(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        append(world, writer, *numbered(0, 2))
+        # Nobody can replace them, and no quorum is left: the ledger can take nothing more.
+        for name in ("b1", "b2"):
+            world[name].policy = when(is_add, Fate.LOSE)
+        adds = [writer.append(payload) for payload in numbered(3, 6)]
+        world.settle(1.0)
+        for bookie in world.bookies.values():
+            bookie.policy = lambda _request: Fate.SERVE
+        positions = [world.run(_await(add)) for add in adds]
+        assert positions == sorted(positions)
+        append(world, writer, *numbered(7, 8))
+        world.run(writer.close())
+        assert all_of(world, manager) == numbered(0, 8)
+        assert writer.record.next_index > 1
+
+    def test_what_turns_out_to_be_stored_is_not_appended_twice(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        for name in ("b1", "b2"):
+            world[name].policy = when(is_add, Fate.LOSE_ANSWER)
+        add = writer.append(b"1")
+        world.settle(1.0)
+        for bookie in world.bookies.values():
+            bookie.policy = lambda _request: Fate.SERVE
+        assert world.run(_await(add)) == Position(0, 1)
+        append(world, writer, b"2")
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"1", b"2"]
+
+    def test_with_too_few_bookies_for_good_the_outcome_is_unknown(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1, read_timeout_s=1)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        for name in ("b1", "b2"):
+            world.kill(name)
+        with pytest.raises(AppendUnknownError):
+            world.run(_await(writer.append(b"1")))
+
+
+class TestReading:
+    def test_a_reader_that_follows_sees_each_entry_once_over_rolls(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        seen: list[bytes] = []
+
+        async def follow() -> None:
+            async for _position, payload in await logs(world, 5).open_reader("events"):
+                seen.append(payload)
+
+        world.start(follow())
+        for number in range(30):
+            append(world, writer, b"%d" % number)
+            if number % 7 == 6:
+                world.run(writer.roll())
+            world.settle(0.1)
+        world.run(writer.close())
+        world.settle(5)
+        assert seen == numbered(0, 29)
+
+    def test_a_reader_ends_where_the_log_was_sealed(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+
+        async def follow() -> list[bytes]:
+            reader = await manager.open_reader("events")
+            return [payload async for _position, payload in reader]
+
+        reading = world.start(follow())
+        append(world, writer, *numbered(0, 3))
+        world.run(writer.close(seal=True))
+        assert reading.finish() == numbered(0, 3)
+        with pytest.raises(LogSealedError):
+            world.run(manager.open_writer("events"))
+
+    def test_latest_begins_behind_what_is_confirmed(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, *numbered(0, 4))
+        append(world, writer, b"tells the LAC")
+        seen: list[bytes] = []
+
+        async def follow() -> None:
+            async for _position, payload in await manager.open_reader("events", LATEST):
+                seen.append(payload)
+
+        world.start(follow())
+        world.settle(1)
+        append(world, writer, b"new")
+        world.run(writer.close())
+        world.settle(5)
+        assert seen[-1:] == [b"new"]
+        assert b"4" not in seen
+
+    def test_an_entry_is_waited_for(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+
+        async def wait() -> bool:
+            reader = await manager.open_reader("events")
+            await reader.wait_for(Position(1, 1))
+            return True
+
+        waiting = world.start(wait())
+        append(world, writer, b"0")
+        world.run(writer.roll())
+        append(world, writer, b"1")
+        world.settle(5)
+        assert not waiting.done
+        append(world, writer, b"2", b"3")
+        world.run(writer.close())
+        assert waiting.finish()
+
+    def test_what_was_trimmed_is_said_to_be(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        for number in range(3):
+            append(world, writer, b"%d" % number)
+            world.run(writer.roll())
+        world.run(manager.trim("events", Position(1, 0)))
+        with pytest.raises(LogTrimmedError, match="begins with 1:0"):
+            all_of(world, manager, Position(0, 0))
+        assert all_of(world, manager) == [b"1", b"2"]
+
+    def test_a_ledger_that_is_gone_is_no_end_of_the_log(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        (position,) = append(world, writer, b"0")
+        world.run(writer.roll())
+        append(world, writer, b"1")
+        world.run(writer.close())
+        client: Client = world.client()
+        assert position.ledger_id is not None
+        world.run(client.delete_ledger(position.ledger_id))
+        with pytest.raises(LogDamagedError, match="its entries are lost"):
+            all_of(world, manager)
+        with pytest.raises(LogDamagedError):
+            world.run(manager.open_writer("events"))
+        assert all_of(world, manager, Position(1, 0)) == [b"1"]
+
+
+class TestTakingAway:
+    def test_only_whole_closed_ledgers_go_and_never_the_last(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        for number in range(3):
+            append(world, writer, b"%d" % number)
+            world.run(writer.roll())
+        before = world.run(manager.info("events")).ledgers
+        assert world.run(manager.trim("events", Position(99, 0))) == Position(3, 0)
+        after = world.run(manager.info("events"))
+        assert [one.index for one in after.ledgers] == [3]
+        client = world.client()
+
+        async def left() -> list[LedgerId]:
+            return [ledger_id async for ledger_id in client.list_ledgers()]
+
+        assert world.run(left()) == [before[3].ledger_id]
+
+    def test_what_no_record_lists_is_swept_when_it_is_old_enough(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        client = world.client()
+        orphan = world.run(client.create_ledger(custom={LOG_KEY: b"events"}))
+        other = world.run(client.create_ledger(custom={LOG_KEY: b"another"}))
+        world.settle(10)
+        assert world.run(manager.sweep("events", age_s=60)) == ()
+        world.settle(60)
+        assert world.run(manager.sweep("events", age_s=60)) == (orphan.ledger_id,)
+        assert not world.run(client.is_closed(other.ledger_id))
+        append(world, writer, b"1")
+        world.run(writer.roll())
+        append(world, writer, b"2")
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"1", b"2"]
+
+    def test_a_ledger_that_was_swept_before_it_was_listed_is_never_listed(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        late: list[Operation] = []
+
+        def delay_s(operation: Operation) -> float:
+            if operation.name == "set" and operation.path.startswith(".logs/") and not late:
+                late.append(operation)
+                return 5.0
+            return 0.0
+
+        world.metadata.delay_s = delay_s
+        rolling = world.start(writer.roll())
+        world.settle(1)
+        assert len(late) == 1
+        assert len(world.run(logs(world, 1).sweep("events", age_s=0))) == 1
+        rolling.finish()
+        append(world, writer, b"1")
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"1"]
+
+    def test_a_log_with_entries_is_deleted_only_by_force(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        with pytest.raises(LogInUseError):
+            world.run(manager.delete("events"))
+        assert world.run(manager.delete("events", force=True)) == 1
+        assert world.run(manager.list()) == []
+        with pytest.raises((AppendUnknownError, NotLeaderError)):
+            world.run(_await(writer.append(b"1")))
+
+    def test_names_are_taken_once_and_missing_ones_told(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        world.run(manager.create("events"))
+        with pytest.raises(LogExistsError):
+            world.run(manager.create("events"))
+        for touch in (manager.open_writer, manager.open_reader, manager.info):
+            with pytest.raises(NoSuchLogError):
+                world.run(touch("nothing"))
