@@ -47,12 +47,14 @@ class Checking:
         with bookie.shards() as shards:
             self._insist_on_db(shards)
             for stage in stages(bookie, self._findings, shards=shards, deep=self._deep):
-                if self._only_db and stage.title != "index":
+                if self._only_db and stage.title not in {"journals", "index"}:
                     continue
                 title = f"checking {stage.title}"
                 progress = self._session.progress(title, total=stage.total, unit=stage.unit)
                 with progress as shown:
                     for problem in stage.run(shown.update):
+                        if self._only_db and stage.title != "index":
+                            continue  # Read only to know what the next start brings back.
                         self._severities[problem.severity] += max(1, problem.entries)
                         yield problem
 

@@ -97,7 +97,8 @@ def ledgers(
     rows = disk_ledgers.ledger_rows(
         session, dirs, damage, with_bytes=with_bytes, with_journal=with_journal
     )
-    session.emit_all(rows, disk_ledgers.LedgerRow)
+    kind = disk_ledgers.SizedLedgerRow if with_bytes else disk_ledgers.LedgerRow
+    session.emit_all(rows, kind)
     damage.finish()
 
 

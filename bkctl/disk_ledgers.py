@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class LedgerRow:
-    """One ledger of a list. ``size_bytes`` is None where nobody asked."""
+    """One ledger of a list."""
 
     ledger: LocalLedger
-    size_bytes: int | None = None
 
     @property
     def source(self) -> str:
@@ -42,6 +41,13 @@ class LedgerRow:
         if self.ledger.stored is None:
             return "journal"
         return "index" if self.ledger.pending is None else "index, journal"
+
+
+@attrs.frozen
+class SizedLedgerRow(LedgerRow):
+    """And what the entry logs hold of it."""
+
+    size_bytes: int = 0
 
 
 @attrs.frozen
@@ -163,8 +169,10 @@ def ledger_rows(
     tail = _tail(session, bookie, damage) if with_journal else JournalTail()
     sizes = _sizes(session, bookie, damage) if with_bytes else None
     for ledger in local_ledgers(bookie, tail, damage):
-        size = None if sizes is None else sizes.get(ledger.ledger_id, 0)
-        yield LedgerRow(ledger, size)
+        if sizes is None:
+            yield LedgerRow(ledger)
+        else:
+            yield SizedLedgerRow(ledger, sizes.get(ledger.ledger_id, 0))
 
 
 def _tail(session: Session, bookie: OfflineBookie, damage: Damage) -> JournalTail:

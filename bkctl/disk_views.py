@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bkctl.disk_checking import RepairStep
 from bkctl.disk_dirs import DirectoryState
-from bkctl.disk_ledgers import Hole, IndexMeta, IndexRow, LedgerRow
+from bkctl.disk_ledgers import Hole, IndexMeta, IndexRow, LedgerRow, SizedLedgerRow
 from bkctl.disk_logs import LogContents
 from bkctl.disk_marks import MarkRow
 from bkctl.disk_records import JournalRow, LogRow, PlacedRow, lac_of
@@ -193,12 +193,14 @@ _LOCAL: Final = (
         "pending_entries", "Entries that the next start replays.",
         lambda v: v.ledger.pending.entries if v.ledger.pending else 0, Kind.COUNT, rank=6,
     ),
-    Field("bytes", "Bytes in the entry logs.", lambda v: v.size_bytes, Kind.BYTES, optional=True),
     Field(
         "path", "Its index file or database.",
         lambda v: str(v.ledger.stored.path) if v.ledger.stored else None, rank=WIDE,
     ),
 )  # fmt: skip
+_BYTES: Final = Field(
+    "bytes", "Bytes in the entry logs, dead copies too.", lambda v: v.size_bytes, Kind.BYTES
+)
 _META: Final = (
     Field("ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID),
     Field("ledger_id_hex", "The same, as in file names.", lambda v: f"{v.ledger_id:x}"),
@@ -207,6 +209,7 @@ _META: Final = (
     Field("version", "Format version.", lambda v: v.stored.header.version, Kind.COUNT),
     Field("master_key", "Whether there is one; with --show-secrets itself.", lambda v: v.key),
     Field("fenced", "Adds are refused.", lambda v: v.stored.header.is_fenced, Kind.FLAG),
+    Field("limbo", "Entries may be missing here.", lambda v: v.stored.header.limbo, Kind.FLAG),
     Field("state_bits", "All state bits.", lambda v: v.stored.header.state_bits, Kind.COUNT),
     Field(
         "explicit_lac", "LAC that was set without an entry.",
@@ -319,6 +322,7 @@ DISK_VIEWS: Final[Mapping[type, View]] = {
     LogContents: View("logs", _CONTENTS, "log"),
     LogUse: View("logs", _LOG_USE, "log"),
     LedgerRow: View("ledgers", _LOCAL, "ledger_id"),
+    SizedLedgerRow: View("ledgers", (*_LOCAL, _BYTES), "ledger_id"),
     IndexMeta: View("ledgers", _META, "ledger_id"),
     IndexRow: View("entries", _INDEX, "entry"),
     Hole: View(

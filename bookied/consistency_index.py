@@ -49,6 +49,8 @@ def check_index(
     deep: bool,
 ) -> Iterator[Problem]:
     """Look up every entry of every ledger."""
+    for error in shard.index.damage:
+        yield from_error(error, fix="bkctl disk rebuild-db --ledgers")
     if damaged is not None:
         yield damaged
     missing_logs: set[int] = set()

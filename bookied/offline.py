@@ -269,6 +269,7 @@ class OfflineBookie:
         """
         with self.shards() as shards:
             for shard in shards:
+                _tell(shard.index.damage, report)
                 for ledger_id in shard.index.ledger_ids():
                     try:
                         stored = shard.index.load(ledger_id)
@@ -293,6 +294,13 @@ class OfflineBookie:
                     yield EntryId(entry_id), location
 
 
+def _tell(damage: Sequence[CorruptError], report: Report | None) -> None:
+    for error in damage:
+        if report is None:
+            raise error
+        report(error)
+
+
 def shard_of(shards: Sequence[Shard], ledger_id: int) -> Shard:
     """Return where a ledger is, or would be. Java agrees: DbLedgerStorage (4.18.0)."""
     return shards[ledger_id % len(shards)]
@@ -311,7 +319,9 @@ def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: StoredLedger) -> I
 
 
 def _open_db(directory: Path) -> OfflineIndex:
-    raise DirectoryError(f"{directory}: RocksDB indexes cannot be read yet")
+    from bookied.offline_db import DbIndex  # Not for who has index files alone.
+
+    return DbIndex(directory)
 
 
 def _entry_logs(files: Files, directories: tuple[Path, ...]) -> list[Path]:

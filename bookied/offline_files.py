@@ -14,8 +14,9 @@ from bookied.entrylog import format as log_layout
 from bookied.files import Files
 from bookied.index import files as index_files
 from bookied.index import format as index_layout
+from bookied.index.rocks_format import LEDGERS, LOCATIONS
 from bookied.journal import format as journal_layout
-from bookied.offline_index import LEDGERS_DB, LOCATIONS_DB, is_db
+from bookied.offline_index import is_db
 
 
 class FileKind(enum.Enum):
@@ -81,7 +82,7 @@ def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
         for number, path in sorted((n, path) for n, path in named if n is not None):
             yield _file(path, FileKind.INDEX, number)
         if is_db(files, directory):
-            for name in (LEDGERS_DB, LOCATIONS_DB):
+            for name in (LEDGERS, LOCATIONS):
                 if files.is_dir(directory / name):
                     yield _database(directory / name)
 

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from bookied.errors import IndexEntryError
+from bookied.errors import CorruptError, IndexEntryError
 from bookied.files import Files
 from bookied.index import files as index_files
 from bookied.index import format as layout
 from bookied.index.ledger_pages import StoredLedger
+from bookied.index.rocks_format import LEDGERS, LOCATIONS
 from bookied.open_files import OpenFiles
 
 OPEN_MAX: Final = 64
 
-LEDGERS_DB: Final = "ledgers"
-LOCATIONS_DB: Final = "locations"
 _DB_CURRENT: Final = "CURRENT"
+"""The file without which a directory holds no RocksDB."""
 
 
 class IndexKind(enum.Enum):
@@ -38,6 +38,10 @@ class OfflineIndex(Protocol):
 
     @property
     def kind(self) -> IndexKind: ...
+
+    @property
+    def damage(self) -> list[CorruptError]:
+        """What was passed over when it was opened: ledgers that cannot be told any more."""
 
     def ledger_ids(self) -> list[int]:
         """Return the ledgers that are here, ascending.
@@ -82,6 +86,10 @@ class FileIndex:
         self._files, self._directories = files, tuple(directories)
         self._open = OpenFiles(files, files_max=OPEN_MAX)
         self._last: tuple[int, Path | None] = -1, None
+
+    @property
+    def damage(self) -> list[CorruptError]:
+        return []
 
     def ledger_ids(self) -> list[int]:
         found = set()
@@ -143,7 +151,7 @@ class FileIndex:
 
 def is_db(files: Files, directory: Path) -> bool:
     """Whether an index directory (its ``current``) holds RocksDB indexes."""
-    return any(files.exists(directory / name / _DB_CURRENT) for name in (LEDGERS_DB, LOCATIONS_DB))
+    return any(files.exists(directory / name / _DB_CURRENT) for name in (LEDGERS, LOCATIONS))
 
 
 def entries_of(
@@ -176,4 +184,4 @@ def check_place(index: OfflineIndex, ledger_id: int, entry_id: int, location: in
         index_files.check_location(location, Path(), 0)
         return
     path, at = index.place(ledger_id, entry_id)
-    index_files.check_location(location, path, at or 0)
+    index_files.check_location(location, path, at)

@@ -84,6 +84,8 @@ def local_ledgers(
     with bookie.shards() as shards:
         ids = set(tail.ledgers)
         for shard in shards:
+            for damage in shard.index.damage:
+                report(damage)
             try:
                 ids.update(shard.index.ledger_ids())
             except CorruptError as error:
