@@ -10,6 +10,7 @@ was cut short between the directories and the store is finished rather than refu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,9 @@ from wire.records import Cookie, cookie_differences, decode_cookie, encode_cooki
 
 STAMPING: Final = "bookied.stamping"
 """Beside ``current`` of the first directory, while a new bookie's cookies are being written."""
+
+_UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
+"""What ``Files.write_atomic`` leaves of a cookie when the process dies in it."""
 
 log = Logger()
 
@@ -177,9 +181,18 @@ class _Check:
             raise WrongIdentityError("the cookies do not fit the configuration", different)
 
     def _insist_empty(self, directories: list[Path]) -> None:
-        full = [directory for directory in directories if self.files.list(directory)]
+        full = [directory for directory in directories if self._data(directory)]
         if full:
             raise WrongIdentityError(f"{_names(full)} has data but no cookie")
+
+
+    def _data(self, directory: Path) -> list[str]:
+        """Return the names in a directory, but for cookies that a crash cut short: those go."""
+        names = self.files.list(directory)
+        unfinished = [one for one in names if _UNFINISHED.fullmatch(one)]
+        for name in unfinished:
+            self.files.remove(directory / name)
+        return [name for name in names if name not in unfinished]
 
 
 def _directories_of(cookie: Cookie) -> Iterator[str]:

@@ -128,6 +128,14 @@ def test_a_start_cut_short_between_directories_is_finished(known: World, tmp_pat
     assert {known.stored.value} == known.versions()
 
 
+def test_a_start_cut_short_within_one_cookie_is_finished(known: World, tmp_path: Path) -> None:
+    known.forget_stored()
+    (tmp_path / "l1/current/VERSION").rename(tmp_path / "l1/current/VERSION.0badcafe.tmp")
+    known.start()
+    assert {known.stored.value} == known.versions()
+    assert [path.name for path in (tmp_path / "l1/current").iterdir()] == ["VERSION"]
+
+
 def test_a_start_cut_short_behind_the_store_leaves_no_trace(known: World, tmp_path: Path) -> None:
     (tmp_path / "journal" / STAMPING).write_bytes(b"5\n")
     known.start()
