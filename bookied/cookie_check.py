@@ -30,7 +30,7 @@ from wire.ids import BookieId
 from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 STAMPING: Final = "bookied.stamping"
-"""Beside ``current`` of the first directory, while a new bookie's cookies are being written."""
+"""Beside ``current`` of the first directory, while new cookies are being written."""
 
 _UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
 """What ``Files.write_atomic`` leaves of a cookie when the process dies in it."""
@@ -141,7 +141,9 @@ class _Check:
                 f"{_names(missing)} lost its cookie: a directory was emptied or is not mounted; "
                 "allowStorageExpansion=true adds new directories, it does not bring lost ones back"
             )
-        known = set().union(*map(_directories_of, (stored.value, *local.values())))
+        # An expansion that was cut short has told some directories of others that it never used.
+        vouching = () if self._was_cut_short() else tuple(local.values())
+        known = set().union(*map(_directories_of, (stored.value, *vouching)))
         lost = [directory for directory in missing if str(directory.parent) in known]
         if lost:
             raise WrongIdentityError(
@@ -151,6 +153,7 @@ class _Check:
         self._insist_empty(missing)
         if missing or cookie_differences(self.master, stored.value):
             log.info("directories are added: cookies are written", directories=missing)
+            self.files.write_atomic(self._stamping, encode_cookie(self.master))
             await self._stamp(stored.version)
         if self.files.exists(self._stamping):
             self.files.remove(self._stamping)

@@ -16,7 +16,7 @@ from bookied.cookie_check import STAMPING, check_cookies, master_cookie
 from bookied.dirs import directories, prepare
 from bookied.errors import BadCookieError
 from bookied.exit_status import ExitStatus, WrongIdentityError
-from bookied.files import RealFiles
+from bookied.files import Files, RealFiles
 from bookied.identity import Identity
 from tests.bookied.fakes import config_for, done
 from wire.ids import BookieId
@@ -38,7 +38,7 @@ class World:
         self.config = config_for(tmp_path, ledger_directories=tuple(names))
         self.ids: tuple[BookieId, ...] = (B1,)
 
-    def start(self, **changes) -> None:
+    def start(self, files: Files = FILES, **changes) -> None:
         self.config = attrs.evolve(self.config, **changes)
         found = directories(self.config)
         prepare(FILES, found)
@@ -50,7 +50,7 @@ class World:
                 found,
                 store=self.store,
                 instance_id=self.instance_id,
-                files=FILES,
+                files=files,
             )
         )
 
@@ -245,6 +245,30 @@ def test_an_expansion_cut_short_before_the_store_is_finished(known: World, tmp_p
     done(known.store.write_cookie(B1, old, ANY))
     known.start()
     assert known.versions() == {known.stored.value}
+
+
+def test_an_expansion_cut_short_between_directories_is_finished(known: World, tmp_path) -> None:
+    old, changes = known.versions().pop(), grown(known, tmp_path)
+    known.start(**changes)
+    new = known.versions().pop()
+    done(known.store.write_cookie(B1, old, known.stored.version))
+    (tmp_path / "journal" / STAMPING).write_bytes(new)
+    shutil.rmtree(tmp_path / "l2/current")
+    known.start(**changes)
+    assert known.versions() == {known.stored.value} == {new}
+    assert not (tmp_path / "journal" / STAMPING).exists()
+
+
+def test_an_expansion_says_that_it_has_begun(known: World, tmp_path: Path) -> None:
+    written: list[str] = []
+
+    class Watched(RealFiles):
+        def write_atomic(self, path: Path, data: bytes) -> None:
+            written.append(path.name)
+            super().write_atomic(path, data)
+
+    known.start(Watched(), **grown(known, tmp_path))
+    assert next(name for name in written if name in {STAMPING, "VERSION"}) == STAMPING
 
 
 def test_a_configuration_without_an_instance_id_has_a_cookie_without_it(tmp_path: Path) -> None:
