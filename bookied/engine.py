@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 from twisted.logger import Logger
@@ -49,12 +49,17 @@ class EngineEvents:
 class Engine:
     """Storage, journals and checkpoints of one bookie. Methods belong to the reactor's thread."""
 
+    journal_class: ClassVar[type[Journal]] = Journal
+    storage_class: ClassVar[type[LedgerStorage]] = LedgerStorage
+    storages_class: ClassVar[type[Storages]] = Storages
+    """What it is made of; a simulation puts others in, to see their faults found."""
+
     def __init__(
         self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
         limits = _storage_limits(config, parts.open_files_max)
-        self.storages = Storages(parts.files, [self._storage(limits)], limits=limits)
+        self.storages = self.storages_class(parts.files, [self._storage(limits)], limits=limits)
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
         if not all(journal.takes_explicit_lacs for journal in self.journals):
             log.warn(
@@ -201,7 +206,7 @@ class Engine:
             rng=parts.rng,
             open_files_max=limits.open_indexes_max,
         )
-        return LedgerStorage(
+        return self.storage_class(
             parts.files,
             found.ledger_dirs,
             index,
@@ -218,7 +223,7 @@ class Engine:
     def _journal(self, directory: Path) -> Journal:
         config, parts = self._config, self._parts
         simulated: dict[str, Any] = {} if parts.threads else {"seconds": parts.clock.seconds}
-        return Journal(
+        return self.journal_class(
             parts.files,
             directory,
             call_from_thread=parts.call_from_thread,
@@ -234,7 +239,7 @@ class Engine:
             version=config.journal_format_version,
             alignment=config.journal_alignment_bytes,
             size_bytes_max=config.journal_bytes_max,
-            preallocate=config.journal_prealloc_bytes if parts.threads else 0,
+            preallocate=config.journal_prealloc_bytes,
             direct=config.journal_remove_from_page_cache,
             sync_data=config.journal_sync,
             unsynced_s_max=config.journal_page_cache_flush_ms / 1000,

@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
@@ -94,6 +94,8 @@ class BookieService:
     ``abandon`` and ends with the error's exit status. ``progress`` gets a word on what it does.
     """
 
+    engine_class: ClassVar[type[Engine]] = Engine
+
     def __init__(
         self,
         config: BookieConfig,
@@ -174,7 +176,7 @@ class BookieService:
         events = EngineEvents(
             synced=self._journal_synced, no_room=self._directory_full, failed=self._part_failed
         )
-        self.engine = Engine(self.config, self.parts, self.directories, events)
+        self.engine = self.engine_class(self.config, self.parts, self.directories, events)
         await self.engine.open()
         await self._look_at_disks(self.engine.storages)
         self._note("replaying journals")

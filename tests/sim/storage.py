@@ -1,0 +1,212 @@
+"""The hunt for what loses an entry: whole bookies on simulated disks, one seed after the other.
+
+``python -m tests.sim.storage --seeds 1000`` runs that many, in as many processes as ``--workers``
+says, and ends at the first that breaks a promise, with the one command that runs it again.
+``--fault NAME`` builds in one of ``tests.sim.faults``, to see the hunt find it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Union
+
+import attrs
+from twisted.logger import globalLogBeginner
+
+from bookied.errors import StorageError
+from bookied.exit_status import BookieStopError
+from tests.sim.bookie_world import SOUND, BookieWorld, Build
+from tests.sim.disk import Fault, PowerCut
+from tests.sim.faults import FAULTS
+from wire.errors import BookKeeperError
+
+LIVES_MAX = 4
+TURNS_MAX = 300
+CUT_AFTER_MAX = 250
+"""Operations on the disk, a life's longest; a start alone takes some 40."""
+
+
+@attrs.frozen
+class Story:
+    """What one seed went through."""
+
+    seed: int
+    lives: int
+    turns: int
+    operations: int
+    """On the disk, those that change it: each may be where the power goes."""
+
+
+def live(seed: int, build: Build = SOUND) -> Story:
+    """Let one bookie live and die as the seed says; every promise is checked after every death.
+
+    Raises:
+        AssertionError: a promise was broken, or the bookie ended where it must not.
+        BookKeeperError: it does not start again.
+    """
+    world = BookieWorld(seed, build)
+    lives = world.rng.randint(1, LIVES_MAX)
+    for _ in range(lives):
+        start(world)
+        world.check()
+        world.forget_what_was_lost()
+        is_power_cut = world.rng.random() < 0.75
+        if world.rng.random() < 0.25:
+            suffer(world)
+        elif is_power_cut:
+            live_until_the_power_goes(world)
+        else:
+            for _ in range(world.rng.randrange(TURNS_MAX)):
+                world.turn()
+        world.crash(is_power_cut=is_power_cut)
+    start(world)
+    world.check()
+    world.forget_what_was_lost()
+    for _ in range(30):
+        world.turn()
+    world.check()
+    world.restart()
+    world.stop()
+    return Story(seed, lives, world.turns, world.files.operations)
+
+
+def start(world: BookieWorld) -> None:
+    """Start, after some starts in which the power goes."""
+    for _ in range(world.rng.choice([0, 0, 1, 2])):
+        world.files.cut_at = world.files.operations + world.rng.randint(1, 60)
+        try:
+            world.start()
+        except PowerCut:
+            world.crash(is_power_cut=True)
+        else:
+            world.crash(is_power_cut=world.rng.random() < 0.5)
+    world.start()
+
+
+def live_until_the_power_goes(world: BookieWorld) -> None:
+    """Go on until the disk has seen so many more operations, wherever that is."""
+    world.files.cut_at = world.files.operations + world.rng.randint(1, CUT_AFTER_MAX)
+    try:
+        for _ in range(TURNS_MAX):
+            world.turn()
+    except PowerCut:
+        pass
+
+
+def suffer(world: BookieWorld) -> None:
+    """Live on a disk that fails now and then, until the bookie gives up or for a while."""
+    for _ in range(world.rng.randrange(60)):
+        world.turn()
+    world.files.fault = some_fault(world.rng)
+    try:
+        for _ in range(100):
+            world.turn()
+    except (StorageError, BookieStopError, OSError):
+        return  # It ends, and its process with it.
+
+
+def some_fault(rng: Random) -> Fault:
+    """Make one kind of operation fail now and then, in one kind of directory."""
+    wanted = rng.choice(["write", "sync", "create", "rename", "sync_dir", "truncate", "mkdir"])
+    where = rng.choice(["/l", "/j", "/i", "/"])
+    number = rng.choice([errno.EIO, errno.ENOSPC])
+    often = rng.choice([0.02, 0.3, 1.0])
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if operation == wanted and str(path).startswith(where) and rng.random() < often:
+            return OSError(number, os.strerror(number), str(path))
+        return None
+
+    return fault
+
+
+# The hunt -----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Found:
+    """A seed that broke a promise."""
+
+    seed: int
+    what: str
+
+
+Outcome = Union[Story, Found]
+
+
+def try_seed(seed: int, fault: str | None = None) -> Outcome:
+    """Run one seed; return what went wrong, if anything."""
+    try:
+        return live(seed, FAULTS[fault].build if fault else SOUND)
+    except (AssertionError, BookKeeperError, OSError) as error:
+        return Found(seed, f"{type(error).__name__}: {error}")
+
+
+def hunt(
+    seeds: Iterable[int], fault: str | None = None, workers: int = 1
+) -> Iterator[Story | Found]:
+    """Run seeds; give each one's outcome, in order."""
+    if workers == 1:
+        for seed in seeds:
+            yield try_seed(seed, fault)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        todo = list(seeds)
+        try:
+            yield from pool.map(try_seed, todo, [fault] * len(todo), chunksize=8)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def command(seed: int, fault: str | None = None) -> str:
+    """Return what runs a seed again."""
+    return f"python -m tests.sim.storage --seed {seed}" + (f" --fault {fault}" if fault else "")
+
+
+def main() -> int:
+    """Hunt as the command line says; 1 if something was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.storage", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many to run")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="run this one only, and show where it breaks")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--fault", choices=sorted(FAULTS), help="what to build in")
+    asked = parser.parse_args()
+    globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+    if asked.seed is not None:
+        print(live(asked.seed, FAULTS[asked.fault].build if asked.fault else SOUND))
+        return 0
+    begin_s = time.monotonic()
+    seeds = range(asked.first, asked.first + asked.seeds)
+    stories: list[Story] = []
+    for outcome in hunt(seeds, asked.fault, asked.workers):
+        if isinstance(outcome, Found):
+            print(f"seed {outcome.seed}: {outcome.what}\n{command(outcome.seed, asked.fault)}")
+            return 1
+        stories.append(outcome)
+    report(stories, time.monotonic() - begin_s)
+    return 0
+
+
+def report(stories: list[Story], seconds: float) -> None:
+    """Print how much was tried, and how fast."""
+    turns = sum(story.turns for story in stories)
+    operations = sum(story.operations for story in stories)
+    lives = sum(story.lives for story in stories)
+    print(
+        f"{len(stories)} seeds, {lives} crashes, nothing found in {seconds:.1f} s: "
+        f"{len(stories) / seconds:.1f} seeds/s, {turns / seconds:.0f} steps/s, "
+        f"{operations / seconds:.0f} disk operations/s"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""A bounded hunt in every run: some seeds that stay, some of the day, and each built-in fault.
+
+``BOOKIED_SIM_S`` is how long to hunt with the seeds of the day. More: ``tests.sim.storage``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+
+import pytest
+
+from tests.sim.faults import FAULTS
+from tests.sim.storage import Found, command, hunt, try_seed
+
+HUNT_S = float(os.environ.get("BOOKIED_SIM_S", "15"))
+FIXED, A_TURN = 80, 20
+
+
+@pytest.mark.parametrize("first", range(0, FIXED, A_TURN))
+def test_a_bookie_keeps_its_promises_over_every_crash(first: int) -> None:
+    for outcome in hunt(range(first, first + A_TURN)):
+        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
+
+
+def test_a_bookie_keeps_its_promises_on_the_seeds_of_the_day() -> None:
+    seed = dt.datetime.now(dt.timezone.utc).date().toordinal() * 100_000
+    until_s = time.monotonic() + HUNT_S
+    while time.monotonic() < until_s:
+        outcome = try_seed(seed)
+        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
+        seed += 1
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_hunt_finds_what_loses_entries(name: str) -> None:
+    outcomes = hunt(range(FAULTS[name].seeds_max), name)
+    assert any(isinstance(outcome, Found) for outcome in outcomes), FAULTS[name].what
+
+
+def test_a_seed_is_the_same_story_every_time() -> None:
+    assert try_seed(7) == try_seed(7)
