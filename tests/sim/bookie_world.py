@@ -265,6 +265,9 @@ class BookieWorld:
         self.model: dict[int, Kept] = {}
         self.turns = 0
         self._serial = 0
+        self._early_share, self._protocols = self.rng.choice(
+            [(0.0, (V2,)), (0.2, (V2, V3)), (0.2, (V2, V3)), (1.0, (V3,))]
+        )
         self._has_begun = self._is_stopping = False
         self.failures: list[Exception] = []
         self._config = self._some_config()
@@ -452,12 +455,8 @@ class BookieWorld:
             self._step_a_log()
         elif choice < 0.86:
             self.clock.advance(self.rng.choice([0.1, 0.5, 1.0]))
-        elif choice < 0.89:
-            self._fence(self._some_ledger())
-        elif choice < 0.92:
-            self._write_lac(self._some_ledger())
         elif choice < 0.94:
-            self._force(self._some_ledger())
+            self._something_rare()
         elif choice < 0.96:
             self._some_reads()
         elif choice < 0.97:
@@ -470,6 +469,17 @@ class BookieWorld:
             client.receive()
         if self.failures:
             raise self.failures[0]
+
+    def _something_rare(self) -> None:
+        choice = self.rng.random()
+        if choice < 0.25 or self._early_share == 1.0:
+            # With nothing but deferred adds around, a force is the only thing that is synced.
+            owed = [ledger_id for ledger_id, kept in self.model.items() if kept.early]
+            self._force(self.rng.choice(owed) if owed else self._some_ledger())
+        elif choice < 0.6:
+            self._fence(self._some_ledger())
+        else:
+            self._write_lac(self._some_ledger())
 
     def _some_ledger(self) -> int:
         ledger_id = self.rng.choice(LEDGERS)
@@ -487,10 +497,10 @@ class BookieWorld:
             self._at_once(self._admin.create_ledger(LedgerId(ledger_id), metadata))
         return ledger_id
 
-    def _connect(self) -> Client:
+    def _connect(self, protocol: ProtocolVersion | None = None) -> Client:
         factory = self._listener.bound.factory
         assert factory is not None
-        return Client(factory, self.rng.choice([V2, V3]))
+        return Client(factory, protocol or self.rng.choice(self._protocols))
 
     def _reconnect(self) -> None:
         at = self.rng.randrange(len(self.clients))
@@ -500,10 +510,7 @@ class BookieWorld:
     def _client(self, protocol: ProtocolVersion | None = None) -> Client:
         of_kind = [one for one in self.clients if protocol in {None, one.protocol}]
         if not of_kind:
-            of_kind = [self._connect()]
-            while of_kind[0].protocol is not protocol:
-                of_kind[0].lose()
-                of_kind = [self._connect()]
+            of_kind = [self._connect(protocol)]
             self.clients += of_kind
         return self.rng.choice(of_kind)
 
@@ -523,12 +530,10 @@ class BookieWorld:
         if self.model[ledger_id].fence_sent:
             flags = AddFlag.RECOVERY if self.rng.random() < 0.5 else AddFlag.NONE
         else:
-            is_early = client.protocol is V3 and self.rng.random() < 0.2
+            is_early = client.protocol is V3 and self.rng.random() < self._early_share
             flags = AddFlag.DEFERRED_SYNC if is_early else AddFlag.NONE
         count = self.rng.choice([1, 1, 2, 5])
         client.send([self._add(ledger_id, flags, is_early=is_early) for _ in range(count)])
-        if is_early and self.rng.random() < 0.4:
-            self._force(ledger_id)
 
     def _add(self, ledger_id: int, flags: AddFlag, *, is_early: bool) -> tuple[Request, Done]:
         kept = self.model[ledger_id]
