@@ -242,7 +242,7 @@ class Handover:
     def check_fences(self) -> None:
         """Every writer that was fenced stays so: its next add is refused."""
         for writer in self.open_writers:
-            with pytest.raises(JavaError, match="(?i)fenced"):
+            with pytest.raises(JavaError, match=r"(?i)fenced"):
                 writer.add(b"too late")
         self.open_writers.clear()
 
@@ -264,7 +264,7 @@ def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
     ],
 )
 def test_what_java_wrote_is_ours_and_what_we_wrote_is_java_s(
-    peers: Peers, conf: dict[str, Any], is_wide: bool, how: str
+    peers: Peers, *, conf: dict[str, Any], is_wide: bool, how: str
 ) -> None:
     handover = Handover(peers, conf, is_wide=is_wide)
     handover.start(JavaBookie)
@@ -285,7 +285,7 @@ def test_what_java_wrote_is_ours_and_what_we_wrote_is_java_s(
         pytest.param(OLDER_JOURNAL, False, id="journal-4-index-0"),
     ],
 )
-def test_older_formats_go_both_ways(peers: Peers, conf: dict[str, Any], is_wide: bool) -> None:
+def test_older_formats_go_both_ways(peers: Peers, *, conf: dict[str, Any], is_wide: bool) -> None:
     handover = Handover(peers, conf, is_wide=is_wide)
     handover.start(JavaBookie)
     handover.write(explicit_lacs=False)
