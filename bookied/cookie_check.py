@@ -188,7 +188,6 @@ class _Check:
         if full:
             raise WrongIdentityError(f"{_names(full)} has data but no cookie")
 
-
     def _data(self, directory: Path) -> list[str]:
         """Return the names in a directory, but for cookies that a crash cut short: those go."""
         names = self.files.list(directory)

@@ -222,7 +222,10 @@ class Engine:
 
     def _journal(self, directory: Path) -> Journal:
         config, parts = self._config, self._parts
-        simulated: dict[str, Any] = {} if parts.threads else {"seconds": parts.clock.seconds}
+        simulated: dict[str, Any] = {}
+        if not parts.threads:
+            simulated["seconds"] = parts.clock.seconds
+            simulated["new_generation"] = partial(parts.rng.getrandbits, 63)
         return self.journal_class(
             parts.files,
             directory,

@@ -21,11 +21,12 @@ from typing import Any, Final, TypeVar
 import attrs
 from twisted.logger import Logger
 
-from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
+from bookied.errors import CorruptError, JournalRecordError
 from bookied.files import Files
 from bookied.journal import format as layout
-from bookied.journal.mark import Mark
-from bookied.journal.reader import JournalRecord, JournalScan, journal_ids, open_scan
+from bookied.journal.damage import check_end, journals_to_replay, trusted_mark
+from bookied.journal.mark import START, Mark
+from bookied.journal.reader import JournalRecord, JournalScan, open_scan
 from bookied.storage import LedgerState, LedgerStorage, packet_lac
 from bookied.storages import Storages
 
@@ -122,31 +123,26 @@ class _Replay:
         """Replay the journals of one directory; return where they end."""
         # A process may have died before it made a name durable that the mark is going to mention.
         self._files.sync_dir(directory)
-        ids = [number for number in journal_ids(self._files, directory) if number >= mark[0]]
-        if mark.journal_id > 0 and ids[:1] != [mark.journal_id]:
-            path = directory / layout.file_name(mark.journal_id)
-            raise JournalMissingError(path, None, "lastMark names this journal; it is not there")
+        mark = trusted_mark(self._files, directory, mark)
+        ids = journals_to_replay(self._files, directory, mark)
+        has_mark = mark > START
         for number in ids:
             offset = mark.offset if number == mark.journal_id else 0
+            # Without a mark there may be journals that ended in a crash long ago.
+            is_last = number == ids[-1] or not has_mark
             scan = open_scan(self._files, directory / layout.file_name(number), offset)
             try:
-                self._journal(scan)
+                self._journal(scan, is_last=is_last)
             finally:
                 scan.close()
             mark = max(mark, Mark(number, scan.end))
         return mark
 
-    def _journal(self, scan: JournalScan) -> None:
+    def _journal(self, scan: JournalScan, *, is_last: bool) -> None:
         self.found.journals += 1
-        if scan.start > scan.size:
-            log.warn(
-                "lastMark is at {start} of {path}, which has {size} bytes: nothing to replay there",
-                start=scan.start,
-                path=scan.path,
-                size=scan.size,
-            )
         try:
             self._replay_all(scan)
+            check_end(scan, is_last=is_last)
         except JournalRecordError as error:
             if not self._skip_invalid:
                 raise

@@ -42,7 +42,7 @@ class GroupReader:
             first: where the first group is.
         """
         self._file, self._path, self._size = file, path, size
-        self._generation, self._first = generation, first
+        self._generation, self.first = generation, first
         self._data, self._base = b"", 0
 
     def groups(self, start: int) -> Iterator[tuple[int, GroupHead, bytes]]:
@@ -51,7 +51,7 @@ class GroupReader:
         Raises:
             JournalRecordError: a group is damaged.
         """
-        at = self._group_at(max(start, self._first))
+        at = self._group_at(max(start, self.first))
         while (found := self._whole_group(at)) is not None:
             head, data = found
             yield at, head, data
@@ -67,7 +67,7 @@ class GroupReader:
             self._head(start) is not None or not any(self._read(start, HEAD_BYTES))
         ):
             return start
-        at = self._first
+        at = self.first
         while at < start and (head := self._head(at)) is not None:
             if at + head.size > start:
                 return at

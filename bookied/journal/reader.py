@@ -65,6 +65,7 @@ class JournalScan:
         return self._plain_records() if self._groups is None else self._grouped(self._groups)
 
     def _grouped(self, reader: GroupReader) -> Iterator[JournalRecord]:
+        self.end = max(self.start, reader.first)
         for at, head, data in reader.groups(self.start):
             yield from self._records_of(data, head.records_at, at)
             self.end = at + len(data)
@@ -176,6 +177,15 @@ class JournalScan:
             return None
         at = self._file.next_data(self.end)
         return None if at is None else _first_non_zero(self._file, at, self.size)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether checksums tell what is whole: ``bookied.journal.groups``."""
+        return self._groups is not None
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file, as ``ReadFile`` does."""
+        return self._file.read_at(offset, size)
 
     def close(self) -> None:
         """Give up the file."""

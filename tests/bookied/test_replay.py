@@ -174,13 +174,74 @@ def test_what_a_gap_of_zeros_hides_is_reported_and_no_reason_to_stop() -> None:
     assert (found.entries, found.residues, found.torn) == (1, [J / "5.txn"], [])
 
 
-def test_a_mark_beyond_its_journal_is_the_end_of_the_data() -> None:
+@pytest.mark.parametrize("offset", [99_999, 512 + 30, 1024 + 8])
+def test_a_mark_where_no_record_begins_is_not_believed(offset: int) -> None:
+    """What it passes over would be lost; what is replayed twice does no harm."""
     desk = Desk()
     desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
     desk.journal(6, layout.ledger_key_record(1, KEY), entry(1, 1))
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 99_999)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, offset)))
     found = desk.replay()
-    assert (found.entries, found.marks) == (1, [Mark(6, 1024)])
+    assert (found.entries, found.marks) == (2, [Mark(6, 1024)])
+
+
+@pytest.mark.parametrize("offset", [1024, 1028])
+def test_a_mark_at_the_end_of_its_journal_is_believed(offset: int) -> None:
+    """Java's own is four bytes behind it, where a zero length ended the replay."""
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    desk.journal(6, layout.ledger_key_record(1, KEY), entry(1, 1))
+    desk.files.write_atomic(J / "5.txn", desk.files.read(J / "5.txn") + bytes(4096))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, offset)))
+    assert desk.replay().entries == 1
+
+
+def test_a_journal_missing_between_others_stops_the_start() -> None:
+    desk = Desk()
+    for number in (5, 6, 8):
+        desk.journal(number, layout.ledger_key_record(1, KEY), entry(1, number))
+    with pytest.raises(JournalMissingError, match=r"7\.txn: 6\.txn and 8\.txn are there"):
+        desk.replay()
+
+
+def test_a_tear_in_a_journal_that_another_followed_is_damage() -> None:
+    """The next one was begun when all of this one was on disk, or had been replayed."""
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, entry(1, 0), entry(1, 1))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    desk.files.write_atomic(J / "5.txn", desk.files.read(J / "5.txn")[: 512 + len(key) + 20])
+    assert desk.replay().torn == [J / "5.txn"]
+    desk.journal(6, entry(1, 2))
+    torn_at = 512 + len(key)
+    desk.files.remove(L / "lastMark")
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    with pytest.raises(JournalRecordError, match=rf"5\.txn at offset {torn_at}: ends here"):
+        desk.replay()
+    assert desk.replay(skip_invalid=True).entries == 1
+    desk.files.remove(L / "lastMark")
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, torn_at)))
+    assert desk.replay().entries == 1, "an earlier start has met the tear, and gone on"
+
+
+@pytest.mark.parametrize("damage", [b"\x7f", bytes(4)])
+def test_whole_groups_behind_damage_stop_the_start(damage: bytes) -> None:
+    """A length that ends the reading too early, in a journal that has no checksums."""
+    desk = Desk()
+    data = layout.header(6)
+    places = []
+    for records in (layout.ledger_key_record(1, KEY), entry(1, 0), entry(1, 1)):
+        places.append(len(data))
+        data += records
+        data += layout.padding(len(data), 512)
+    at = places[1]
+    desk.files.write_atomic(J / "5.txn", data[:at] + damage + data[at + len(damage) :])
+    message = rf"5\.txn at offset {at}: damaged; what was written behind it, at {places[2]}"
+    with pytest.raises(JournalRecordError, match=message):
+        desk.replay()
+    assert desk.replay(skip_invalid=True).entries == 0
+    desk.files.write_atomic(J / "5.txn", data[: places[2]] + bytes(2048))
+    assert desk.replay().entries == 1
 
 
 def test_a_synced_group_that_is_damaged_stops_the_start_unless_told_otherwise() -> None:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from bookied.errors import JournalRecordError
+from bookied.files import RealFiles
 from bookied.journal import format as layout
 from bookied.journal import groups
 from bookied.journal.reader import open_scan
@@ -181,7 +182,7 @@ def test_without_syncing_a_lost_group_before_a_whole_one_is_no_damage() -> None:
     one = group(SMALL, BLOCK)
     two = group(LARGE, 2 * BLOCK, synced=BLOCK)
     assert read(start + one + two)[0] == SMALL + LARGE
-    assert read(start + bytes(BLOCK) + two) == ([], 512, True)
+    assert read(start + bytes(BLOCK) + two) == ([], BLOCK, True)
     three = group(SMALL, 6 * BLOCK, synced=2 * BLOCK)
     with pytest.raises(JournalRecordError, match="at offset 4096"):
         read(start + bytes(BLOCK) + two[:-1] + b"x" + three)
@@ -249,3 +250,11 @@ def test_a_group_of_many_megabytes_is_read() -> None:
     damaged[starts[1] + 3_000_000] ^= 1
     with pytest.raises(JournalRecordError, match=f"offset {starts[1]}:"):
         read(bytes(damaged))
+
+
+def test_a_file_that_was_only_begun_ends_behind_its_mark_and_is_not_torn(tmp_path: Path) -> None:
+    path = tmp_path / "5.txn"
+    path.write_bytes(groups.file_start(6, 77, 4096) + bytes(8192))
+    scan = open_scan(RealFiles(), path)
+    assert (list(scan), scan.end, scan.is_torn) == ([], 4096, False)
+    scan.close()
