@@ -28,6 +28,9 @@ VERSION: Final = "VERSION"
 DIRTY: Final = "DIRTY"
 LOCK: Final = "bookied.lock"
 
+_NOT_OURS: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}
+"""What a directory says that we cannot have made, nor anything in it."""
+
 OLD_DATA: Final = (".txn", ".idx", ".log")
 """How files end that lie in the root itself before layout 3."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -94,6 +97,7 @@ def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) 
             files.mkdirs(root)
             _refuse_old_layout(files, root)
             files.mkdirs(root / CURRENT)
+            _make_names_durable(files, root)
             files.check_usable(root / CURRENT)
             files.check_usable(root)
         except OSError as error:
@@ -101,6 +105,18 @@ def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) 
     if not several_per_disk:
         for roots in (found.journals, found.ledgers, found.indexes):
             _refuse_shared_disk(roots)
+
+
+def _make_names_durable(files: Files, root: Path) -> None:
+    """Make sure that a power cut takes no directory away in which a cookie is going to be."""
+    files.sync_dir(root)
+    for parent in root.parents:
+        try:
+            files.sync_dir(parent)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            return
 
 
 def _refuse_old_layout(files: Files, root: Path) -> None:

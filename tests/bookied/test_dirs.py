@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import attrs
 import pytest
@@ -28,6 +29,7 @@ from bookied.errors import LayoutTooOldError
 from bookied.exit_status import DirectoryError, DirectoryInUseError
 from bookied.files import RealFiles
 from tests.bookied.fakes import config_for
+from tests.sim.disk import SimFiles
 
 FILES = RealFiles()
 LIMITS = DiskLimits(
@@ -59,6 +61,14 @@ def test_preparing_makes_every_directory_and_leaves_it_empty(found: Directories)
     prepare(FILES, found)
     assert [sorted(FILES.list(root)) for root in found.roots] == [["current"]] * 5
     assert all(FILES.list(directory) == [] for directory in found.all_dirs)
+
+
+def test_a_power_cut_takes_no_prepared_directory_away() -> None:
+    files = SimFiles(Random(1))
+    found = Directories((Path("/a/j"),), (Path("/a/b/l"),), (Path("/i"),))
+    prepare(files, found)
+    files.crash()
+    assert all(files.is_dir(directory) for directory in found.all_dirs)
 
 
 def test_a_file_in_the_way_is_named(found: Directories, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ class Jobs:
         try:
             value = function()
         except PowerCut:
-            done.errback(Failure(_DEAD))
+            self._waiting.insert(0, (function, done))  # For ``fail_all``: it is not over yet.
             raise
         except Exception:  # noqa: BLE001  # it belongs to whoever asked
             done.errback(Failure())
@@ -423,9 +423,9 @@ class BookieWorld:
             client.receive()  # What was answered was answered.
             client.lose()
         self.clients = []
-        self.jobs.fail_all()
         if self.service is not None:
             self._at_once(self._store.close())
+        self.jobs.fail_all()
         for call in self.clock.getDelayedCalls():
             call.cancel()
         self.service = None
