@@ -295,7 +295,7 @@ class BookieWorld:
             small_journal_bytes=rng.choice([8000, 40_000]),
             small_step_bytes=rng.choice([4096, 16_384]),
             log_bytes_max=rng.choice([6000, 20_000]),
-            write_cache_bytes_max=50_000,
+            write_cache_bytes_max=rng.choice([50_000, 500_000]),
             index_pages_max=rng.choice([-1, 4]),
             open_files_max=2,
             gc_wait_ms=1000,
@@ -554,7 +554,8 @@ class BookieWorld:
                     kept.keep(entry_id, number)
             else:
                 is_fence = answer.rc is ReturnCode.EFENCED and kept.fence_sent
-                self._insist(is_fence or self._may_fail, f"add: {answer.rc.name}")
+                is_busy = answer.rc is ReturnCode.ETOOMANYREQUESTS
+                self._insist(is_fence or is_busy or self._may_fail, f"add: {answer.rc.name}")
 
         key = kept.key
         return AddRequest(LedgerId(ledger_id), EntryId(entry_id), key, packet, flags), answered
