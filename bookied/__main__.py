@@ -218,7 +218,7 @@ class Process:
             signal.signal(number, self._stop_now_or_soon)
         handlers = {
             signal.SIGHUP: self._reopen,
-            signal.SIGUSR1: self._dump,
+            signal.SIGUSR1: self._collect,
             signal.SIGQUIT: self._dump,
         }
         for number, handler in handlers.items():
@@ -245,6 +245,14 @@ class Process:
             self._log.error("the log file cannot be opened: {error}", error=error)
         self._log.info("log file opened")
         self._notifier.tell("READY=1")
+
+    def _collect(self) -> None:
+        collecting = None if self._service is None else self._service.collect_garbage()
+        if collecting is None:
+            self._log.warn("garbage is collected once the bookie serves")
+        else:
+            self._log.info("garbage collection was asked for")
+            collecting.addErrback(self._crashed)
 
     def _dump(self) -> None:
         if self._service is not None:

@@ -161,7 +161,7 @@ class Bookie:
         self.writes = Writes.ALL
         self.fence_check = fence_check
         self._reads = EntryReads(storages, batch_bytes_max=batch_bytes_max)
-        self._deletions = FencedDeletions(clock)
+        self.deletions = FencedDeletions(clock)
         self._disk_usage = disk_usage
         # Who waits for the fence of a ledger to be durable. Later fencers wait with the first.
         self._fencing: dict[LedgerId, list[Callable[[], None]]] = {}
@@ -194,11 +194,10 @@ class Bookie:
             respond(asked.refused(refusal_code(error, asked.ledger_id)))
             return None
 
-    def ledger_deleted(self, ledger_id: LedgerId) -> None:
+    def ledger_deleted(self, ledger_id: LedgerId, *, was_fenced: bool) -> None:
         """Garbage collection calls this right before it drops a ledger from storage."""
-        state = self.storages.of(ledger_id).lookup(ledger_id)
-        if state is not None and state.fenced:
-            self._deletions.remember(ledger_id)
+        if was_fenced:
+            self.deletions.remember(ledger_id)
         self.polls.ledger_changed(ledger_id)
 
     # Writing -----------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ class Bookie:
         packet = request.entry
         self._check_writable(request.flags)
         ledger_id, entry_id = _packet_ids(packet)
-        if ledger_id in self._deletions:
+        if ledger_id in self.deletions:
             raise LedgerFencedError(f"ledger {ledger_id} was fenced and deleted")
         state = self._ledger_to_write(ledger_id, request.master_key)
         recovery = bool(request.flags & AddFlag.RECOVERY)
@@ -251,7 +250,7 @@ class Bookie:
         if not LAC_HEADER_BYTES <= len(packet) <= LAC_PACKET_BYTES_MAX:
             raise BadRequestError(f"LAC packet of {len(packet)} bytes")
         ledger_id, lac = _TWO_IDS.unpack_from(packet)
-        if ledger_id in self._deletions:
+        if ledger_id in self.deletions:
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
         state = self._ledger_to_write(ledger_id, request.master_key)
         self.storages.of(ledger_id).set_explicit_lac(state, packet)
@@ -318,7 +317,7 @@ class Bookie:
         ledger_id, master_key = asked.request.ledger_id, asked.request.master_key
         if master_key is None:
             raise UnauthorizedError(f"fencing ledger {ledger_id} without its key")
-        if ledger_id in self._deletions:
+        if ledger_id in self.deletions:
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
         self._fence(self._ledger_to_write(ledger_id, master_key), partial(asked.attempt, read))
 

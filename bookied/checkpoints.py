@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -41,6 +41,7 @@ class Checkpoints:
         self._loop: LoopingCall = LoopingCall(self._look)
         self._loop.clock = clock
         self._ended: Deferred[Any] | None = None
+        self._running = DeferredLock()
         self._interval_s = 0.0
         self._last_s = clock.seconds()
 
@@ -48,6 +49,20 @@ class Checkpoints:
         """Look from now on whether a checkpoint is due."""
         self._interval_s, self._last_s = interval_s, self._clock.seconds()
         self._ended = self._loop.start(min(LOOK_S, interval_s), now=False).addErrback(self._crashed)
+
+    async def now(self) -> None:
+        """Return when a checkpoint that began after the call has ended.
+
+        Raises:
+            StorageError: it failed; what it would have covered is in the journals.
+            OSError: likewise.
+        """
+        await self._running.acquire()
+        try:
+            self._last_s = self._clock.seconds()
+            await self._storages.checkpoint(self._journals, self._run_blocking)
+        finally:
+            self._running.release()
 
     async def stop(self) -> None:
         """Begin no more; return when one that is under way has ended."""
@@ -65,9 +80,8 @@ class Checkpoints:
         return Deferred.fromCoroutine(self._checkpoint())
 
     async def _checkpoint(self) -> None:
-        self._last_s = self._clock.seconds()
         try:
-            await self._storages.checkpoint(self._journals, self._run_blocking)
+            await self.now()
         except WriteFailedError:
             raise
         except (StorageError, OSError) as error:

@@ -170,6 +170,10 @@ class Engine:
             where = error.filename or str(journal.directory)
             raise OSError(error.errno, error.strerror, where) from error
 
+    async def checkpoint(self) -> None:
+        """Return when a checkpoint that began after the call has ended; see ``Checkpoints.now``."""
+        await self._checkpoints.now()
+
     async def stop(self) -> None:
         """Put everything into files and end the threads; then remove DIRTY.
 

@@ -135,6 +135,9 @@ class Files(Protocol):
 
     def size(self, path: Path) -> int: ...
 
+    def same_file(self, one: Path, other: Path) -> bool:
+        """Whether two names are of one file; both have to be there."""
+
     def sync_dir(self, directory: Path) -> None:
         """Return once the names in a directory are on disk."""
 
@@ -215,6 +218,9 @@ class RealFiles:
 
     def size(self, path: Path) -> int:
         return path.stat().st_size
+
+    def same_file(self, one: Path, other: Path) -> bool:
+        return one.samefile(other)
 
     def sync_dir(self, directory: Path) -> None:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -28,6 +28,7 @@ from bookied.backpressure import Limits
 from bookied.bookie import Bookie, Writes
 from bookied.config import BookieConfig
 from bookied.cookie_check import check_cookies
+from bookied.deletions import FencedDeletions, read_deletions, write_deletions
 from bookied.dirs import (
     DiskLimits,
     DiskVerdict,
@@ -49,6 +50,9 @@ from bookied.exit_status import (
     WrongLayoutError,
 )
 from bookied.fence_check import FenceCheck
+from bookied.garbage.collectors import CollectedBookie, Collectors
+from bookied.garbage.ledgers import Membership
+from bookied.garbage.status import CollectorStatus
 from bookied.identity import Identity, identify, listen_host
 from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.listener import BoundPort
@@ -115,6 +119,8 @@ class BookieService:
         self.registration: Registration | None = None
         self.disks: DiskWatch | None = None
         self.mode: Mode | None = None
+        self.collectors: Collectors | None = None
+        self._keeping = DeferredLock()
         self._port: BoundPort | None = None
         self._has_failed = False
         self._stop_wanted = False
@@ -163,6 +169,7 @@ class BookieService:
         self._insist_wanted()
         await self._begin_engine()
         await self._serve(identity)
+        self._collect_garbage(Membership(bookie_id=identity.bookie_id, instance_id=instance_id))
 
     async def _connect(self) -> str | None:
         self._note(f"connecting to {self.parts.store.uri}")
@@ -229,6 +236,7 @@ class BookieService:
             fence_check=FenceCheck(parts.store, parts.clock) if engine.fences_in_doubt else None,
         )
         self.bookie.writes = self.mode.writes
+        await self._restore_deletions(self.bookie)
         self.server = BookieServer(
             self.bookie,
             parts.clock,
@@ -253,6 +261,50 @@ class BookieService:
         self.mode.started()
         self.disks.start(config.disk_check_interval_ms / 1000)
         self._note(f"serving, {self.state.now.value}")
+
+    async def _restore_deletions(self, bookie: Bookie) -> None:
+        kept = await self._blocking(partial(read_deletions, self.parts.files, self._deletions_root))
+        if kept is not None:
+            bookie.deletions.restore(kept)
+
+    @property
+    def _deletions_root(self) -> Path:
+        return self.directories.ledgers[0]
+
+    async def _keep_deletions(self) -> None:
+        assert self.bookie is not None
+        await self._keeping.acquire()
+        try:
+            await self._write_deletions(self.bookie.deletions)
+        finally:
+            self._keeping.release()
+
+    async def _write_deletions(self, deletions: FencedDeletions) -> None:
+        if not deletions.has_changes:
+            return
+        data, deletions.has_changes = deletions.encode(), False
+        write = partial(write_deletions, self.parts.files, self._deletions_root, data)
+        try:
+            await self._blocking(write)
+        except OSError:
+            deletions.has_changes = True
+            raise
+
+    def _collect_garbage(self, membership: Membership) -> None:
+        """Begin to collect garbage, now that the bookie serves."""
+        assert self.engine is not None
+        assert self.bookie is not None
+        assert self.disks is not None
+        whose = CollectedBookie(
+            membership=membership,
+            storages=self.engine.storages,
+            bookie=self.bookie,
+            checkpoint=self.engine.checkpoint,
+            keep_deletions=self._keep_deletions,
+        )
+        self.collectors = Collectors(self.config, self.parts, whose)
+        self.collectors.start()
+        self.collectors.disks_changed(self.disks.verdict)
 
     # Stop ----------------------------------------------------------------------------------------
 
@@ -280,7 +332,7 @@ class BookieService:
         await self.server.drain(DRAIN_S)
         self._note("flushing")
         try:
-            self._stop_looking()
+            await self._stop_looking()
             await self.engine.stop()
         finally:
             await self._bounded(self.registration.unregister())
@@ -303,7 +355,7 @@ class BookieService:
             await self.server.drain(0)
         if self.registration is not None:
             await self._bounded(self.registration.unregister())
-        self._stop_looking()
+        await self._stop_looking()
         if self.engine is not None and self.engine.has_begun:
             await self._end_engine(self.engine)
         await self._release()
@@ -315,9 +367,19 @@ class BookieService:
         except (BookKeeperError, OSError) as error:
             log.warn("while stopping: {error!r}", error=error)
 
-    def _stop_looking(self) -> None:
+    async def _stop_looking(self) -> None:
         if self.disks is not None:
             self.disks.stop()
+        if self.collectors is not None:
+            await self.collectors.stop()
+
+    def collect_garbage(
+        self, *, major: bool = True, minor: bool = True
+    ) -> Deferred[list[CollectorStatus]] | None:
+        """Collect garbage now, compaction included where it is allowed; None before it serves."""
+        if self.collectors is None:
+            return None
+        return self.collectors.collect(major=major, minor=minor)
 
     async def _release(self) -> None:
         """Let go of the world."""
@@ -380,6 +442,8 @@ class BookieService:
         assert self.mode is not None
         self._choose_directories(self.engine.storages, verdict)
         self.mode.disks_changed(verdict, out_of_room=self.engine.storages.is_out_of_room)
+        if self.collectors is not None:
+            self.collectors.disks_changed(verdict)
 
     def _allow(self, writes: Writes) -> None:
         assert self.bookie is not None
@@ -428,6 +492,8 @@ class BookieService:
             found["unwritten bytes"] = engine.storages.unwritten_bytes
             found["local check"] = engine.scrubber.counters
             found["journal queues, bytes"] = [one.queued_bytes for one in engine.journals]
+        for number, status in enumerate(self.collectors.statuses() if self.collectors else ()):
+            found[f"garbage collection {number}"] = status
         if disks is not None:
             found["full directories"] = [str(directory) for directory in disks.verdict.full]
         return found

@@ -13,22 +13,30 @@ from __future__ import annotations
 import random
 import struct
 from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
+from twisted.internet.defer import DeferredLock
 from twisted.logger import Logger
 
 from bookied.entrylog.format import LOCATION_BITS
-from bookied.entrylog.reader import EntryLogReader, next_log_id
+from bookied.entrylog.reader import EntryLogReader, list_all_logs, next_log_id
 from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
-from bookied.errors import CorruptError, IndexFullError, WriteFailedError
+from bookied.errors import (
+    CorruptError,
+    IndexFullError,
+    MissingLogError,
+    StorageError,
+    WriteFailedError,
+)
 from bookied.files import Files
 from bookied.index import format as layout
 from bookied.index.format import PAGE_BYTES, PAGE_SLOTS
-from bookied.index.ledger_pages import LedgerChange, LedgerPages, LedgerState
+from bookied.index.ledger_pages import LedgerChange, LedgerPages, LedgerState, Move
 from bookied.index.store import IndexStore
 from bookied.journal.format import ledger_key_record
 from bookied.write_cache import WriteCache
@@ -49,6 +57,9 @@ RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 CHECKPOINT_PAGES: Final = 1024
 """Pages copied in one turn of the reactor: 8 MiB, a few milliseconds."""
+
+PAGE_WORTH_READING: Final = 8
+"""From so many locations on a whole page of the index is read rather than each of them."""
 
 _LENGTH: Final = struct.Struct(">i")
 _RECORD: Final = struct.Struct(">iqq")
@@ -169,7 +180,10 @@ class LedgerStorage:
         self._base = 0
         self._bytes_since_checkpoint = 0
         self._deleted_meanwhile: set[int] = set()
-        self._is_checkpointing = False
+        self._writing = DeferredLock()
+        self._is_writing = False
+        self._unsure: list[Move] = []  # What may be switched on the disk, or not.
+        self._copying_since: int | None = None  # How often logs had been given up by then.
         self.has_changes = False
         """Whether anything was added or changed since the last checkpoint began."""
 
@@ -273,7 +287,7 @@ class LedgerStorage:
 
     def drop_idle(self) -> None:
         """Forget ledgers beyond the limit that were only read; a checkpoint does so in the end."""
-        if not self._is_checkpointing:  # What is being written looks clean, and is not on disk yet.
+        if not self._is_writing:  # What is being written looks clean, and is not on disk yet.
             self._pages.drop_idle_ledgers()
 
     def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
@@ -323,7 +337,7 @@ class LedgerStorage:
     def delete(self, ledger_id: int) -> None:
         """Forget a ledger; what the index has of it goes with the next checkpoint."""
         self._pages.remove(ledger_id)
-        if self._is_checkpointing:
+        if self._is_writing:
             # Its file may be open, or about to appear.
             self._deleted_meanwhile.add(ledger_id)
         else:
@@ -411,10 +425,18 @@ class LedgerStorage:
             CorruptError: the index or the log is damaged there.
             OSError: it cannot be read.
         """
-        location = location or self._index.location(ledger_id, entry_id)
-        if not location:
-            raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
-        return self._reader.read(location, ledger_id, entry_id)
+        while True:
+            location = location or self._index.location(ledger_id, entry_id)
+            if not location:
+                raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
+            try:
+                return self._reader.read(location, ledger_id, entry_id)
+            except MissingLogError:
+                # A compaction may have moved the entry since it was looked up, or a deletion
+                # taken it away. Before the log went the index on disk had been told.
+                if self._index.location(ledger_id, entry_id) == location:
+                    raise
+                location = 0
 
     def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the index pages that are on disk, as are the entries they point at. Any thread.
@@ -490,7 +512,7 @@ class LedgerStorage:
         """Make durable in files all that is in memory at the call.
 
         In the order that a crash survives anywhere in between: entries, their logs synced, only
-        then index pages and headers that point at them. One at a time.
+        then index pages and headers that point at them. A second one waits for the first.
 
         Raises:
             StorageError: not all was written.
@@ -532,8 +554,7 @@ class LedgerStorage:
             at += _LENGTH.size + length
 
     async def _flush(self, run_blocking: RunBlocking) -> None:
-        assert not self._is_checkpointing, "one checkpoint at a time"
-        self._is_checkpointing = True
+        await self._begin_writing()
         self.has_changes, self._bytes_since_checkpoint = False, 0
         try:
             await run_blocking(self._index.remove_hidden)
@@ -555,10 +576,19 @@ class LedgerStorage:
             self.has_changes = True
             raise
         finally:
-            self._is_checkpointing = False
-            for ledger_id in self._deleted_meanwhile:
-                self._index.hide(ledger_id)
-            self._deleted_meanwhile.clear()
+            self._end_writing()
+
+    async def _begin_writing(self) -> None:
+        """Wait until nobody else writes to the index; deletions wait from then on."""
+        await self._writing.acquire()
+        self._is_writing = True
+
+    def _end_writing(self) -> None:
+        self._is_writing = False
+        for ledger_id in self._deleted_meanwhile:
+            self._index.hide(ledger_id)
+        self._deleted_meanwhile.clear()
+        self._writing.release()
 
     async def _sync_log(self, run_blocking: RunBlocking) -> None:
         self._log.hand_over()
@@ -588,6 +618,173 @@ class LedgerStorage:
         if homeless is not None:
             self._on_full(homeless.directory)
             raise homeless
+
+    # Garbage collection ---------------------------------------------------------------------------
+
+    def watch(self) -> set[int]:
+        """Return a set that every ledger written to from now on comes into, until ``unwatch``."""
+        return self._pages.watch()
+
+    def unwatch(self, watched: set[int]) -> None:
+        """End a watch."""
+        self._pages.unwatch(watched)
+
+    def are_fenced(self, ledger_ids: Sequence[int]) -> set[int]:
+        """Return those that the disk has as fenced, or cannot tell. Blocks; any thread."""
+        return {one for one in ledger_ids if self._is_fenced_on_disk(one)}
+
+    def _is_fenced_on_disk(self, ledger_id: int) -> bool:
+        try:
+            stored = self._index.load(ledger_id)
+        except (CorruptError, OSError):
+            return True
+        return stored is not None and stored.header.is_fenced
+
+    def begun_logs(self) -> BegunLogs:
+        """Return which logs may still be written to; see ``finished_logs``."""
+        return BegunLogs(self._log.active_log_id, frozenset(self._log.paths))
+
+    def finished_logs(self, begun: BegunLogs) -> dict[int, Path]:
+        """Return the logs that were complete when ``begun`` was asked for, by id. Blocks.
+
+        After a checkpoint that began after that, all that points into them is on disk. Logs whose
+        id two directories have are not among them.
+        """
+        finished = begun.log_ids - {begun.active_log_id}
+        unfinished = {begun.active_log_id, *self._log.paths} - finished
+        found = list_all_logs(self._files, self.ledger_directories)
+        return {
+            log_id: paths[0]
+            for log_id, paths in found.items()
+            if len(paths) == 1 and log_id not in unfinished
+        }
+
+    def still_at(self, places: Sequence[tuple[int, int, int]]) -> list[bool]:
+        """Say of each (ledger id, entry id, location) whether the index on disk has it there.
+
+        Blocks; any thread.
+
+        Raises:
+            CorruptError: an index is damaged.
+            OSError: it cannot be read.
+        """
+        pages: dict[tuple[int, int], array[int]] = {}
+        counts = Counter((ledger_id, entry_id >> 10) for ledger_id, entry_id, _ in places)
+        answers = []
+        for ledger_id, entry_id, location in places:
+            key = ledger_id, entry_id >> 10
+            if ledger_id not in self._index:
+                answers.append(False)
+            elif counts[key] < PAGE_WORTH_READING:
+                answers.append(self._index.location(ledger_id, entry_id) == location)
+            else:
+                if key not in pages:
+                    pages[key] = self._index.load_page(*key)
+                answers.append(pages[key][entry_id & (PAGE_SLOTS - 1)] == location)
+        return answers
+
+    def location_on_disk(self, ledger_id: int, entry_id: int) -> int:
+        """Return where the index on disk has an entry, 0 for nowhere. Blocks; any thread."""
+        return self._index.location(ledger_id, entry_id)
+
+    def append_copies(self, blob: bytes, counted: LedgerBytes) -> int:
+        """Append copies of records that nothing points at yet; return the first one's location.
+
+        It is that of a length field, as of ``reserve``. Neither journal nor cache get them: what
+        they are copies of stays until ``switch`` is done.
+
+        Raises:
+            NoWritableDirError: no directory takes another entry log.
+        """
+        if self._copying_since is None:
+            self._copying_since = self._log.moves
+        base = self._log.reserve(len(blob))
+        self._log.append(blob, counted)
+        return base
+
+    async def sync_copies(
+        self, samples: Sequence[tuple[int, int, int]], run_blocking: RunBlocking
+    ) -> None:
+        """Make durable what ``append_copies`` has appended, and make sure that it is there.
+
+        A log without room may be given up meanwhile, and what it has not got goes elsewhere.
+
+        Args:
+            samples: location of the body, ledger id and entry id of the last record of each blob.
+            run_blocking: runs what blocks.
+
+        Raises:
+            StorageError: they are not where they were to be; copy again. So for ``OSError``.
+        """
+        since, self._copying_since = self._copying_since, None
+        self._log.hand_over()
+        await run_blocking(partial(self._log.sync, since))
+        await run_blocking(partial(self._insist_copied, samples))
+
+    def _insist_copied(self, samples: Sequence[tuple[int, int, int]]) -> None:
+        for sample in samples:
+            try:
+                self._reader.check(*sample)
+            except CorruptError as error:
+                raise StorageError(f"copies had no room where they were to be: {error}") from error
+
+    async def switch(self, moves: Sequence[Move], run_blocking: RunBlocking) -> None:
+        """Point entries elsewhere whose location is still the old one, durably.
+
+        The new places are durable already, and the old ones stay readable until this has returned.
+        The moves are of entries in finished logs: all that the memory has of their locations, the
+        disk has as well. Those that failed before are made again first, even if there are no
+        others; until that has worked, what the disk says of them must not be relied upon.
+
+        Raises:
+            CorruptError: an index is damaged; the old places are needed on. So for ``OSError``.
+        """
+        self._unsure += moves
+        if not self._unsure:
+            return
+        await self._begin_writing()
+        moves = self._unsure
+        try:
+            await run_blocking(partial(self._index.switch, moves))
+            self._unsure = []
+        finally:
+            self._pages.switch(moves)
+            self._end_writing()
+
+    def new_log(self) -> tuple[int, Path]:
+        """Return the id and the directory of a log that somebody else is going to write."""
+        return self._log.give_out_id(), self._choose_directory()
+
+    def note_log_id(self, log_id: int) -> None:
+        """Note in files that an id was given out, so that none gets it again. Blocks.
+
+        Raises:
+            OSError: it could not be noted.
+        """
+        self._log.write_last_id(log_id)
+
+    def remove_log(self, path: Path) -> None:
+        """Remove a log that nothing points into, durably. Blocks.
+
+        Raises:
+            OSError: it may be there still.
+        """
+        if self._files.exists(path):
+            self._files.remove(path)
+        self._files.sync_dir(path.parent)
+
+    def forget_log(self, log_id: int) -> None:
+        """Let go of a log that was removed: of its file, and of what is known about it."""
+        self._reader.forget(log_id)
+        self._log.paths.pop(log_id, None)
+
+
+@attrs.frozen
+class BegunLogs:
+    """Which entry logs this process had begun at some moment."""
+
+    active_log_id: int
+    log_ids: frozenset[int]
 
 
 def _without(directories: Sequence[Path], full: Collection[Path]) -> Sequence[Path]:

@@ -17,7 +17,6 @@ from bkclient.settings import Finding, FindingKind, Severity, setting
 _MB: Final = 1024 * 1024
 _LOG_BYTES_MAX: Final = 1024 * _MB
 _INT32_MAX: Final = 2**31 - 1
-_NO_COLLECTOR: Final = "garbage collection and compaction are not here yet"
 _ONE_LOG: Final = "all ledgers share one entry log"
 
 
@@ -467,40 +466,34 @@ class CollectorConfig:
         group="Garbage collection",
         minimum=1,
         doc="Pause between collections.",
-        without_effect=_NO_COLLECTOR,
     )
     minor_interval_s: int = setting(
         3600,
         key="minorCompactionInterval",
         unit="s",
         doc="Pause between minor compactions; not above 0 is off.",
-        without_effect=_NO_COLLECTOR,
     )
     minor_threshold: float = setting(
         0.2,
         key="minorCompactionThreshold",
         doc="Share of live bytes below which a minor compaction rewrites a log.",
-        without_effect=_NO_COLLECTOR,
     )
     minor_time_ms_max: int = setting(
         -1,
         key="minorCompactionMaxTimeMillis",
         unit="ms",
         doc="Longest minor compaction; below 0 is no limit.",
-        without_effect=_NO_COLLECTOR,
     )
     major_interval_s: int = setting(
         86_400,
         key="majorCompactionInterval",
         unit="s",
         doc="Pause between major compactions; not above 0 is off.",
-        without_effect=_NO_COLLECTOR,
     )
     major_threshold: float = setting(
         0.8,
         key="majorCompactionThreshold",
         doc="Share of live bytes below which a major compaction rewrites a log.",
-        without_effect=_NO_COLLECTOR,
         risky=lambda share: "1 or more rewrites every log again and again" if share >= 1 else None,
     )
     major_time_ms_max: int = setting(
@@ -508,20 +501,17 @@ class CollectorConfig:
         key="majorCompactionMaxTimeMillis",
         unit="ms",
         doc="Longest major compaction; below 0 is no limit.",
-        without_effect=_NO_COLLECTOR,
     )
     compaction_outstanding_max: int = setting(
         100_000,
         key="compactionMaxOutstandingRequests",
         minimum=1,
         doc="Entries moved before a flush is forced.",
-        without_effect=_NO_COLLECTOR,
     )
     compaction_by_bytes: bool = setting(
         False,
         key="isThrottleByBytes",
         doc="Limit compaction by bytes rather than entries.",
-        without_effect=_NO_COLLECTOR,
     )
     compaction_entry_rate: int = setting(
         1000,
@@ -530,7 +520,6 @@ class CollectorConfig:
         unit="entries/s",
         minimum=1,
         doc="Speed of compaction.",
-        without_effect=_NO_COLLECTOR,
     )
     compaction_byte_rate: int = setting(
         1_000_000,
@@ -538,51 +527,43 @@ class CollectorConfig:
         unit="bytes/s",
         minimum=1,
         doc="Speed of compaction, by bytes.",
-        without_effect=_NO_COLLECTOR,
     )
     transactional_compaction: bool = setting(
         False,
         key="useTransactionalCompaction",
         doc="Compact into a file of its own.",
-        without_effect=_NO_COLLECTOR,
     )
     target_log_size_for_gc: bool = setting(
         False,
         key="useTargetEntryLogSizeForGc",
         doc="Take logSizeLimit for the size of a log.",
-        without_effect=_NO_COLLECTOR,
     )
     gc_when_full: bool = setting(
         False,
         key="isForceGCAllowWhenNoSpace",
         doc="Collect on full disks.",
-        without_effect=_NO_COLLECTOR,
     )
     compaction_always_allowed: bool = setting(
         False,
         key="forceAllowCompaction",
         doc="Allow forced compaction where it is off.",
-        without_effect=_NO_COLLECTOR,
     )
     verify_metadata_on_gc: bool = setting(
         False,
         key="verifyMetadataOnGC",
         doc="Read a ledger's metadata before its entries go.",
-        without_effect=_NO_COLLECTOR,
     )
     over_replicated_wait_ms: int = setting(
         86_400_000,
         key="gcOverreplicatedLedgerWaitTime",
         unit="ms",
         doc="Pause between searches for ledgers kept in excess.",
-        without_effect=_NO_COLLECTOR,
     )
     over_replicated_requests_max: int = setting(
         1000,
         key="gcOverreplicatedLedgerMaxConcurrentRequests",
         minimum=1,
         doc="Metadata requests at a time in that search.",
-        without_effect=_NO_COLLECTOR,
     )
     gc_metadata_rate: int = setting(
         1000,
@@ -590,7 +571,6 @@ class CollectorConfig:
         unit="requests/s",
         minimum=1,
         doc="Speed of metadata requests in a collection.",
-        without_effect=_NO_COLLECTOR,
     )
     scrub_interval_s: int = setting(
         0,
@@ -608,17 +588,17 @@ class CollectorConfig:
     )
 
     def collector_problems(self) -> Iterator[Finding]:
-        """Give what Java's validate() refuses about collection."""
-        for key, interval_s in (
-            ("minorCompactionInterval", self.minor_interval_s),
-            ("majorCompactionInterval", self.major_interval_s),
-        ):
-            if 0 < interval_s * 1000 < self.gc_wait_ms:
-                yield _invalid(key, "is shorter than gcWaitTime")
-        if self.major_threshold < self.minor_threshold:
-            yield Finding(
-                Severity.WARNING,
-                FindingKind.RISKY,
-                "majorCompactionThreshold",
-                "is below minorCompactionThreshold",
-            )
+        """Give what Java's GarbageCollectorThread refuses to start with."""
+        minor = ("minorCompaction", self.minor_interval_s, self.minor_threshold)
+        major = ("majorCompaction", self.major_interval_s, self.major_threshold)
+        enabled = [one for one in (minor, major) if one[1] > 0 and one[2] > 0]
+        for name, interval_s, threshold in enabled:
+            if interval_s * 1000 < self.gc_wait_ms:
+                yield _invalid(f"{name}Interval", "is shorter than gcWaitTime")
+            if threshold > 1:
+                yield _invalid(f"{name}Threshold", "is above 1, and no log is that full")
+        if len(enabled) == len((minor, major)):
+            if self.minor_interval_s >= self.major_interval_s:
+                yield _invalid("minorCompactionInterval", "is not below majorCompactionInterval")
+            if self.minor_threshold >= self.major_threshold:
+                yield _invalid("minorCompactionThreshold", "is not below majorCompactionThreshold")

@@ -21,6 +21,7 @@ from bookied.errors import (
 )
 from bookied.files import Files, ReadFile
 from bookied.open_files import OpenFiles
+from wire.codes import FRAME_BYTES_MAX
 
 FIRST_READ_BYTES: Final = 4096
 """Read at a location at once; longer entries take a second read."""
@@ -83,6 +84,29 @@ class LogScan:
             yield from self._record(at, data[at + 4 - base : stop - base])
             self.end = at = stop
         self.is_torn = at < self.size
+
+    def insist_complete(self) -> None:
+        """Make sure, after the last entry, that nothing behind it could be an entry.
+
+        A crash leaves the last record cut off, or zeros. Anything else behind the end means that a
+        length is damaged, and who knows what it hides: such a log must not be deleted.
+
+        Raises:
+            EntryLogRecordError: there is something.
+        """
+        if self.header is None or self.end >= self.size:
+            return
+        start = self._file.read_at(self.end, layout.LENGTH.size)
+        length = layout.LENGTH.unpack(start)[0] if len(start) == layout.LENGTH.size else 0
+        if self.is_torn and 0 <= length <= FRAME_BYTES_MAX:
+            return
+        at: int | None = self.end
+        while at is not None and (at := self._file.next_data(at)) is not None:
+            data = self._file.read_at(at, CHUNK_BYTES)
+            if data.strip(b"\0" + layout.DIRECT_PADDING):
+                message = f"bytes that are no entry behind the last one, from {self.end} on"
+                raise EntryLogRecordError(self.path, at, message)
+            at = at + len(data) if data else None
 
     def _record(self, at: int, body: bytes) -> Iterator[LogRecord]:
         if len(body) < layout.BODY_BYTES_MIN:
@@ -147,12 +171,18 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
 
 def list_logs(files: Files, directories: Iterable[Path]) -> dict[int, Path]:
     """Return the entry logs in ledger directories (their ``current``), by id."""
-    return {
-        number: directory / name
-        for directory in directories
-        for name in files.list(directory)
-        if (number := layout.log_id(name)) is not None
-    }
+    return {number: paths[-1] for number, paths in list_all_logs(files, directories).items()}
+
+
+def list_all_logs(files: Files, directories: Iterable[Path]) -> dict[int, list[Path]]:
+    """Return the entry logs in ledger directories by id: one file each, unless something is odd."""
+    found: dict[int, list[Path]] = {}
+    for directory in directories:
+        for name in files.list(directory):
+            number = layout.log_id(name)
+            if number is not None:
+                found.setdefault(number, []).append(directory / name)
+    return found
 
 
 def next_log_id(files: Files, directories: Iterable[Path]) -> int:

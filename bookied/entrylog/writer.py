@@ -36,6 +36,10 @@ HAND_OVER_BYTES: Final = 1024 * 1024
 """The thread gets bytes in pieces of about this size."""
 
 RETRY_S: Final = 1.0
+
+IDS_AT_ONCE_MAX: Final = 1000
+"""More ids than are ever given out and not noted yet; a lower id beyond that has started over."""
+
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _NO_DESCRIPTOR: Final = {errno.EMFILE, errno.ENFILE}
 
@@ -131,6 +135,8 @@ class EntryLogWriter:
         self._written_bytes = 0
         self._is_stuck = self._is_sync_failed = False
         self._told: tuple[Path, bool] | None = None
+        self._noting = threading.Lock()
+        self._last_id = -1
         # Of the log's thread until it has set ``_given_up_id``, of the reactor until that is -1.
         self._held: deque[_Write] = deque()
         self._given_up_id = -1
@@ -211,11 +217,16 @@ class EntryLogWriter:
     def _rotate(self) -> None:
         directory = self._choose_directory()
         self.finish()
-        log_id = self._free_log_id()
+        log_id = self.give_out_id()
         self._log_id, self._offset = log_id, layout.HEADER_BYTES
-        self.next_log_id = log_id + 1
         self.paths[log_id] = directory / layout.file_name(log_id)
         self._command(_Open(log_id, self.turn))
+
+    def give_out_id(self) -> int:
+        """Return the next log id, whoever is going to write that log."""
+        log_id = self._free_log_id()
+        self.next_log_id = log_id + 1
+        return log_id
 
     def _free_log_id(self) -> int:
         """Return the next id; behind the last there can be they start over, past those in use."""
@@ -452,7 +463,7 @@ class EntryLogWriter:
         self._begin(log_id, self.paths[log_id])
         self._file_turn = command.turn
         self._held.clear()
-        self._write_last_id(log_id)
+        self.write_last_id(log_id)
 
     def _begin(self, log_id: int, path: Path) -> None:
         # Each part may have been done by an earlier attempt that ran out of room.
@@ -489,8 +500,17 @@ class EntryLogWriter:
         self.moves += 1
         return True
 
+    def write_last_id(self, log_id: int) -> None:
+        """Note in every directory which id was given out; a full one does without, as in Java.
+
+        Whoever comes a little later with a lower id, given out before, does not put it back.
+        """
+        with self._noting:
+            is_late = 0 <= self._last_id - log_id < IDS_AT_ONCE_MAX
+            self._last_id = log_id = self._last_id if is_late else log_id
+            self._write_last_id(log_id)
+
     def _write_last_id(self, log_id: int) -> None:
-        """Note the log's id in every directory; a full one does without, as in Java."""
         for directory in self._directories:
             try:
                 self._files.write_atomic(directory / layout.LAST_ID, b"%x\n" % log_id)

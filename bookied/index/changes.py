@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from bookied.files import Files, ReadFile, UpdateFile
 from bookied.index import format as layout
-from bookied.index.ledger_pages import LedgerChange
+from bookied.index.ledger_pages import LedgerChange, Move
 
 
 def write_change(file: UpdateFile, change: LedgerChange) -> None:
@@ -32,6 +33,29 @@ def write_change(file: UpdateFile, change: LedgerChange) -> None:
         with contextlib.suppress(OSError):
             file.truncate(size)
         raise
+
+
+def switch_slots(file: UpdateFile, moves: Sequence[Move]) -> None:
+    """Write the new locations of one ledger's entries, without a sync; ``moves`` ascend.
+
+    Slots that have neither the old nor the new location stay; neighbours are written together.
+    """
+    run, run_at = b"", 0
+    for page_no, group in groupby(moves, key=lambda move: move.entry_id // layout.PAGE_SLOTS):
+        base = layout.page_offset(page_no)
+        page = file.read_at(base, layout.PAGE_BYTES)
+        for move in group:
+            at = layout.SLOT_BYTES * (move.entry_id % layout.PAGE_SLOTS)
+            old, new = layout.SLOT.pack(move.old), layout.SLOT.pack(move.new)
+            if page[at : at + layout.SLOT_BYTES] not in (old, new):
+                continue
+            if base + at != run_at + len(run):
+                if run:
+                    file.write_at(run_at, run)
+                run, run_at = b"", base + at
+            run += new
+    if run:
+        file.write_at(run_at, run)
 
 
 def copy_index(

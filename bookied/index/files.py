@@ -12,6 +12,7 @@ import random
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,8 +22,8 @@ from bookied.entrylog.format import LOCATION_MIN
 from bookied.errors import IndexEntryError, IndexFullError, IndexTruncatedError
 from bookied.files import Files, ReadFile, UpdateFile
 from bookied.index import format as layout
-from bookied.index.changes import copy_index, write_change
-from bookied.index.ledger_pages import LedgerChange, StoredLedger
+from bookied.index.changes import copy_index, switch_slots, write_change
+from bookied.index.ledger_pages import LedgerChange, Move, StoredLedger
 from bookied.open_files import OpenFiles
 
 log = Logger()
@@ -199,6 +200,7 @@ class IndexFiles:
             for write in self._write_some(changes[start : start + OPEN_TO_WRITE_MAX], created):
                 if not self._rehome(write, created):
                     homeless[write.change.ledger_id] = write.directory
+        self._sync_removals(created)
         self._publish(created)
         self._sync_names(one.ledger_id for one in changes if one.ledger_id not in homeless)
         if homeless:
@@ -326,6 +328,17 @@ class IndexFiles:
             self._cut.pop(new.ledger_id, None)
             self._names[new.directory].changed(new.ledger_id)
 
+    def _sync_removals(self, created: Sequence[_Created]) -> None:
+        """Let no file come back that an earlier process removed, when its ledger gets a new one."""
+        for directory, names in self._names.items():
+            others = (new for new in created if new.directory != directory)
+            there = [new.ledger_id for new in others if self._may_have_had(new, directory)]
+            if there:
+                names.sync(self._files, there)
+
+    def _may_have_had(self, new: _Created, directory: Path) -> bool:
+        return self._files.exists((directory / layout.relative_path(new.ledger_id)).parent)
+
     def _sync_names(self, ledger_ids: Iterable[int]) -> None:
         """Make the names of files durable, those too that an earlier process may have left so."""
         ids: dict[Path, list[int]] = {}
@@ -335,6 +348,36 @@ class IndexFiles:
                 ids.setdefault(directory, []).append(ledger_id)
         for directory, some in ids.items():
             self._names[directory].sync(self._files, some)
+
+    # Writing: compaction --------------------------------------------------------------------------
+
+    def switch(self, moves: Sequence[Move]) -> None:
+        """Point entries elsewhere whose location is the old one, or new already; durable then.
+
+        A slot lies within one sector of the disk, so that a crash does not cut it in two.
+
+        Raises:
+            OSError: some may be switched, some not.
+        """
+        by_ledger = [
+            (ledger_id, list(group))
+            for ledger_id, group in groupby(sorted(moves), key=lambda move: move.ledger_id)
+        ]
+        for start in range(0, len(by_ledger), OPEN_TO_WRITE_MAX):
+            self._switch_some(by_ledger[start : start + OPEN_TO_WRITE_MAX])
+
+    def _switch_some(self, by_ledger: Sequence[tuple[int, list[Move]]]) -> None:
+        opened: list[UpdateFile] = []
+        try:
+            for ledger_id, moves in by_ledger:
+                path = self.path(ledger_id)
+                if path is not None:
+                    opened.append(self._files.open_update(path))
+                    switch_slots(opened[-1], moves)
+            self._files.sync_all(opened)
+        finally:
+            for file in opened:
+                file.close()
 
     # Deleting -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import attrs
@@ -127,6 +127,15 @@ class LedgerState:
         return self._dirty
 
 
+class Move(NamedTuple):
+    """An entry that was copied: from where, and to where."""
+
+    ledger_id: int
+    entry_id: int
+    old: int
+    new: int
+
+
 @attrs.frozen
 class LedgerChange:
     """What a checkpoint writes of one ledger: copies, so that writing can go on meanwhile."""
@@ -178,6 +187,7 @@ class LedgerPages:
         self._held: WeakValueDictionary[int, LedgerState] = WeakValueDictionary()
         self._dirty_ledgers: dict[int, LedgerState] = {}
         self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
+        self._watches: list[set[int]] = []
         self.dirty_page_count = 0
 
     def find(self, ledger_id: int) -> LedgerState | None:
@@ -220,6 +230,7 @@ class LedgerPages:
         self._revive(state)
         state.is_header_dirty = True
         self._dirty_ledgers[state.ledger_id] = state
+        self._tell_watches(state.ledger_id)
 
     def _revive(self, state: LedgerState) -> None:
         """Take back a ledger that was dropped and is still held, because it is written to."""
@@ -247,7 +258,41 @@ class LedgerPages:
         state._dirty.add(page_no)  # noqa: SLF001  # the registry keeps it
         self.dirty_page_count += 1
         self._dirty_ledgers[state.ledger_id] = state
+        self._tell_watches(state.ledger_id)
         return page
+
+    def switch(self, moves: Iterable[Move]) -> None:
+        """Point entries elsewhere whose location in memory is still the old one.
+
+        The disk has been told already; the page is dirty nevertheless, so that the two agree even
+        if that has failed half-way.
+        """
+        for move in moves:
+            state = self.hot.get(move.ledger_id)
+            page_no, slot = move.entry_id >> 10, move.entry_id & (layout.PAGE_SLOTS - 1)
+            page = None if state is None else state.pages.get(page_no)
+            if state is not None and page is not None and page[slot] == move.old:
+                state.page_for_write(page_no)[slot] = move.new
+
+    # Who is written to ----------------------------------------------------------------------------
+
+    def watch(self) -> set[int]:
+        """Return a set that every ledger comes into which is written to from now on.
+
+        What the disk does not have of earlier writes counts as well: a page that is dirty already
+        does not tell of the next write. The set grows to all ledgers at most, until ``unwatch``.
+        """
+        watched = set(self._dirty_ledgers)
+        self._watches.append(watched)
+        return watched
+
+    def unwatch(self, watched: set[int]) -> None:
+        """End a watch."""
+        self._watches = [one for one in self._watches if one is not watched]
+
+    def _tell_watches(self, ledger_id: int) -> None:
+        for watched in self._watches:
+            watched.add(ledger_id)
 
     # Checkpoints ----------------------------------------------------------------------------------
 

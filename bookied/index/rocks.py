@@ -8,7 +8,7 @@ whoever writes has the entry logs durable before.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from bookied.index import rocks_format as layout
 from bookied.index.files import check_location
 from bookied.index.format import PAGE_SLOTS
 from bookied.index.key_values import KeyValues, OpenKeyValues
-from bookied.index.ledger_pages import LedgerChange, StoredLedger
+from bookied.index.ledger_pages import LedgerChange, Move, StoredLedger
 
 log = Logger()
 
@@ -211,6 +211,23 @@ class RocksIndex:
             self._rebuilt -= longer
             self._stored.update(ledger_id for ledger_id, _ in headers)
         self._unfinished -= self._stored
+
+    # Writing: compaction --------------------------------------------------------------------------
+
+    def switch(self, moves: Sequence[Move]) -> None:
+        """Point entries elsewhere whose location is the old one, or new already; durable then.
+
+        Raises:
+            DbRecordError: a location is none.
+            OSError: some may be switched, some not.
+        """
+        self._locations.put(self._switched(moves))
+        self._locations.sync()
+
+    def _switched(self, moves: Iterable[Move]) -> Iterator[tuple[bytes, bytes]]:
+        for ledger_id, entry_id, old, new in moves:
+            if self.location(ledger_id, entry_id) in (old, new):
+                yield layout.location_key(ledger_id, entry_id), layout.encode_location(new)
 
     # Deleting -------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from bookied.index.ledger_pages import LedgerChange, StoredLedger
+from bookied.index.ledger_pages import LedgerChange, Move, StoredLedger
 
 __all__ = ["IndexStore"]
 
@@ -78,6 +78,20 @@ class IndexStore(Protocol):
         Raises:
             OSError: some may be written, some not; write them again.
             StorageError: likewise.
+        """
+
+    # Writing: compaction --------------------------------------------------------------------------
+
+    def switch(self, moves: Sequence[Move]) -> None:
+        """Point entries elsewhere whose location is still the old one; durable on return.
+
+        A location that is the new one already is written again: after a failed attempt nobody knows
+        what the disk has. Ledgers that are gone are passed over. A crash leaves each location as it
+        was or as it shall be, never anything else. Never beside a ``write``.
+
+        Raises:
+            CorruptError: the index of a ledger is damaged.
+            OSError: some may be switched, some not. So for ``StorageError``.
         """
 
     # Deleting -------------------------------------------------------------------------------------

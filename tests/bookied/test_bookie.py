@@ -296,7 +296,7 @@ def test_nobody_writes_to_a_ledger_that_was_fenced_and_deleted(
     serving: Serving, client: Client, flags: AddFlag
 ) -> None:
     client.ask(fence(5))
-    serving.bookie.ledger_deleted(LedgerId(5))
+    serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True)
     serving.storage.delete(5)
     assert client.ask(add(5, 0, flags=flags)).rc is EFENCED
     assert client.ask(fence(5)).rc is ENOLEDGER
@@ -311,14 +311,14 @@ def test_an_explicit_lac_of_a_fenced_and_deleted_ledger_is_refused(
     serving: Serving, v3: Client
 ) -> None:
     v3.ask(fence(5))
-    serving.bookie.ledger_deleted(LedgerId(5))
+    serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True)
     serving.storage.delete(5)
     assert v3.ask(write_lac(5, 0)).rc is ENOLEDGER
 
 
 def test_a_ledger_deleted_without_a_fence_may_come_back(serving: Serving, client: Client) -> None:
     client.ask(add(5, 0))
-    serving.bookie.ledger_deleted(LedgerId(5))
+    serving.bookie.ledger_deleted(LedgerId(5), was_fenced=False)
     serving.storage.delete(5)
     assert client.ask(add(5, 1, key=WRONG_KEY)).rc is EOK
     assert client.ask(read(5, 0)).rc is ENOENTRY

@@ -327,7 +327,7 @@ def test_hup_opens_the_log_file_anew_and_usr1_writes_the_state(machine: Machine)
     bookie.told.clear()
     bookie.process.send_signal(signal.SIGHUP)
     bookie.wait_for("RELOADING=1").ready()
-    bookie.process.send_signal(signal.SIGUSR1)
+    bookie.process.send_signal(signal.SIGQUIT)
     deadline_s = time.monotonic() + 10
     while '"writable"' not in log.read_text() and time.monotonic() < deadline_s:
         time.sleep(0.02)

@@ -12,7 +12,7 @@ import pytest
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles
 from bookied.index.format import FENCED, IndexHeader
-from bookied.index.ledger_pages import LedgerChange, LedgerPages
+from bookied.index.ledger_pages import LedgerChange, LedgerPages, Move
 from bookied.index.rocks import RocksIndex
 from bookied.index.rocks_db import RocksSettings, ledgers_options, open_database
 from bookied.index.store import IndexStore
@@ -204,3 +204,31 @@ def checkpoint(pages: LedgerPages, index: IndexStore, rng: Random) -> None:
         index.write(changes)
         pages.written(changes)
     pages.drop_idle_ledgers()
+
+
+def test_a_location_is_switched_if_it_still_is_the_old_one(desk: Desk) -> None:
+    locations = page(e0=5000, e1=5100, e2=5200, e3=5300)
+    desk.index.write([LedgerChange(1, HEADER, ((0, locations), (2, page(e0=7000))))])
+    moves = [
+        Move(1, 2048, 7000, 9700),
+        Move(1, 1, 5100, 9100),
+        Move(1, 3, 1, 9300),  # It is elsewhere by now.
+        Move(1, 0, 5000, 9000),
+        Move(1, 9, 5900, 9900),  # There is no such entry,
+        Move(2, 0, 5000, 9000),  # and no such ledger.
+    ]
+    desk.index.switch(moves)
+    desk.index.switch(moves)
+    index = desk.restart()
+    assert slots(index, 1) == {0: 9000, 1: 9100, 2: 5200, 3: 5300, 2048: 9700}
+    assert index.ledger_ids() == [1]
+
+
+def test_a_ledger_that_is_deleted_is_not_switched(desk: Desk) -> None:
+    desk.index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)),))])
+    desk.index.hide(1)
+    desk.index.switch([Move(1, 0, 5000, 9000)])
+    desk.index.remove_hidden()
+    index = desk.restart()
+    assert index.ledger_ids() == []
+    assert slots(index, 1) == {}

@@ -49,24 +49,27 @@ class _File:
         """A sync failed. As on Linux, what was not written counts as clean from then on."""
         self.unsynced = [write for write in self.unsynced if rng.random() < 0.5]
 
-    def crash(self, rng: Random) -> None:
+    def crash(self, rng: Random, tear_bytes: int) -> None:
         keep = rng.choice([0.0, 0.5, 0.9, 1.0])
         for at, data in self.unsynced:
             if rng.random() > keep:
                 continue
-            for place, part in _survivors(rng, at, data):
+            for place, part in _survivors(rng, at, data, tear_bytes):
                 _apply(self.durable, place, part)
         self.unsynced.clear()
         self.data = bytearray(self.durable)
 
 
-def _survivors(rng: Random, at: int, data: bytes | None) -> list[tuple[int, bytes | None]]:
+def _survivors(
+    rng: Random, at: int, data: bytes | None, tear_bytes: int
+) -> list[tuple[int, bytes | None]]:
     """Return what of one write reached the disk: all, the first bytes, or some of the sectors."""
     how = rng.random() if data else 1.0
     if data is None or how >= 0.5:
         return [(at, data)]
     if how >= 0.25:
-        return [(at, data[: rng.randrange(len(data) + 1)])]
+        end = at + rng.randrange(len(data) + 1)
+        return [(at, data[: max(0, end - end % tear_bytes - at)])]
     cuts = [0, *range(SECTOR - at % SECTOR, len(data), SECTOR), len(data)]
     parts = [
         (at + begin, data[begin:end])
@@ -105,13 +108,13 @@ class _Directory:
             _rename(self.durable, names)
         self.unsynced.clear()
 
-    def crash(self, rng: Random) -> None:
+    def crash(self, rng: Random, tear_bytes: int) -> None:
         for names in self.unsynced[: rng.randrange(len(self.unsynced) + 1)]:
             _rename(self.durable, names)
         self.unsynced.clear()
         self.entries = dict(self.durable)
         for node in self.entries.values():
-            node.crash(rng)
+            node.crash(rng, tear_bytes)
 
 
 def _rename(
@@ -134,6 +137,8 @@ class SimFiles:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self._root = _Directory()
+        self.tear_bytes = 1
+        """Where a write may be cut off: at any byte, or with ``SECTOR`` as disks promise it."""
         self.operations = 0
         self.cut_at: int | None = None
         self.fault: Fault | None = None
@@ -146,7 +151,7 @@ class SimFiles:
 
     def crash(self) -> None:
         """Forget what was not synced; all open files are gone."""
-        self._root.crash(self.rng)
+        self._root.crash(self.rng, self.tear_bytes)
         self._generation += 1
         self.cut_at = None
 
@@ -268,6 +273,9 @@ class SimFiles:
 
     def size(self, path: Path) -> int:
         return len(self._file(path).data)
+
+    def same_file(self, one: Path, other: Path) -> bool:
+        return self._file(one) is self._file(other)
 
     def sync_dir(self, directory: Path) -> None:
         self.tick("sync_dir", directory)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from random import Random
 
@@ -8,8 +9,8 @@ import pytest
 from bookied.errors import IndexEntryError, IndexFormatError
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles
-from bookied.index.ledger_pages import LedgerChange, LedgerPages
-from tests.sim.disk import SimFiles
+from bookied.index.ledger_pages import LedgerChange, LedgerPages, Move
+from tests.sim.disk import SECTOR, PowerCut, SimFiles
 
 A, B = Path("/a"), Path("/b")
 HEADER = layout.IndexHeader(b"k" * 20)
@@ -296,3 +297,79 @@ def test_the_last_entry_is_found_before_empty_pages_and_holes(files: SimFiles) -
     empty = index.load(2)
     assert empty is not None
     assert (empty.last_entry, empty.pages) == (-1, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_removed_file_stays_away_once_its_ledger_has_another(seed: int) -> None:
+    """A process that dies before the removal's name is synced leaves that to the next one."""
+    files = SimFiles(Random(seed))
+    for directory in (A, B):
+        files.mkdirs(directory)
+    files.sync_dir(Path("/"))
+    index = opened(files)
+    index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)),))])
+    index.hide(1)
+    files.fault = lambda operation, path: OSError(5, "no") if operation == "sync_dir" else None
+    with pytest.raises(OSError, match="no"):
+        index.remove_hidden()
+    files.fault = None
+    files.kill()
+    index = IndexFiles(files, [A, B])
+    index.avoid([A])
+    index.open()
+    index.write([LedgerChange(1, HEADER, ((0, page(e0=6000)),))])
+    files.crash()
+    index = opened(files)
+    assert index.location(1, 0) == 6000
+    assert not files.exists(A / "0/1/1.idx")
+
+
+# Compaction
+
+
+MOVES = [Move(1, 0, 5000, 9000), Move(1, 1, 5100, 9100), Move(1, 3, 1, 9300), Move(2, 0, 1, 2)]
+
+
+def test_a_location_is_switched_if_it_still_is_the_old_one_and_durably(files: SimFiles) -> None:
+    index = opened(files)
+    slots = page(e0=5000, e1=5100, e2=5200, e3=5300)
+    index.write([LedgerChange(1, HEADER, ((0, slots), (2, page(e0=7000))))])
+    index.switch([Move(1, 2048, 7000, 9700), *MOVES])
+    files.crash()
+    index = opened(files)
+    assert [index.location(1, entry) for entry in (0, 1, 2, 3)] == [9000, 9100, 5200, 5300]
+    assert index.location(1, 2048) == 9700
+    assert index.ledger_ids() == [1]
+
+
+def test_a_switch_that_could_not_be_synced_is_made_again(files: SimFiles) -> None:
+    index = opened(files)
+    index.write([LedgerChange(1, HEADER, ((0, page(e0=5000, e1=5100)),))])
+    files.fault = lambda operation, path: OSError(5, "no") if operation == "sync" else None
+    files.rng = Random(3)
+    with pytest.raises(OSError, match="no"):
+        index.switch(MOVES)
+    files.fault = None
+    index.switch(MOVES)
+    files.crash()
+    index = opened(files)
+    assert [index.location(1, entry) for entry in (0, 1)] == [9000, 9100]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_power_cut_leaves_each_location_old_or_new(seed: int) -> None:
+    files = SimFiles(Random(seed))
+    files.tear_bytes = SECTOR
+    files.mkdirs(A)
+    files.sync_dir(Path("/"))
+    index = IndexFiles(files, [A])
+    slots = page(**{f"e{entry}": 5000 + entry for entry in range(1024)})
+    index.write([LedgerChange(1, HEADER, ((0, slots),))])
+    files.cut_at = files.operations + 1 + seed % 3
+    with contextlib.suppress(PowerCut):
+        index.switch([Move(1, entry, 5000 + entry, 9000 + entry) for entry in range(1024)])
+    files.crash()
+    index = IndexFiles(files, [A])
+    index.open()
+    for entry in range(1024):
+        assert index.location(1, entry) in {5000 + entry, 9000 + entry}

@@ -1,0 +1,107 @@
+"""The collectors of one bookie, one for each storage, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+
+import attrs
+from twisted.internet.defer import Deferred, gatherResults
+
+from bookied.bookie import Bookie
+from bookied.config import BookieConfig
+from bookied.dirs import DiskVerdict
+from bookied.garbage.collector import Collector, CollectorEffects
+from bookied.garbage.ledgers import LedgerGarbage, Membership
+from bookied.garbage.settings import CollectorSettings
+from bookied.garbage.status import CollectorStatus
+from bookied.parts import Parts
+from bookied.storage import LedgerStorage
+from bookied.storages import Storages
+from wire.ids import LedgerId
+
+
+@attrs.frozen(kw_only=True)
+class CollectedBookie:
+    """Whose garbage is collected."""
+
+    membership: Membership
+    storages: Storages
+    bookie: Bookie
+    checkpoint: Callable[[], Awaitable[None]]
+    """A whole checkpoint that begins after the call."""
+    keep_deletions: Callable[[], Awaitable[None]]
+    """Makes durable which fenced ledgers were deleted."""
+
+
+class Collectors:
+    """All methods belong to the reactor's thread."""
+
+    def __init__(self, config: BookieConfig, parts: Parts, whose: CollectedBookie) -> None:
+        """Make a collector for each storage; ``start`` begins."""
+        self._whose = whose
+        settings = CollectorSettings.of(config, direct=parts.threads)
+        effects = CollectorEffects(
+            garbage=LedgerGarbage(
+                parts.store,
+                parts.clock,
+                whose.membership,
+                requests_per_s=config.gc_metadata_rate,
+                verify=config.verify_metadata_on_gc,
+                requests_max=config.over_replicated_requests_max,
+            ),
+            checkpoint=whose.checkpoint,
+            run_blocking=parts.run_blocking,
+            ledger_deleted=self._ledger_deleted,
+            keep_deletions=whose.keep_deletions,
+        )
+        make = partial(_collector, parts, settings, effects, count=len(whose.storages))
+        self._collectors = {
+            storage: make(storage, number=number) for number, storage in enumerate(whose.storages)
+        }
+
+    def _ledger_deleted(self, ledger_id: LedgerId, was_fenced: bool) -> None:  # noqa: FBT001
+        self._whose.bookie.ledger_deleted(ledger_id, was_fenced=was_fenced)
+
+    def start(self) -> None:
+        """Collect every so often from now on."""
+        for collector in self._collectors.values():
+            collector.start()
+
+    async def stop(self) -> None:
+        """Begin nothing more; return when all that is under way has come to a safe point."""
+        stopping = [Deferred.fromCoroutine(one.stop()) for one in self._collectors.values()]
+        await gatherResults(stopping)
+
+    def collect(self, *, major: bool = True, minor: bool = True) -> Deferred[list[CollectorStatus]]:
+        """Collect now in all storages; see ``Collector.collect``."""
+        asked = [one.collect(major=major, minor=minor) for one in self._collectors.values()]
+        return gatherResults(asked)
+
+    def statuses(self) -> Iterator[CollectorStatus]:
+        """Give what each collector does and has done, in the order of the storages."""
+        for collector in self._collectors.values():
+            yield collector.status
+
+    def disks_changed(self, verdict: DiskVerdict) -> None:
+        """Obey what a look at the disks has found: each for the directories of its storage."""
+        for storage, collector in self._collectors.items():
+            own = set(storage.ledger_directories)
+            collector.disks_changed(
+                nearly_full=not own.isdisjoint(verdict.nearly_full),
+                full=not own.isdisjoint(verdict.full),
+            )
+
+
+def _collector(
+    parts: Parts,
+    settings: CollectorSettings,
+    effects: CollectorEffects,
+    storage: LedgerStorage,
+    *,
+    number: int,
+    count: int,
+) -> Collector:
+    return Collector(
+        parts.files, storage, parts.clock, settings, effects, number=number, count=count
+    )
