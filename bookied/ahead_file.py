@@ -9,6 +9,7 @@ reached in time reads as zeros too.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -93,8 +94,9 @@ class AheadFile:
             os.ftruncate(self._fd, self._size)
         finally:
             os.close(self._fd)
-            self._view.release()
-            self._buffer.close()
+            with contextlib.suppress(BufferError):  # An error that is being told shows a part.
+                self._view.release()
+                self._buffer.close()
 
 
 class _ZerosAhead:

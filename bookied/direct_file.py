@@ -102,8 +102,9 @@ class DirectAppendFile:
             os.ftruncate(self._fd, self.tell())
         finally:
             os.close(self._fd)
-            self._view.release()
-            self._buffer.close()
+            with contextlib.suppress(BufferError):  # An error that is being told shows a part.
+                self._view.release()
+                self._buffer.close()
 
 
 def sync_named(fd: int, path: Path) -> None:

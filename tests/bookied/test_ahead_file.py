@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -136,20 +137,36 @@ def test_a_file_must_be_new(path: Path) -> None:
     assert path.read_bytes() == b"precious"
 
 
-def test_a_failed_append_does_not_count_and_may_be_tried_again(path: Path) -> None:
+@contextlib.contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (BLOCK_BYTES, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_failed_append_does_not_count_and_may_be_tried_again(path: Path) -> None:
+    with file_size_limit(BLOCK_BYTES):
         file = AheadFile(path, STEP)
         file.write([block(1)])
         with pytest.raises(OSError, match="too large"):
             file.write([block(2), block(3)])
         assert file.tell() == BLOCK_BYTES
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     file.write([block(4)])
     file.close()
     assert path.read_bytes() == block(1) + block(4)
+
+
+@pytest.mark.parametrize("preallocate", [STEP, 0])
+def test_a_file_closes_while_its_error_is_still_told(path: Path, preallocate: int) -> None:
+    file = RealFiles().open_append(path, preallocate=preallocate, direct=True)
+    with file_size_limit(BLOCK_BYTES), pytest.raises(OSError, match="too large") as caught:
+        file.write([block(1), block(2)])
+    file.close()
+    assert caught.value.__traceback__ is not None
+    assert path.stat().st_size == 0
 
 
 @pytest.mark.parametrize("direct", [True, False])
