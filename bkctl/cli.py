@@ -34,6 +34,7 @@ COMMANDS: Final = {
         "bkctl.disk:disk",
         "A bookie's directories: look into them, check them, repair them.",
     ),
+    "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),

@@ -40,9 +40,10 @@ ledger = SubGroup(
 )
 
 
-def quorum_options(function: Any) -> Any:
-    """Add the options that say how a new ledger is to be made."""
-    for option in reversed(
+def copies_options(function: Any) -> Any:
+    """Add the options that say how entries are to be kept."""
+    return _with(
+        function,
         (
             click.option(
                 "-E",
@@ -81,6 +82,15 @@ def quorum_options(function: Any) -> Any:
             click.option(
                 "--password-file", metavar="FILE", help="File with the ledger's password."
             ),
+        ),
+    )
+
+
+def quorum_options(function: Any) -> Any:
+    """Add the options that say how a new ledger is to be made."""
+    more = _with(
+        function,
+        (
             click.option(
                 "--meta",
                 type=KEY_VALUE,
@@ -95,8 +105,13 @@ def quorum_options(function: Any) -> Any:
                 metavar="ID",
                 help="This id, instead of a new one.",
             ),
-        )
-    ):
+        ),
+    )
+    return copies_options(more)
+
+
+def _with(function: Any, options: Sequence[Any]) -> Any:
+    for option in reversed(options):
         function = option(function)
     return function
 

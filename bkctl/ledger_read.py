@@ -200,7 +200,7 @@ def choose_form(
     form: str | None,
     delimiter: str | None,
     pattern: str | None,
-    metadata: LedgerMetadata,
+    metadata: LedgerMetadata | None,
     *,
     to_file: bool,
 ) -> Form:
@@ -220,7 +220,8 @@ def choose_form(
     if form is None and not to_file and session.host.stdout.isatty():
         return framing.for_terminal
     if form is None:
-        form = _FORM_OF_FRAMING.get(metadata.custom.get(FRAMING_KEY, b""), "lines")
+        written_as = b"" if metadata is None else metadata.custom.get(FRAMING_KEY, b"")
+        form = _FORM_OF_FRAMING.get(written_as, "lines")
     return {
         "raw": framing.raw,
         "lines": framing.delimited(b"\n"),

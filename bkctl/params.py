@@ -143,6 +143,24 @@ class SizeType(_ParamType):
             self.fail(str(error), param, ctx)
 
 
+class PositionType(_ParamType):
+    """A place in a log: ``INDEX:ENTRY``, ``earliest`` or ``latest``."""
+
+    name = "position"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from bkclient.errors import IncorrectParameterError
+        from bkclient.log.record import EARLIEST, LATEST, Position
+
+        if isinstance(value, Position):
+            return value
+        words = {"earliest": EARLIEST, "latest": LATEST}
+        try:
+            return words.get(value.lower()) or Position.parse(value)
+        except IncorrectParameterError as error:
+            self.fail(str(error), param, ctx)
+
+
 class KeyValueType(_ParamType):
     """``KEY=VALUE`` as a pair of texts."""
 
@@ -166,3 +184,4 @@ BOOKIE_ID: Final = BookieIdType()
 DURATION: Final = DurationType()
 SIZE: Final = SizeType()
 KEY_VALUE: Final = KeyValueType()
+POSITION: Final = PositionType()

@@ -46,8 +46,6 @@ class LogTrimmedError(LogError):
 class LogDamagedError(LogError):
     """A ledger that the log's record lists is gone, or the record cannot be understood."""
 
-    exit_status: ClassVar[int] = 8
-
 
 class LogInUseError(LogError):
     """The log still holds entries."""

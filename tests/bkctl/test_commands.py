@@ -10,42 +10,16 @@ import base64
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 
-from bkctl.cli import cli
 from bkctl.exit_status import ExitStatus
-from bkctl.session import Host
 from tests.bkctl.cluster import Cluster, local_cluster
-from tests.bkctl.terminal import FakeHost
+from tests.bkctl.runner import Result, Run, runner
 
 pytestmark = pytest.mark.processes
-
-
-@attrs.frozen
-class Result:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-    @property
-    def error(self):
-        return json.loads(self.err.splitlines()[-1])
-
-    @property
-    def id(self) -> str:
-        assert self.status == 0, self.err
-        return self.out.strip()
-
-
-Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +30,8 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def run(cluster: Cluster) -> Iterator[Run]:
-    shared = Host(environ={})
-
-    def run(*args: object, typed: str | bytes = "", tty: bool = False, ok: bool = True) -> Result:
-        host = FakeHost(tty=tty)
-        host.stdin.buffer.write(typed if isinstance(typed, bytes) else typed.encode())
-        host.stdin.buffer.seek(0)
-        host._clients = shared._clients
-        words = ["-u", cluster.uri, *map(str, args)]
-        status = cli.run(words, host)
-        result = Result(status, host.out.data.decode("utf-8", "surrogateescape"), host.err.text)
-        assert not ok or status == 0, (words, result)
-        return result
-
-    yield run
-    shared.close()
+    with runner(cluster) as running:
+        yield running
 
 
 def _raw(result: Result) -> bytes:
