@@ -70,6 +70,14 @@ disk = SubGroup(
             "bkctl.disk_repair:rebuild_index",
             "Make index files anew from logs and journals.",
         ),
+        "rebuild-db": (
+            "bkctl.disk_db:rebuild_db",
+            "Make the databases of DbLedgerStorage anew.",
+        ),
+        "convert": (
+            "bkctl.disk_db:convert",
+            "Move the index to DbLedgerStorage, or back to files.",
+        ),
         "salvage": (
             "bkctl.disk_repair:salvage",
             "Copy a ledger's entries out of logs and journals.",

@@ -18,13 +18,14 @@ import attrs
 
 from bkclient.metadata.api import ANY
 from bkctl import disk_dirs
-from bkctl.errors import NothingFoundError, RefusedError
+from bkctl.errors import CommandError, NothingFoundError, RefusedError
 from bookied.dirs import CURRENT, Directories, DirectoryLocks, directories
 from bookied.exit_status import DirectoryInUseError
 from bookied.identity import RealHost, identify
 from bookied.in_use import uses
 from bookied.offline_config import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.stored_cookie import StoredCookie
+from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
@@ -121,6 +122,23 @@ def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = F
         f"{bookie_id} is registered in the metadata service: it runs",
         next_step="stop it first; one that was killed is forgotten when its session times out",
     )
+
+
+@contextlib.contextmanager
+def repeatable(session: Session, words: str) -> Iterator[None]:
+    """Say ``words`` after an interruption, and after an error that has no advice of its own."""
+    session.resume = words
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise CommandError(f"{place}{error.strerror or error}", next_step=words) from error
+    except BookKeeperError as error:
+        session.failed = "" if error.hint else words
+        raise
+    session.resume = ""
 
 
 def insist_current(found: Directories) -> None:

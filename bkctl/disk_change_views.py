@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bkctl.disk_db_work import RebuiltDb, StorageConverted
 from bkctl.disk_format_work import Formatted, Initialized
 from bkctl.disk_repair_work import Flushed, RebuiltLedger, Salvaged
 from bkctl.disk_upgrade_work import LayoutChanged, RootStatus
@@ -60,6 +61,23 @@ def _flushed(v: Flushed) -> str:
         f"replayed {v.entries} entries ({human_bytes(v.size_bytes)}) of {v.journals} journals"
         f"{torn}; everything is in entry logs and indexes"
     )
+
+
+_CLASSES: Final = {
+    "db": "DbLedgerStorage",
+    "interleaved": "SortedLedgerStorage or InterleavedLedgerStorage",
+}
+
+
+def _converted(v: StorageConverted) -> str:
+    if not v.changed:
+        return "nothing to convert: the index is of that kind"
+    what = (
+        "the conversion is finished"
+        if v.ledgers is None
+        else (f"converted {v.ledgers} ledgers with {v.entries} entries")
+    )
+    return f"{what}; set ledgerStorageClass to {_CLASSES[v.to]} before the bookie starts"
 
 
 def _count(name: str, doc: str, **more: Any) -> Field:
@@ -194,5 +212,37 @@ DISK_CHANGE_VIEWS: Final[Mapping[type, View]] = {
         ),
         "entries",
         sentence=_flushed,
+    ),
+    RebuiltDb: View(
+        "databases",
+        (
+            Field("database", "ledgers or locations.", lambda v: v.database),
+            Field("directory", "Where it is.", lambda v: v.directory),
+            _count("ledgers", "Ledgers that exist."),
+            _count("entries", "Entries that were found in the logs; none for ledgers."),
+            _count("unreadable", "Entries in logs that cannot be read; they keep their places."),
+            Field(
+                "keyless",
+                "Ledgers whose master key is not known.",
+                lambda v: [str(one) for one in v.keyless],
+                Kind.NESTED,
+                rank=1,
+                cell=lambda v: str(len(v.keyless)),
+            ),
+            Field("backup", "The old database.", lambda v: v.backup, rank=WIDE),
+        ),
+        "directory",
+    ),
+    StorageConverted: View(
+        "conversions",
+        (
+            Field("to", "db or interleaved.", lambda v: v.to),
+            Field("changed", "Whether there was anything to do.", lambda v: v.changed, Kind.FLAG),
+            _count("ledgers", "Ledgers converted."),
+            _count("entries", "Their entries."),
+            _count("logs", "Entry logs that were linked, copied or given new ids."),
+        ),
+        "to",
+        sentence=_converted,
     ),
 }

@@ -17,6 +17,7 @@ from bkctl.disk_change import (
     locked,
     refuse_other_owner,
     refuse_registered,
+    repeatable,
     stopped_bookie,
 )
 from bkctl.errors import RefusedError
@@ -112,11 +113,9 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
     with locked(bookie.found, port=bookie.config.port):
         doomed = _doomed(session, bookie, also, ask=METADATA not in force)
         _confirm(session, bookie, doomed, delete_cookie=delete_cookie)
-        session.resume = "what is left cannot be started; run the same command again"
-        session.failed = "what is left cannot be started; run the same command again"
         stored = bookie.stored if delete_cookie else None
-        removed = wipe(RealFiles(), bookie.found, also=also, stored=stored)
-    session.failed = ""
+        with repeatable(session, "no bookie starts on what is left; run the same command again"):
+            removed = wipe(RealFiles(), bookie.found, also=also, stored=stored)
     session.emit(
         Formatted(
             bookie.bookie_id,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
-from bkctl.disk_change import held, insist_current
+from bkctl.disk_change import held, insist_current, repeatable
 from bkctl.disk_dirs import bookie_properties, find_directories
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bookied.errors import CorruptError
@@ -34,14 +34,15 @@ NAMED_MAX: Final = 10
 AGAIN: Final = "each ledger has its old index or its new one; run the same command again"
 
 
-def _config(session: Session, dirs: Any) -> OfflineConfig | None:
+def offline_settings(session: Session, dirs: Any) -> OfflineConfig | None:
     """Return the bookie's settings; None where its directories are named instead."""
     if any(dirs.values()):
         return None
     return offline_config(bookie_properties(session, KEYS))
 
 
-def _warn_damage(session: Session, damaged: Iterable[CorruptError]) -> int:
+def warn_damage(session: Session, damaged: Iterable[CorruptError]) -> int:
+    """Say what could not be read; return how many things."""
     count = 0
     for error in damaged:
         session.warn(f"not readable: {error}")
@@ -70,31 +71,32 @@ def rebuild_index(
     wanted = None if all_ledgers else sorted(set(ledger_ids))
     if all_ledgers == bool(wanted):
         raise UsageError("which ledgers? Name them, or give --all")
-    found, config = find_directories(session, **dirs), _config(session, dirs)
+    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
     insist_current(found)
     if holds_db(RealFiles(), found):
         raise UsageError(
             "the index is that of DbLedgerStorage, in RocksDB",
             next_step="`bkctl disk rebuild-db --locations` makes that one anew",
         )
-    key_of = _keys(session, password_file, named=bool(any(dirs.values())))
+    key_of = keys(session, password_file, named=bool(any(dirs.values())))
     version = 1 if config is None else config.file_info_format_version
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
-    with held(found, port=0 if config is None else config.port):
-        session.resume = session.failed = AGAIN
-        with session.progress("scanning", total=total) as progress:
-            done = rebuild(
-                RealFiles(),
-                found,
-                wanted,
-                key_of=key_of,
-                tell=progress.update,
-                dry_run=session.dry_run,
-                header_version=version,
-            )
-    session.failed = ""
+    with (
+        held(found, port=0 if config is None else config.port),
+        repeatable(session, AGAIN),
+        session.progress("scanning", total=total) as progress,
+    ):
+        done = rebuild(
+            RealFiles(),
+            found,
+            wanted,
+            key_of=key_of,
+            tell=progress.update,
+            dry_run=session.dry_run,
+            header_version=version,
+        )
     session.emit_all(done.ledgers, RebuiltLedger)
-    damaged = _warn_damage(session, done.damaged)
+    damaged = warn_damage(session, done.damaged)
     _tell_rebuilt(session, done.ledgers, done.missing, damaged)
 
 
@@ -127,7 +129,7 @@ def _named(ledger_ids: list[int]) -> str:
     return ", ".join(map(str, ledger_ids[:NAMED_MAX])) + more
 
 
-def _keys(
+def keys(
     session: Session, password_file: str | None, *, named: bool
 ) -> Callable[[int], tuple[bytes, str] | None]:
     """Return who knows the keys that the disk has lost: the password's file, else the cluster."""
@@ -182,8 +184,10 @@ def salvage_ledger(
             [f"search {total} bytes of logs and journals", f"write what is found to {out}"]
         )
         return
-    session.resume = "run the same command again"
-    with session.progress("scanning", total=total) as progress:
+    with (
+        repeatable(session, "run the same command again"),
+        session.progress("scanning", total=total) as progress,
+    ):
         saved = salvage(
             RealFiles(),
             found,
@@ -193,7 +197,7 @@ def salvage_ledger(
             digest=None if digest is None else DigestType[digest.upper()],
             tell=progress.update,
         )
-    damaged = _warn_damage(session, saved.damaged)
+    damaged = warn_damage(session, saved.damaged)
     if saved.last is None:
         raise NothingFoundError(f"no entry of ledger {ledger_id} in logs or journals")
     session.emit(saved)
@@ -220,7 +224,7 @@ class Flushed:
 
 def flush_journals(session: Session, dirs: Any) -> None:
     """Replay the journals of a stopped bookie into its logs and indexes."""
-    found, config = find_directories(session, **dirs), _config(session, dirs)
+    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
     insist_current(found)
     if session.dry_run:
         session.plan(
@@ -228,12 +232,13 @@ def flush_journals(session: Session, dirs: Any) -> None:
             + ["write entry logs, indexes and marks"]
         )
         return
-    with held(found, port=0 if config is None else config.port):
-        session.resume = session.failed = "nothing is lost; run the same command again"
+    with (
+        held(found, port=0 if config is None else config.port),
+        repeatable(session, "nothing is lost; run the same command again"),
+    ):
         storages = storages_of(RealFiles(), found, config)
         skip = config is not None and config.skip_invalid_records
         done = flush(RealFiles(), found, storages, skip_invalid=skip)
-    session.failed = ""
     session.emit(
         Flushed(
             tuple(map(str, found.roots)),

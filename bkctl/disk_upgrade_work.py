@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.command import Effect
-from bkctl.disk_change import StoppedBookie, held, refuse_registered, stopped_bookie
+from bkctl.disk_change import (
+    StoppedBookie,
+    held,
+    refuse_registered,
+    repeatable,
+    stopped_bookie,
+)
 from bkctl.errors import ProblemsError
 from bkctl.units import human_bytes
 from bookied.cookie_check import master_cookie
@@ -146,7 +152,6 @@ _NEXT: Final = {
 def _emit(
     session: Session, bookie: StoppedBookie, action: str, told: list[Path], *, changed: bool
 ) -> None:
-    session.failed = session.resume = ""
     next_step = _NEXT[action] if changed else ""
     session.emit(LayoutChanged(bookie.bookie_id, action, changed, len(told), next_step))
 
@@ -158,13 +163,15 @@ def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, Upgrade, list[Pa
     with held(bookie.found, port=bookie.config.port):
         refuse_registered(session, bookie.bookie_id)
         master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
-        with session.progress("files", unit="files") as progress:
+        with (
+            repeatable(session, AGAIN),
+            session.progress("files", unit="files") as progress,
+        ):
 
             def tell(path: Path) -> None:
                 told.append(path)
                 progress.update(len(told))
 
-            session.resume = AGAIN
             yield (
                 bookie,
                 Upgrade(

@@ -27,6 +27,8 @@ CURRENT: Final = "current"
 VERSION: Final = "VERSION"
 DIRTY: Final = "DIRTY"
 LOCK: Final = "bookied.lock"
+CONVERTING: Final = "bookied.converting"
+"""In the first root while the index is moved to another kind of storage."""
 
 _NOT_OURS: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}
 """What a directory says that we cannot have made, nor anything in it."""
@@ -89,9 +91,14 @@ def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) 
 
     Raises:
         DirectoryError: not a directory, not readable or writable, or two on one disk partition
-            with ``several_per_disk`` off.
+            with ``several_per_disk`` off; or a conversion was cut short.
         LayoutTooOldError: data of a layout before version 3.
     """
+    if files.exists(found.roots[0] / CONVERTING):
+        raise DirectoryError(
+            f"{found.roots[0]}: the index is on its way to another kind of storage; run the "
+            "`bkctl disk convert` again that was cut short"
+        )
     for root in found.roots:
         try:
             files.mkdirs(root)

@@ -110,6 +110,9 @@ class Files(Protocol):
 
     def rename(self, old: Path, new: Path) -> None: ...
 
+    def exchange(self, one: Path, other: Path) -> None:
+        """Let two names in a directory change places, in one step where the file system can."""
+
     def link(self, old: Path, new: Path) -> None:
         """Give the file ``old`` a second name on the same file system.
 
@@ -195,6 +198,13 @@ class RealFiles:
     def rename(self, old: Path, new: Path) -> None:
         old.replace(new)
 
+    def exchange(self, one: Path, other: Path) -> None:
+        if not _exchange(one, other):
+            between = one.with_name(f"{one.name}.{secrets.token_hex(4)}.tmp")
+            one.rename(between)
+            other.rename(one)
+            between.rename(other)
+
     def link(self, old: Path, new: Path) -> None:
         os.link(old, new, follow_symlinks=False)
 
@@ -245,6 +255,27 @@ class RealFiles:
             is_read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
             number = errno.EROFS if is_read_only else errno.EACCES
             raise OSError(number, os.strerror(number), str(directory))
+
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Ask Linux to swap two names; False where the system or the file system cannot."""
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    if rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in {errno.EINVAL, errno.ENOSYS, errno.EPERM}:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))
 
 
 def remove_tree(files: Files, path: Path) -> None:

@@ -38,6 +38,17 @@ def open_rocks(path: Path) -> KeyValues:
     return open_database(path, partial(options, RocksSettings()))
 
 
+def open_rocks_read_only(path: Path) -> KeyValues:
+    """Open one of an index's databases to look at it.
+
+    Raises:
+        FileNotFoundError: it is not there. Otherwise as ``open_rocks``.
+    """
+    from bookied.index.rocks_db import open_read_only
+
+    return open_read_only(path)
+
+
 def holds_db(files: Files, found: Directories) -> bool:
     """Whether the index is that of DbLedgerStorage.
 

@@ -266,3 +266,38 @@ class TestRepairs:
         words = ["disk", "flush", "--journal-dir", bookie.journal, "--ledger-dir", bookie.ledgers]
         host = FakeHost(environ={})
         assert cli.run(list(map(str, words)), host) == 0, host.err.text
+
+
+class TestDatabases:
+    def test_the_index_goes_to_databases_and_back(self, bookie: Bookie) -> None:
+        assert "would remove the index files" in bookie.run(
+            "disk", "convert", "--to", "db", "--dry-run"
+        ).out.replace("\n", " ")
+        done = bookie.run("disk", "convert", "--to", "db", "--json").json
+        assert (done["ledgers"], done["entries"], done["changed"]) == (7, 25, True)
+        assert list(bookie.ledgers.rglob("*.idx")) == []
+        assert "nothing to convert" in bookie.run("disk", "convert", "--to", "db").out
+        assert "7 ledgers with 25 entries" in bookie.run("disk", "format", "--dry-run").out
+        bookie.run("disk", "flush")
+        refused = bookie.run("disk", "rebuild-index", "--all", ok=False)
+        assert (refused.status, "rebuild-db --locations" in refused.err) == (2, True)
+        done = bookie.run("disk", "convert", "--to", "interleaved", "--json").json
+        assert (done["ledgers"], done["entries"]) == (7, 25)
+        assert len(list(bookie.ledgers.rglob("*.idx"))) == 7
+        assert (bookie.ledgers / CURRENT / "locations.backup").is_dir()
+
+    def test_databases_are_made_anew(self, bookie: Bookie) -> None:
+        bookie.run("disk", "convert", "--to", "db")
+        shutil.rmtree(bookie.ledgers / CURRENT / "locations")
+        shutil.rmtree(bookie.ledgers / CURRENT / "ledgers")
+        refused = bookie.run("disk", "rebuild-db", "--locations", ok=False)
+        assert (refused.status, "rebuild-db --ledgers" in refused.err) == (4, True)
+        rows = bookie.run("disk", "rebuild-db", "--ledgers", "--locations", "-o", "jsonl").rows
+        assert [(row["database"], row["ledgers"]) for row in rows] == [
+            ("ledgers", 7),
+            ("locations", 7),
+        ]
+        assert (rows[1]["entries"], rows[0]["keyless"]) == (25, [])
+        again = bookie.run("disk", "rebuild-db", "--locations", "--dry-run", "-o", "jsonl").rows
+        assert (again[0]["entries"], again[0]["backup"]) == (25, None)
+        assert bookie.run("disk", "rebuild-db", ok=False).status == 2

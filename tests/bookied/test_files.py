@@ -262,6 +262,21 @@ def test_a_second_name_stands_for_the_same_file(disk: Disk) -> None:
     assert files.read(base / "beside" / "log") == b"Entries"
 
 
+def test_two_names_change_places(disk: Disk) -> None:
+    files, base = disk
+    files.mkdirs(base / "old")
+    files.mkdirs(base / "new")
+    files.write_atomic(base / "old" / "x", b"old")
+    files.write_atomic(base / "new" / "x", b"new")
+    files.exchange(base / "old", base / "new")
+    files.sync_dir(base)
+    assert files.read(base / "old" / "x") == b"new"
+    assert files.read(base / "new" / "x") == b"old"
+    assert sorted(files.list(base)) == ["new", "old"]
+    with pytest.raises(FileNotFoundError):
+        files.exchange(base / "old", base / "nothing")
+
+
 def test_only_an_empty_directory_is_removed_at_once(disk: Disk) -> None:
     files, base = disk
     files.mkdirs(base / "a" / "b")

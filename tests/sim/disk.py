@@ -227,6 +227,12 @@ class SimFiles:
         parent = self._directory(old.parent)
         parent.change({old.name: None, new.name: self._node(old)})
 
+    def exchange(self, one: Path, other: Path) -> None:
+        self.tick("rename", one)
+        assert one.parent == other.parent, "only within a directory is it one step"
+        names = {one.name: self._node(other), other.name: self._node(one)}
+        self._directory(one.parent).change(dict(names))
+
     def link(self, old: Path, new: Path) -> None:
         self.tick("link", new)
         file, parent = self._file(old), self._directory(new.parent)
