@@ -21,7 +21,7 @@ from bookied.fence_check import FenceCheck, Standing
 from bookied.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
 from bookied.long_poll import Cancel, LongPolls
-from bookied.reads import EntryReads, packet_lac
+from bookied.reads import EntryReads, in_limbo, packet_lac
 from bookied.refusals import refusal
 from bookied.storage import LedgerState
 from bookied.storages import Storages
@@ -211,8 +211,8 @@ class Bookie:
             raise LedgerFencedError(f"ledger {ledger_id} was fenced and deleted")
         state = self._ledger_to_write(ledger_id, request.master_key)
         recovery = bool(request.flags & AddFlag.RECOVERY)
-        if state.fenced and not recovery:
-            raise LedgerFencedError(f"ledger {ledger_id}")
+        if not recovery:
+            _check_not_fenced(state)
         check = self.fence_check
         if check is not None and not recovery and not check.is_open(ledger_id):
             check.ask(ledger_id, partial(self._add_if_open, asked))
@@ -354,7 +354,7 @@ class Bookie:
         ledger_id, entry_id = asked.request.ledger_id, asked.request.entry_id
 
         def found(state: LedgerState, packet: bytes) -> ReadResponse:
-            max_lac = state.lac if with_lac else None
+            max_lac = state.lac if with_lac and not state.limbo else None
             return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, max_lac)
 
         return self._reads.entry(ledger_id, entry_id, found, asked.refused)
@@ -371,6 +371,8 @@ class Bookie:
         if request.flags & ReadFlag.PIGGYBACK and request.entry_id != NO_ENTRY:
             raise BadRequestError("the entry to piggyback is chosen by the bookie")
         state = self._reads.ledger(request.ledger_id)
+        if state.limbo:
+            raise in_limbo(state)
 
         def woken(moved_ms: int | None) -> None:
             asked.attempt(partial(self._read_polled, asked, previous_lac, moved_ms))
@@ -388,7 +390,10 @@ class Bookie:
         if not asked.request.flags & ReadFlag.PIGGYBACK:
             return self._read_entry(asked, with_lac=True)
         ledger_id, entry_id = asked.request.ledger_id, EntryId(previous_lac + 1)
-        max_lac = self._reads.ledger(ledger_id).lac
+        state = self._reads.ledger(ledger_id)
+        if state.limbo:
+            raise in_limbo(state)
+        max_lac = state.lac
         without = ReadResponse(ReturnCode.EOK, ledger_id, NO_ENTRY, max_lac=max_lac)
         if max_lac <= previous_lac:
             return without
@@ -406,6 +411,8 @@ class Bookie:
         state = self.storages.of(ledger_id).lookup(ledger_id)
         if state is None:
             raise NoSuchEntryError(f"ledger {ledger_id}")
+        if state.limbo:
+            raise in_limbo(state)
 
         def found(state: LedgerState, packet: bytes | None) -> ReadLacResponse:
             return ReadLacResponse(ReturnCode.EOK, ledger_id, state.explicit_lac, packet)
@@ -419,7 +426,9 @@ class Bookie:
 
     def _list_entries(self, asked: Asked[ListEntriesRequest]) -> None:
         ledger_id = asked.request.ledger_id
-        self._reads.ledger(ledger_id)
+        state = self._reads.ledger(ledger_id)
+        if state.limbo:
+            raise in_limbo(state)
 
         def listed(availability: bytes) -> ListEntriesResponse:
             return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
@@ -460,6 +469,19 @@ def _version_served(reply_to: ReplyTo) -> bool:
     if reply_to.version is ProtocolVersion.V3:
         return reply_to.header_version == V3_VERSION
     return 0 <= reply_to.header_version <= V2_VERSION
+
+
+def _check_not_fenced(state: LedgerState) -> None:
+    """Refuse ordinary adds; Java agrees: SingleDirectoryDbLedgerStorage.isFenced (4.18.0).
+
+    Raises:
+        LedgerFencedError: the ledger is fenced.
+        UnauthorizedError: it may have been, and that be lost. Clients take this for final too.
+    """
+    if state.fenced:
+        raise LedgerFencedError(f"ledger {state.ledger_id}")
+    if state.limbo:
+        raise UnauthorizedError(f"ledger {state.ledger_id} may have been fenced")
 
 
 def _packet_ids(packet: bytes) -> tuple[LedgerId, EntryId]:

@@ -24,6 +24,7 @@ from bkclient.settings import (
     load,
     setting,
 )
+from bookied.db_config import DbStorageConfig
 from bookied.java_keys import BOOKIE_OTHER_KEYS
 from bookied.storage_config import (
     CollectorConfig,
@@ -183,6 +184,7 @@ class BookieConfig(
     LimitsConfig,
     CollectorConfig,
     DiskConfig,
+    DbStorageConfig,
     LedgerConfig,
     JournalConfig,
     MetadataConfig,

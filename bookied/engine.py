@@ -16,17 +16,21 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.checkpoints import Checkpoints
-from bookied.config import BookieConfig
+from bookied.config import BookieConfig, StorageClass
 from bookied.dirs import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.errors import WriteFailedError
 from bookied.exit_status import DamagedError
 from bookied.index.files import IndexFiles
+from bookied.index.rocks import RocksIndex
+from bookied.index.rocks_db import open_of_index
+from bookied.index.store import IndexStore
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.writer import Journal
 from bookied.parts import Parts
 from bookied.replay import recover
 from bookied.scrubber import Scrubber, tell
 from bookied.storage import LedgerStorage, StorageLimits
+from bookied.storage_kind import check_kind
 from bookied.storages import Storages
 from bookied.takeover import Served, fences_are_in_doubt, note_journal
 from wire.errors import BookKeeperError
@@ -58,8 +62,7 @@ class Engine:
         self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
-        limits = _storage_limits(config, parts.open_files_max)
-        self.storages = self.storages_class(parts.files, [self._storage(limits)], limits=limits)
+        self.storages = self._storages(_storage_limits(config, parts.open_files_max))
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
         if not all(journal.takes_explicit_lacs for journal in self.journals):
             log.warn(
@@ -83,7 +86,11 @@ class Engine:
 
         Raises:
             OSError: a directory cannot be read.
+            StorageKindError: they hold another kind of index than is configured.
+            StorageError: they cannot be used as they are.
         """
+        kind, index_dirs = self._config.storage_class, self._found.index_dirs
+        await self._blocking(partial(check_kind, self._parts.files, kind, index_dirs))
         roots = self._found.journals
         in_doubt = partial(fences_are_in_doubt, self._parts.files, roots)
         self.fences_in_doubt = await self._blocking(in_doubt)
@@ -191,6 +198,10 @@ class Engine:
                 raise journal.failure
         await self._blocking(partial(clear_dirty, self._parts.files, self._found))
 
+    async def close(self) -> None:
+        """Let go of the files after a start that did not get as far as ``begin``."""
+        await self._blocking(self.storages.abandon)
+
     async def give_up(self) -> None:
         """End the journals and the checkpoints; what is not in files stays in the journals."""
         await self.scrubber.stop()
@@ -202,17 +213,40 @@ class Engine:
                 log.warn("while giving up: {error!r}", error=error)
         await self._blocking(self.storages.abandon)
 
-    def _storage(self, limits: StorageLimits) -> LedgerStorage:
-        config, parts, found = self._config, self._parts, self._found
+    def _storages(self, limits: StorageLimits) -> Storages:
+        parts, found = self._parts, self._found
+        if self._config.storage_class is StorageClass.DB:
+            return self._db_storages(limits)
         index = IndexFiles(
             parts.files,
-            found.index_dirs or found.ledger_dirs,
+            found.index_dirs,
             rng=parts.rng,
             open_files_max=limits.open_indexes_max,
         )
+        storage = self._storage(found.ledger_dirs, index, limits)
+        return self.storages_class(parts.files, [storage], limits=limits)
+
+    def _db_storages(self, limits: StorageLimits) -> Storages:
+        """Return a storage for each ledger directory, with its own logs and index."""
+        found, count = self._found, len(self._found.ledger_dirs)
+        settings = self._config.rocks_settings(
+            directories=count, open_files_max=limits.open_indexes_max
+        )
+        opened = self._parts.open_key_values or partial(open_of_index, settings)
+        indexes = [RocksIndex(directory, opened) for directory in found.index_dirs]
+        shards = [
+            self._storage((directory,), index, limits.share(count))
+            for directory, index in zip(found.ledger_dirs, indexes, strict=True)
+        ]
+        return self.storages_class(self._parts.files, shards, limits=limits, flags=indexes[0])
+
+    def _storage(
+        self, ledger_dirs: tuple[Path, ...], index: IndexStore, limits: StorageLimits
+    ) -> LedgerStorage:
+        config, parts = self._config, self._parts
         return self.storage_class(
             parts.files,
-            found.ledger_dirs,
+            ledger_dirs,
             index,
             on_fatal=partial(parts.call_from_thread, self._events.failed),
             on_full=partial(parts.call_from_thread, self._events.no_room),
@@ -278,9 +312,12 @@ def _storage_limits(config: BookieConfig, open_files_max: int | None) -> Storage
     indexes_max = default.open_indexes_max
     if open_files_max is not None:
         indexes_max = min(indexes_max, max(1, open_files_max // 4))
+    cache_bytes_max = config.write_cache_bytes_max
+    if config.storage_class is StorageClass.DB and config.db_write_cache_mb is not None:
+        cache_bytes_max = config.db_write_cache_mb * 1024 * 1024
     return StorageLimits(
-        cache_bytes=config.write_cache_bytes_max // 2,
-        unwritten_bytes_max=config.write_cache_bytes_max,
+        cache_bytes=cache_bytes_max // 2,
+        unwritten_bytes_max=cache_bytes_max,
         dirty_pages_max=pages if pages > 0 else default.dirty_pages_max,
         clean_pages_max=pages if pages > 0 else default.clean_pages_max,
         open_indexes_max=min(config.open_files_max, indexes_max),

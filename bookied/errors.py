@@ -128,6 +128,18 @@ class DatabaseInUseError(StorageError):
     exit_status = 7
 
 
+class LedgerPlaceError(StorageError):
+    """A ledger is in a directory where nobody would look for it."""
+
+    exit_status = 7
+
+
+class StorageKindError(StorageError):
+    """The directories hold another kind of index than ``ledgerStorageClass`` says."""
+
+    exit_status = 7
+
+
 class NoWritableDirError(StorageError):
     """No ledger directory has room left."""
 

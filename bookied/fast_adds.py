@@ -283,7 +283,9 @@ class _Batch:
         bookie = self._bookie
         storage = bookie.storages.of(ledger_id)
         state = storage.hot.get(ledger_id)
-        if state is None or state.master_key != master_key or state.fenced or not state.key_logged:
+        if state is None or state.master_key != master_key or not state.key_logged:
+            return None
+        if state.fenced or state.limbo:
             return None
         if bookie.fence_check is not None and not bookie.fence_check.is_open(ledger_id):
             return None

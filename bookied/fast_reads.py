@@ -69,7 +69,7 @@ class FastReads:
                 storage, read_of = self._storages.of(ledger_id), ledger_id
                 hot, read_memory = storage.hot, storage.read_memory
             state = hot.get(ledger_id)
-            if state is None or must_wait(ledger_id):
+            if state is None or state.limbo or must_wait(ledger_id):
                 break
             entry_id = state.last_entry if asked_id == NO_ENTRY else asked_id
             try:
@@ -97,7 +97,7 @@ class FastReads:
                 ledger, ledger_id = asked.ledger, LedgerId(asked.ledger_id)
                 storage = self._storages.of(ledger_id)
             state = storage.hot.get(ledger_id)
-            if state is None or must_wait(ledger_id):
+            if state is None or state.limbo or must_wait(ledger_id):
                 break
             entry_id = asked.entry_id
             try:

@@ -18,7 +18,7 @@ _HTTP: Final = "the HTTP admin server is not here yet"
 _METRICS: Final = "metrics are not here yet"
 _TLS: Final = "belongs to TLS, which is not switched on"
 _TABLES: Final = "belongs to Java's table service"
-_ROCKSDB: Final = "belongs to DbLedgerStorage"
+_ROCKSDB_CONF: Final = "RocksDB is told by the dbStorage_rocksDB_ keys"
 _ONE_LOG: Final = "all ledgers share one entry log"
 
 
@@ -91,9 +91,19 @@ BOOKIE_OTHER_KEYS: Final = (
         "maximumNumberOfActiveEntryLogs",
         "entryLogPerLedgerCounterLimitsMultFactor",
     ),
-    *_ignored(_ROCKSDB, "dbStorage_*", "defaultRocksdbConf", "entryLocationRocksdbConf"),
-    *_ignored(_ROCKSDB, "ledgerMetadataRocksdbConf", "entryLocationCompactionInterval"),
-    *_ignored(_ROCKSDB, "gcEntryLogMetadataCache*", "maxOperationNumbersInSingleRocksdbWriteBatch"),
+    *_ignored("one write cache and the page cache serve reads", "dbStorage_readAheadCache*"),
+    *_ignored("entry logs are written past the page cache anyway", "dbStorage_directIO*"),
+    *_ignored("clients wait for as long as it takes", "dbStorage_maxThrottleTimeMs"),
+    *_ignored("its log is in the directory of the database", "dbStorage_rocksDB_log*"),
+    *_ignored("RocksDB has seven levels", "dbStorage_rocksDB_numLevels"),
+    *_ignored("tables are of format 5 and checked by xxHash", "dbStorage_rocksDB_format_version"),
+    *_ignored("tables are of format 5 and checked by xxHash", "dbStorage_rocksDB_checksum_type"),
+    *_ignored("DbLedgerStorage here does without", "dbStorage_*"),
+    *_ignored(_ROCKSDB_CONF, "defaultRocksdbConf", "entryLocationRocksdbConf"),
+    *_ignored(_ROCKSDB_CONF, "ledgerMetadataRocksdbConf"),
+    *_ignored("RocksDB compacts when it has to", "entryLocationCompactionInterval"),
+    *_ignored("what logs hold is kept in memory", "gcEntryLogMetadataCache*"),
+    *_ignored("1000 locations are written at a time", "maxOperationNumbersInSingleRocksdb*"),
     *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
     *_warned(_REPAIR, "autoRecoveryDaemonEnabled", harmless=("false", "no", "off")),
     *_ignored(_REPAIR, "auditor*", "lostBookieRecoveryDelay", "rwRereplicateBackoffMs"),

@@ -22,6 +22,7 @@ from bookied.dirs import DirectoryLocks
 from bookied.exit_status import BookieStopError, ExitStatus
 from bookied.files import Files, RealFiles
 from bookied.identity import Host, RealHost
+from bookied.index.key_values import OpenKeyValues
 from bookied.listener import KeepAlive, Listener, TcpListener
 
 RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
@@ -58,6 +59,8 @@ class Parts:
     run_reads: RunBlocking
     rng: random.Random = attrs.field(factory=random.Random)
     threads: bool = True
+    open_key_values: OpenKeyValues | None = None
+    """Opens a database of DbLedgerStorage's index; RocksDB if None."""
     open_files_max: int | None = None
     """The process's limit on open files; None for none."""
     close: Callable[[], Deferred[None]]

@@ -10,10 +10,17 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.disk_read import Answer, DiskRead
-from bookied.storage import LedgerState, NeedsDisk
+from bookied.storage import LedgerState, LedgerStorage, NeedsDisk
 from bookied.storages import Storages
 from wire.codes import FRAME_BYTES_MAX, ReturnCode
-from wire.errors import BadRequestError, BookKeeperError, NoSuchEntryError, NoSuchLedgerError
+from wire.errors import (
+    BadRequestError,
+    BookieError,
+    BookKeeperError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    UnknownLedgerStateError,
+)
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
 
@@ -64,10 +71,10 @@ class EntryReads:
         storage = self._storages.of(ledger_id)
         packet = storage.read_memory(state, entry_id)
         if isinstance(packet, NeedsDisk):
-            fetch = partial(storage.read_disk, packet.location, ledger_id, entry_id)
+            fetch = partial(_read_disk, storage, state, packet.location, entry_id)
             return DiskRead(ledger_id, fetch, partial(found, state), failed)
         if packet is None:
-            raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
+            raise no_entry(state, entry_id)
         return found(state, packet)
 
     def batch(self, request: BatchReadRequest, failed: Failed) -> Answer:
@@ -90,7 +97,7 @@ class EntryReads:
                 return self._fetch(read, packet)
             if packet is None:
                 if not read.batch.entries:
-                    raise NoSuchEntryError(f"entry {entry_id} of ledger {read.state.ledger_id}")
+                    raise no_entry(read.state, entry_id)
                 break
             read.batch.take(packet)
         return read.batch.response()
@@ -106,22 +113,22 @@ class EntryReads:
             wanted.append((found.location, entry_id))
             entry_id = EntryId(entry_id + 1)
             found = storage.read_memory(read.state, entry_id)
-        fetch = partial(self._read_all, ledger_id, wanted, read.batch.room_bytes)
+        fetch = partial(self._read_all, read.state, wanted, read.batch.room_bytes)
         return DiskRead(ledger_id, fetch, partial(self._fetched, read, len(wanted)), read.failed)
 
     def _read_all(
-        self, ledger_id: LedgerId, wanted: list[tuple[int, EntryId]], room_bytes: int | None
+        self, state: LedgerState, wanted: list[tuple[int, EntryId]], room_bytes: int | None
     ) -> list[bytes]:
         """Blocking. Read until one cannot be read or does not fit; that one ends the batch.
 
         ``room_bytes`` is None for the first entry of a batch, which has to be read.
         """
-        storage = self._storages.of(ledger_id)
+        storage = self._storages.of(state.ledger_id)
         packets: list[bytes] = []
         size_bytes = 0
         for location, entry_id in wanted:
             try:
-                packets.append(storage.read_disk(location, ledger_id, entry_id))
+                packets.append(_read_disk(storage, state, location, entry_id))
             except (BookKeeperError, OSError):
                 if room_bytes is None:
                     raise
@@ -144,15 +151,38 @@ def actual_entry_id(state: LedgerState, entry_id: EntryId) -> EntryId:
 
     Raises:
         NoSuchEntryError: the ledger holds none.
+        UnknownLedgerStateError: there may have been others.
         BadRequestError: the id is below -1. (Java's default storage never answers that in V3.)
     """
     if entry_id >= 0:
         return entry_id
     if entry_id != NO_ENTRY:
         raise BadRequestError(f"read of entry {entry_id}")
+    if state.limbo:
+        raise in_limbo(state)
     if state.last_entry < 0:
         raise NoSuchEntryError(f"ledger {state.ledger_id} is empty")
     return EntryId(state.last_entry)
+
+
+def no_entry(state: LedgerState, entry_id: int) -> BookieError:
+    """Return how an entry is refused that is not here: in limbo it may have been."""
+    if state.limbo:
+        return in_limbo(state)
+    return NoSuchEntryError(f"entry {entry_id} of ledger {state.ledger_id}")
+
+
+def in_limbo(state: LedgerState) -> UnknownLedgerStateError:
+    """Return how a question is refused that only who lost nothing can answer."""
+    return UnknownLedgerStateError(f"ledger {state.ledger_id} may have lost entries here")
+
+
+def _read_disk(storage: LedgerStorage, state: LedgerState, location: int, entry_id: int) -> bytes:
+    """Read as ``LedgerStorage.read_disk``; blocks, in any thread."""
+    try:
+        return storage.read_disk(location, state.ledger_id, entry_id)
+    except NoSuchEntryError as error:
+        raise no_entry(state, entry_id) from error
 
 
 def packet_lac(packet: bytes) -> int:

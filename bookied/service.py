@@ -356,14 +356,17 @@ class BookieService:
         if self.registration is not None:
             await self._bounded(self.registration.unregister())
         await self._stop_looking()
-        if self.engine is not None and self.engine.has_begun:
+        if self.engine is not None:
             await self._end_engine(self.engine)
         await self._release()
         self.state.move(Event.DRAINED)
 
     async def _end_engine(self, engine: Engine) -> None:
         try:
-            await (engine.give_up() if self._has_failed else engine.stop())
+            if not engine.has_begun:
+                await engine.close()
+            else:
+                await (engine.give_up() if self._has_failed else engine.stop())
         except (BookKeeperError, OSError) as error:
             log.warn("while stopping: {error!r}", error=error)
 

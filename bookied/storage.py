@@ -318,6 +318,25 @@ class LedgerStorage:
         state.lac = max(state.lac, _explicit_lac(packet))
         self._header_changed(state)
 
+    @property
+    def keeps_limbo(self) -> bool:
+        """Whether ``set_limbo`` can be used: DbLedgerStorage only, as in Java."""
+        return self._index.keeps_limbo
+
+    def set_limbo(self, state: LedgerState, *, limbo: bool) -> None:
+        """Note that entries may be missing that were acknowledged, or that it is made up for.
+
+        Durable with the next checkpoint, as the entries are that make up for it; no journal has it.
+
+        Raises:
+            StorageError: the index has no place for it.
+        """
+        if not self._index.keeps_limbo:
+            raise StorageError("only DbLedgerStorage can keep a ledger in limbo")
+        if state.limbo != limbo:
+            state.limbo = limbo
+            self._header_changed(state)
+
     def _header_changed(self, state: LedgerState) -> None:
         self.has_changes = True
         self._pages.header_changed(state)

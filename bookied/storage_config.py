@@ -35,10 +35,6 @@ def _storage_class(text: str) -> StorageClass:
         raise ValueError("is no ledger storage we know") from None
 
 
-def _refuse_db(kind: StorageClass) -> str | None:
-    return "is not served yet" if kind is StorageClass.DB else None
-
-
 def _invalid(key: str, message: str) -> Finding:
     return Finding(Severity.ERROR, FindingKind.INVALID, key, message)
 
@@ -242,7 +238,6 @@ class LedgerConfig:
         key="ledgerStorageClass",
         doc="Layout of the ledger directories, by Java's class name.",
         parse=_storage_class,
-        refuse=_refuse_db,
     )
     sorted_storage: bool = setting(
         True,
@@ -361,6 +356,13 @@ class LedgerConfig:
         yield from _in_tmp("indexDirectories", self._index_directories)
         if self.index_page_bytes % 8:
             yield _invalid("pageSize", "must be a multiple of 8")
+        ledgers, indexes = len(self.ledger_directories), len(self.index_directories)
+        if self.storage_class is StorageClass.DB and ledgers != indexes:
+            yield _invalid(
+                "indexDirectories",
+                f"are {indexes} for {ledgers} ledgerDirectories, and DbLedgerStorage has one for "
+                "each: name as many, in the same order, or none",
+            )
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.

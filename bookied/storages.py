@@ -15,7 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from bookied.errors import LedgerPlaceError, StorageError
 from bookied.files import Files
+from bookied.index.rocks_format import NEEDS_INTEGRITY_CHECK
 from bookied.journal.mark import Mark, file_name, read_mark, write_mark
 from bookied.storage import LedgerStorage, RunBlocking, StorageLimits
 
@@ -31,6 +33,16 @@ class JournalPosition(Protocol):
         """Delete what a durable mark has made superfluous; any thread."""
 
 
+class StorageFlags(Protocol):
+    """Where a bookie keeps flags of its storage; blocks. ``RocksIndex`` is one."""
+
+    def flags(self) -> int:
+        """Return the flags."""
+
+    def set_flags(self, flags: int) -> None:
+        """Store the flags, durably."""
+
+
 class Storages:
     """The storages of one bookie as one: who has a ledger, and what concerns all of them."""
 
@@ -40,6 +52,7 @@ class Storages:
         shards: Sequence[LedgerStorage],
         *,
         limits: StorageLimits | None = None,
+        flags: StorageFlags | None = None,
     ) -> None:
         """Take the storages over, in the configured order of their ledger directories.
 
@@ -47,9 +60,10 @@ class Storages:
             files: the disk.
             shards: one or more; not open yet.
             limits: of all together; those of the first by default.
+            flags: where the flags are: with ledger 0, as in Java. None where there are none.
         """
         assert shards
-        self._files, self._shards = files, tuple(shards)
+        self._files, self._shards, self._flags = files, tuple(shards), flags
         self.limits = limits or self._shards[0].limits
 
     def of(self, ledger_id: int) -> LedgerStorage:
@@ -70,9 +84,26 @@ class Storages:
     # Start and stop -------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open all; see ``LedgerStorage.open``. Blocks; no threads yet."""
-        for shard in self._shards:
+        """Open all; see ``LedgerStorage.open``. Blocks; no threads yet.
+
+        Raises:
+            LedgerPlaceError: a ledger is in another storage than its id says.
+            OSError: a directory cannot be read. So for ``StorageError``.
+        """
+        for number, shard in enumerate(self._shards):
             shard.open()
+            self._check_places(number, shard)
+
+    def _check_places(self, number: int, shard: LedgerStorage) -> None:
+        """Find out before anything is served or collected: Java takes such ledgers for absent."""
+        count = len(self._shards)
+        for ledger_id in shard.ledger_ids() if count > 1 else ():
+            if ledger_id % count != number:
+                raise LedgerPlaceError(
+                    f"ledger {ledger_id} is in {shard.ledger_directories[0].parent}, directory "
+                    f"{number + 1} of {count}, and belongs to directory {ledger_id % count + 1}: "
+                    "put ledgerDirectories back to the number and order they had"
+                )
 
     def start(self) -> None:
         """Write entry logs in threads from now on."""
@@ -119,6 +150,29 @@ class Storages:
         """Append again what logs had no room for; see ``LedgerStorage.take_back``."""
         for shard in self._shards:
             shard.take_back()
+
+    # The integrity check --------------------------------------------------------------------------
+
+    @property
+    def keeps_limbo(self) -> bool:
+        """Whether ledgers can be in limbo and the storage can be flagged: DbLedgerStorage only."""
+        return self._flags is not None
+
+    def needs_integrity_check(self) -> bool:
+        """Return whether entries may be missing of ledgers that metadata places here. Blocks."""
+        return self._flags is not None and bool(self._flags.flags() & NEEDS_INTEGRITY_CHECK)
+
+    def set_needs_integrity_check(self, *, needed: bool) -> None:
+        """Remember it, durably, or that all is made up for. Blocks; never during a checkpoint.
+
+        Raises:
+            StorageError: there is no place for it.
+            OSError: it could not be stored.
+        """
+        if self._flags is None:
+            raise StorageError("only DbLedgerStorage can remember that it needs a check")
+        flags = self._flags.flags() & ~NEEDS_INTEGRITY_CHECK
+        self._flags.set_flags(flags | NEEDS_INTEGRITY_CHECK if needed else flags)
 
     # What is in memory ----------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ class RocksIndex:
         self._open_key_values = open_key_values
         self._ledgers: KeyValues
         self._locations: KeyValues
+        self._is_open = False
         self._stored: set[int] = set()
         self._rebuilt: set[int] = set()  # Those of them that have a key of 16 bytes only.
         self._stale: set[int] = set()  # Those that have one beside that of 8 bytes.
@@ -84,6 +85,7 @@ class RocksIndex:
         except BaseException:
             self._ledgers.close()
             raise
+        self._is_open = True
 
     def _list(self) -> None:
         begin = b""
@@ -316,8 +318,10 @@ class RocksIndex:
 
     def close(self) -> None:
         """Let go of both databases."""
-        self._ledgers.close()
-        self._locations.close()
+        if self._is_open:
+            self._is_open = False
+            self._ledgers.close()
+            self._locations.close()
 
 
 def _page_begin(ledger_id: int, page_no: int) -> bytes:

@@ -27,6 +27,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
+from bookied.index.rocks_format import LOCATIONS
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
@@ -132,6 +133,16 @@ def _options(settings: RocksSettings) -> Options:
     options.set_keep_log_file_num(_KEPT_LOGS)
     options.set_log_file_time_to_roll(_DAY_S)
     return options
+
+
+def open_of_index(settings: RocksSettings, path: Path) -> RocksDatabase:
+    """Open a database of an index to write to, ``ledgers`` or ``locations`` by its name.
+
+    Raises:
+        DatabaseInUseError: another process has it open. So for what ``open_database`` raises.
+    """
+    options = locations_options if path.name == LOCATIONS else ledgers_options
+    return open_database(path, partial(options, settings))
 
 
 def open_database(path: Path, options: Callable[[], Options]) -> RocksDatabase:

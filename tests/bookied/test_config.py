@@ -91,6 +91,11 @@ def test_index_directories_are_the_ledger_directories_unless_set() -> None:
         ("", StorageClass.SORTED),
         ("sortedLedgerStorageEnabled=false", StorageClass.INTERLEAVED),
         ("ledgerStorageClass=org.example.InterleavedLedgerStorage", StorageClass.INTERLEAVED),
+        (
+            "ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+            StorageClass.DB,
+        ),
+        ("ledgerStorageClass=org.apache.bookkeeper.bookie.DbLedgerStorage", StorageClass.DB),
     ],
 )
 def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageClass) -> None:
@@ -102,7 +107,10 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
     [
         ("bookiePort=0", "bk.conf:2: bookiePort: is 0, which only allowEphemeralPorts"),
         ("ledgerDirectories=", "leaves the bookie no directory"),
-        ("ledgerStorageClass=x.DbLedgerStorage", "'DbLedgerStorage' is not served yet"),
+        (
+            "ledgerStorageClass=x.DbLedgerStorage\nledgerDirectories=/a,/b\nindexDirectories=/i",
+            "indexDirectories: are 1 for 2 ledgerDirectories, and DbLedgerStorage has one for each",
+        ),
         ("ledgerStorageClass=x.Mine", "'x.Mine' is no ledger storage we know"),
         ("logSizeLimit=1073741825", "is out of range; allowed: 2048 to 1073741824"),
         ("journalWriteData=false", "would lose acknowledged entries"),

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bookied.errors import StorageError, WriteFailedError
+from bookied.errors import LedgerPlaceError, StorageError, WriteFailedError
 from bookied.index.files import IndexFiles
 from bookied.journal.mark import Mark
 from bookied.replay import do_now, run_now
@@ -117,6 +117,40 @@ def test_what_one_needs_all_of_them_need() -> None:
     assert desk.storages.has_changes
     assert not desk.storages.needs_checkpoint
     assert desk.storages.unwritten_bytes == sum(one.unwritten_bytes for one in desk.storages) > 0
+
+
+def test_a_ledger_in_the_wrong_directory_keeps_the_bookie_from_starting() -> None:
+    desk = Desk()
+    desk.add(4, 0)
+    run_now(desk.storages.stop([], do_now))
+    desk.files.mkdirs(L1 / "0/4")
+    desk.files.write_atomic(L1 / "0/4/4.idx", desk.files.read(L0 / "0/4/4.idx"))
+    with pytest.raises(LedgerPlaceError, match="ledger 4 is in /l1, directory 2 of 2, and belongs"):
+        desk.start()
+
+
+def test_only_storages_with_a_place_for_it_remember_a_check() -> None:
+    class Flags:
+        kept = 6
+
+        def flags(self) -> int:
+            return self.kept
+
+        def set_flags(self, flags: int) -> None:
+            self.kept = flags
+
+    desk, flags = Desk(), Flags()
+    assert not desk.storages.keeps_limbo
+    assert not desk.storages.needs_integrity_check()
+    with pytest.raises(StorageError, match="only DbLedgerStorage"):
+        desk.storages.set_needs_integrity_check(needed=True)
+    with pytest.raises(StorageError, match="only DbLedgerStorage"):
+        desk.storages.of(0).set_limbo(desk.storages.of(0).create(0, b"k"), limbo=True)
+    db = Storages(desk.files, [*desk.storages], flags=flags)
+    db.set_needs_integrity_check(needed=True)
+    assert (db.needs_integrity_check(), flags.kept) == (True, 7)
+    db.set_needs_integrity_check(needed=False)
+    assert (db.needs_integrity_check(), flags.kept) == (False, 6)
 
 
 def test_storages_share_one_amount_of_memory() -> None:

@@ -61,7 +61,9 @@ def some_files() -> SimFiles:
 
 def rocks_desk(tmp_path: Path) -> Desk:
     options = partial(ledgers_options, RocksSettings())
-    return Desk(lambda: RocksIndex(tmp_path, lambda path: open_database(path, options)), str)
+    return Desk(
+        lambda: RocksIndex(tmp_path, lambda path: open_database(path, options)), lambda: None
+    )
 
 
 @pytest.fixture(params=["files", "simulated", "rocks"])

@@ -11,6 +11,7 @@ import pytest
 
 from bookied.errors import DatabaseInUseError, DbRecordError
 from bookied.index import rocks_format as layout
+from bookied.index.format import FENCED, IndexHeader, decode_native
 from bookied.index.ledger_pages import LedgerChange
 from bookied.index.rocks import RocksIndex
 from bookied.index.rocks_db import (
@@ -94,7 +95,7 @@ def test_a_rebuilt_index_is_read_and_gets_newer_keys(tmp_path: Path) -> None:
     stored = index.load(511)
     assert stored is not None
     assert (stored.header.master_key, stored.header.is_fenced) == (b"", True)
-    index.write([LedgerChange(511, layout.IndexHeader(b"key"), ())])
+    index.write([LedgerChange(511, IndexHeader(b"key"), ())])
     index.hide(4)
     index.remove_hidden()
     index.close()
@@ -113,8 +114,8 @@ def test_a_rebuilt_index_is_read_and_gets_newer_keys(tmp_path: Path) -> None:
 
 def test_a_key_that_a_rebuild_left_beside_a_newer_one_goes(tmp_path: Path) -> None:
     store = open_database(tmp_path / "ledgers", partial(ledgers_options, SETTINGS))
-    old = layout.encode_ledger(layout.IndexHeader(b"", layout.FENCED))
-    new = layout.encode_ledger(layout.IndexHeader(b"key"))
+    old = layout.encode_ledger(IndexHeader(b"", FENCED))
+    new = layout.encode_ledger(IndexHeader(b"key"))
     store.put([(layout.long_ledger_key(7), old), (layout.ledger_key(7), new)])
     store.close()
     index = writable(tmp_path)
@@ -142,9 +143,9 @@ def writable(directory: Path) -> RocksIndex:
 
 def test_a_database_of_a_killed_process_is_read_with_all_that_was_synced(tmp_path: Path) -> None:
     index = writable(tmp_path / "live")
-    page = layout.decode_native(bytes(8192))
+    page = decode_native(bytes(8192))
     page[3] = 5000
-    header = layout.IndexHeader(b"key", limbo=True)
+    header = IndexHeader(b"key", limbo=True)
     index.write([LedgerChange(1, header, ((0, page.tobytes()),))])
     index.set_flags(layout.NEEDS_INTEGRITY_CHECK)
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
@@ -189,7 +190,7 @@ def test_damage_keeps_a_bookie_from_starting_and_is_reported_offline(
     tmp_path: Path, key: bytes, value: str, words: str
 ) -> None:
     store = open_database(tmp_path / "ledgers", partial(ledgers_options, SETTINGS))
-    good = layout.encode_ledger(layout.IndexHeader(b"key"))
+    good = layout.encode_ledger(IndexHeader(b"key"))
     store.put([(key, bytes.fromhex(value)), (layout.ledger_key(9), good)])
     store.close()
     with pytest.raises(DbRecordError, match=words) as caught:
@@ -216,11 +217,11 @@ def test_a_ledger_that_says_it_does_not_exist_does_not(tmp_path: Path) -> None:
 
 def test_locations_without_a_ledger_are_swept_bit_by_bit(tmp_path: Path) -> None:
     index = writable(tmp_path)
-    page = layout.decode_native(bytes(8192))
+    page = decode_native(bytes(8192))
     page[3] = 5000
     all_of_them = range(0, 2000, 2)
     index.write(
-        [LedgerChange(one, layout.IndexHeader(b""), ((0, page.tobytes()),)) for one in all_of_them]
+        [LedgerChange(one, IndexHeader(b""), ((0, page.tobytes()),)) for one in all_of_them]
     )
     index.close()
     store = open_database(tmp_path / "ledgers", partial(ledgers_options, SETTINGS))
