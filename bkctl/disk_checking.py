@@ -70,6 +70,7 @@ class Checking:
         Raises:
             ProblemsError: there was.
         """
+        self._session.finish()  # What was found comes before the sum.
         counts = self._findings.counts
         digests = f", {counts.verified} digests" if self._deep else ""
         seen = (

@@ -97,6 +97,7 @@ class Damage:
             ProblemsError: there was.
         """
         if self.errors:
+            self._session.finish()
             first = self.errors[0]
             more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
             raise ProblemsError(

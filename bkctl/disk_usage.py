@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from bkctl.disk_dirs import open_bookie
+from bkctl.disk_dirs import bookie_properties, open_bookie
+from bkctl.errors import UsageError
 from bkctl.units import human_bytes
 from bookied import offline_files
 from bookied.errors import CorruptError
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from bkctl.session import Session
     from bookied.offline_files import DirectoryUse
 
-MINOR, MAJOR = 0.2, 0.8
-"""Thresholds of the compactions, where the settings say nothing else."""
+_MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold", 0.8)
+"""Keys and defaults of the thresholds of compactions."""
 
 _NOTHING_LEFT: Final = 1e-12
 
@@ -64,12 +65,29 @@ def _alive(shard: Shard, damage: Damage) -> frozenset[int]:
 
 def tell_sums(session: Session, found: list[LogUse]) -> None:
     """Say at the end what could be freed, and by what."""
+    session.finish()  # The table comes first.
     live = sum(one.live_bytes for one in found)
     dead = sum(one.dead_bytes for one in found)
-    empty, minor, major = (freed_by(found, at) for at in (_NOTHING_LEFT, MINOR, MAJOR))
+    minor_at, major_at = (_threshold(session, *one) for one in (_MINOR, _MAJOR))
+    empty, minor, major = (freed_by(found, at) for at in (_NOTHING_LEFT, minor_at, major_at))
     session.note(
         f"{len(found)} entry logs: {human_bytes(live)} live, {human_bytes(dead)} dead\n"
         f"logs without live bytes free {human_bytes(empty)}, a minor compaction (below "
-        f"{MINOR:.0%} live) {human_bytes(minor)}, a major one (below {MAJOR:.0%}) "
+        f"{minor_at:.0%} live) {human_bytes(minor)}, a major one (below {major_at:.0%}) "
         f"{human_bytes(major)}"
     )
+
+
+def _threshold(session: Session, key: str, default: float) -> float:
+    """Return a threshold from the settings file, where that has a number for it."""
+    try:
+        properties = bookie_properties(session, (key,))
+    except UsageError:  # The directories were named, and nobody said where settings are.
+        return default
+    found = properties.get(key)
+    if found is None:
+        return default
+    try:
+        return float(properties.expand(found.values[0]))
+    except ValueError:
+        return default

@@ -284,21 +284,19 @@ def _used(use: DirectoryUse) -> float:
 
 
 def _problem_sentence(problem: Problem) -> str:
-    """Return a problem as people read it: what, where, and what to do."""
-    where = "" if problem.path is None else f" {problem.path}"
-    at = "" if problem.offset is None else f" at {problem.offset}"
-    about = ""
-    if problem.ledger_id is not None:
-        about = f" ledger {problem.ledger_id}"
+    """Return a problem as people read it: what, where, and what to do, a line each."""
+    about = "" if problem.ledger_id is None else f"ledger {problem.ledger_id}"
     if problem.entry_id is not None:
         last = problem.last_entry
-        about += (
-            f" entry {problem.entry_id}"
-            if last is None
-            else (f" entries {problem.entry_id} to {last}")
-        )
-    text = f"{problem.severity.value}:{where}{at}{about and ':' + about}: {problem.message}"
-    return f"{text}\n    -> {problem.fix}" if problem.fix else text
+        many = f"entries {problem.entry_id} to {last}"
+        about = f"{about} {f'entry {problem.entry_id}' if last is None else many}".strip()
+    lines = [f"{problem.severity.value}: {about and about + ': '}{problem.message}"]
+    if problem.path is not None:
+        at = "" if problem.offset is None else f" at {problem.offset}"
+        lines.append(f"    in {problem.path}{at}")
+    if problem.fix:
+        lines.append(f"    -> {problem.fix}")
+    return "\n".join(lines)
 
 
 _PROBLEM: Final = (

@@ -31,8 +31,10 @@ def test_problems_are_named_with_place_and_next_command_and_status_10(tmp_path: 
     found = run("check", *words, ok=False)
     assert found.status == ExitStatus.PROBLEMS
     index = tmp_path / "bookie/ledgers/current/0/1/1.idx"
-    assert f"problem: {index} at 0: ledger 1: b'XXXX'; expected b'BKLE'" in found.out
-    assert "    -> bkctl disk rebuild-index 1\n" in found.out
+    assert (
+        "problem: ledger 1: b'XXXX'; expected b'BKLE'\n"
+        f"    in {index} at 0\n    -> bkctl disk rebuild-index 1\n"
+    ) in found.out
     assert "ledger 0 entries 0 to 4: no such log" in found.out
     assert "problems found; --repair-plan says what to do" in found.err
     assert snapshot(tmp_path) == before

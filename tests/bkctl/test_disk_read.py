@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import itertools
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,12 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
+from bookied.dirs import DirectoryLocks
+from bookied.journal.format import entry_record, header
 from tests.bkctl.disk import SYNTHETIC, copy_of, dirs, run, snapshot
 from tests.bookied.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256
+from wire.codes import DigestType
+from wire.digest import digester
 
 KINDS = {"ENTRY": "entry", "LEDGER_KEY": "ledger key", "EXPLICIT_LAC": "explicit LAC",
          "FENCE": "fence", "LEDGER_FENCE": "fence"}  # fmt: skip
@@ -377,6 +383,11 @@ def test_usage_tells_live_from_dead_and_what_each_threshold_frees(tmp_path: Path
     dead = [row["dead_bytes"] for row in found.rows]
     assert dead == sorted(dead, reverse=True)
     assert "a minor compaction (below 20% live)" in found.err
+    conf = tmp_path / "bk_server.conf"
+    conf.write_text("minorCompactionThreshold=0.45\nmajorCompactionThreshold=nonsense\n")
+    told = run("usage", *words, "-c", conf).err
+    assert "(below 45% live)" in told
+    assert "(below 80%)" in told
     rows = run("usage", "--directories", *words, "-o", "jsonl").rows
     assert [row["directory"].rsplit("/", 1)[1] for row in rows] == ["journal", "ledgers"]
     assert rows[0]["journals"] > 0
@@ -392,3 +403,48 @@ def test_directories_that_are_no_bookies_are_told_from_missing_ones(tmp_path: Pa
     assert "has no directory current" in empty.err
     (tmp_path / "0.log").touch()
     assert "bkctl disk upgrade" in run("files", "--ledger-dir", tmp_path, ok=False).err
+
+
+# Beside a running bookie, and large ones ---------------------------------------------------------
+
+
+def test_beside_a_running_bookie_everything_is_shown_with_a_note(tmp_path: Path) -> None:
+    words = copy_of("sorted/clean", tmp_path)
+    locks = DirectoryLocks()
+    locks.take([tmp_path / "bookie/ledgers"])
+    try:
+        for command in (["ledgers"], ["check"], ["journal"], ["files"]):
+            found = run(*command, *words)
+            assert "in use by " in found.err
+            assert "shown as it is on disk at this moment" in found.err
+        assert run("ledgers", *words, "-q").err == ""
+    finally:
+        locks.release()
+    assert "in use by" not in run("ledgers", *words).err
+
+
+def test_a_large_journal_is_printed_in_bounded_memory_and_can_be_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "1.txn"
+    record = entry_record(digester(DigestType.CRC32C, b"").package(7, 0, -1, 60_000, b"x" * 60_000))
+    with path.open("wb") as file:
+        file.write(header(6))
+        for _ in range(2000):
+            file.write(record)
+    script = (
+        "import resource, sys; from bkctl.cli import cli\n"
+        f"status = cli.run(['disk', 'journal', {str(path)!r}, '--payload', '-o', 'id'])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert len(done.stdout.split()) == 2000
+    assert int(done.stderr.split()[-1]) < 100, "MiB, of a journal of 115"
+    command = [sys.executable, "-m", "bkctl", "disk", "journal", str(path), "-o", "id"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"512\n"
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
