@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from bookied.consistency import Findings, Problem, Severity, from_error
 from bookied.dirs import CURRENT, DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.journal import format as layout
 from bookied.journal import reader as journals
+from bookied.journal.damage import check_end, is_boundary, journals_to_replay, trusted_mark
 from bookied.journal.mark import START, Mark
 from bookied.journal_tail import TELL_BYTES, Tick, bytes_to_replay
 from bookied.offline import OfflineBookie
@@ -116,34 +119,20 @@ def check_mark(bookie: OfflineBookie, number: int, mark: Mark) -> Iterator[Probl
     if mark <= START or not mark.journal_id:
         return
     path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
-    try:
-        scan = journals.open_scan(bookie.files, path)
-    except JournalMissingError:
+    if not bookie.files.exists(path):
         message = f"lastMark names this journal (id {mark.journal_id}); the bookie will not start"
         yield Problem(Severity.PROBLEM, "journal-missing", message, path, fix=_MARK_FIX)
         return
-    except (CorruptError, OSError):
-        return  # Told with the journals.
     try:
-        if mark.offset > scan.size:
-            message = f"lastMark is at {mark.offset}, beyond its end: nothing of it is replayed"
-            yield Problem(Severity.WARNING, "mark-beyond-end", message, path, scan.size)
-            return
-        for record in scan:
-            if record.offset >= mark.offset:
-                break
-            end = record.offset + layout.LENGTH.size + len(record.body)
-            if mark.offset < end:
-                message = f"lastMark is at {mark.offset}, inside the record that begins here"
-                yield Problem(
-                    Severity.PROBLEM, "mark-inside-record", message, path, record.offset,
-                    fix=f"look at it: bkctl disk journal {path} --from {record.offset}",
-                )  # fmt: skip
-                break
+        size, is_place = bookie.files.size(path), is_boundary(bookie.files, path, mark.offset)
     except (CorruptError, OSError):
         return  # Told with the journals.
-    finally:
-        scan.close()
+    if mark.offset > size:
+        message = f"lastMark is at {mark.offset}, beyond its end"
+        yield Problem(Severity.WARNING, "mark-beyond-end", message, path, size)
+    elif mark.offset and not is_place:
+        message = "lastMark is here, where no record begins: all journals are replayed"
+        yield Problem(Severity.WARNING, "mark-inside-record", message, path, mark.offset)
 
 
 # Journals ----------------------------------------------------------------------------------------
@@ -162,7 +151,10 @@ def check_journals(
     """Read the journals that a start replays, or all; fill ``found.tail`` with what is replayed."""
     done = 0
     for number, directory in enumerate(bookie.found.journal_dirs):
+        yield from _check_gaps(bookie, number)
         to_replay = dict(bookie.to_replay(number))
+        last = max(to_replay, key=lambda path: int(path.stem, 16), default=None)
+        has_mark = bookie.highest_mark(number) > START
         names = [
             directory / layout.file_name(one)
             for one in journals.journal_ids(bookie.files, directory)
@@ -170,46 +162,66 @@ def check_journals(
         for path in names:
             if deep or path in to_replay:
                 start = 0 if deep else to_replay[path]
-                yield from _check_journal(
-                    bookie, found, path, start, to_replay.get(path), tick, done
-                )
+                follows = has_mark and path in to_replay and path != last
+                part = _Part(path, start, to_replay.get(path), has_later=follows)
+                yield from _check_journal(bookie, found, part, tick, done)
                 done += bookie.files.size(path) - start
                 found.counts.journals += 1
 
 
+@attrs.frozen
+class _Part:
+    """What is to be read of one journal, and from where on a start replays it, if at all."""
+
+    path: Path
+    start: int
+    replay_from: int | None
+    has_later: bool = attrs.field(kw_only=True)
+
+    def is_replayed(self, offset: int) -> bool:
+        return self.replay_from is not None and offset >= self.replay_from
+
+
+def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[Problem]:
+    """Look whether a journal is missing between others: the bookie would not start."""
+    mark = bookie.highest_mark(number)
+    directory = bookie.found.journal_dirs[number]
+    try:
+        journals_to_replay(bookie.files, directory, trusted_mark(bookie.files, directory, mark))
+    except JournalMissingError as error:
+        if error.path.name != layout.file_name(mark.journal_id):  # That was told with the marks.
+            yield from_error(error, fix=_MARK_FIX)
+
+
 def _check_journal(
-    bookie: OfflineBookie,
-    found: Findings,
-    path: Path,
-    start: int,
-    replay_from: int | None,
-    tick: Tick,
-    before: int,
+    bookie: OfflineBookie, found: Findings, part: _Part, tick: Tick, before: int
 ) -> Iterator[Problem]:
     try:
-        scan = journals.open_scan(bookie.files, path, start)
+        scan = journals.open_scan(bookie.files, part.path, part.start)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=_SALVAGE_FIX)
         return
-    told = start
+    told = part.start
     try:
         for record in scan:
             found.counts.records += 1
-            if replay_from is not None and record.offset >= replay_from:
-                found.tail.add(path, record)
+            if part.is_replayed(record.offset):
+                found.tail.add(part.path, record)
             if record.offset - told > TELL_BYTES:
                 told = record.offset
-                tick(before + told - start, found.counts.records)
+                tick(before + told - part.start, found.counts.records)
+        if part.replay_from is not None:
+            check_end(scan, is_last=not part.has_later)
+        yield from _after_the_end(scan)
     except JournalRecordError as error:
-        is_replayed = replay_from is not None and (error.offset or 0) >= replay_from
+        is_replayed = part.is_replayed(error.offset or 0)
         severity = Severity.PROBLEM if is_replayed else Severity.WARNING
         yield from_error(error, severity=severity, fix=_SALVAGE_FIX if is_replayed else "")
-        if replay_from is not None and not is_replayed:
-            yield from _check_journal(bookie, found, path, replay_from, replay_from, tick, before)
+        if part.replay_from is not None and not is_replayed:
+            rest = attrs.evolve(part, start=part.replay_from)
+            yield from _check_journal(bookie, found, rest, tick, before)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=_SALVAGE_FIX)
-    else:
-        yield from _after_the_end(scan)
     finally:
         scan.close()
 

@@ -26,6 +26,7 @@ from bookied.files import Files
 from bookied.index.ledger_pages import StoredLedger
 from bookied.journal import format as journal_layout
 from bookied.journal import reader as journals
+from bookied.journal.damage import trusted_mark
 from bookied.journal.mark import START, Mark, decode_mark, file_name
 from bookied.offline_index import FileIndex, OfflineIndex, entries_of, is_db
 from wire.errors import FormatError
@@ -176,7 +177,8 @@ class OfflineBookie:
 
     def to_replay(self, journal: int) -> Iterator[tuple[Path, int]]:
         """Give the journals that the next start reads, and from where; 0 for all of one."""
-        directory, mark = self.found.journal_dirs[journal], self.highest_mark(journal)
+        directory = self.found.journal_dirs[journal]
+        mark = trusted_mark(self.files, directory, self.highest_mark(journal))
         for number in journals.journal_ids(self.files, directory):
             if number >= mark.journal_id:
                 offset = mark.offset if number == mark.journal_id else 0

@@ -125,7 +125,7 @@ def test_directories_in_another_order_than_the_cookies_are_a_warning(place: Plac
 @pytest.mark.parametrize(
     ("mark", "kind", "severity"),
     [
-        (Mark(0x1A1FC678C2B, 560), "mark-inside-record", Severity.PROBLEM),
+        (Mark(0x1A1FC678C2B, 560), "mark-inside-record", Severity.WARNING),
         (Mark(0x1A1FC678C2A, 512), "journal-missing", Severity.PROBLEM),
         (Mark(0x1A1FC678C2C, 1 << 30), "mark-beyond-end", Severity.WARNING),
         (Mark(0x1A1FC678C2B, 556), None, None),
@@ -157,6 +157,22 @@ def test_damage_in_a_journal_counts_where_it_is_replayed(place: Place) -> None:
     found = the_one(place.check())
     assert (found.path, found.offset, found.severity) == (path, 1024, Severity.PROBLEM)
     assert "skipReplayJournalInvalidRecord" in found.fix
+
+
+def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> None:
+    (place.journal / "1a1fc678c2c.txn").rename(place.journal / "1a1fc678c2d.txn")
+    found = the_one(place.check())
+    assert (found.kind, found.severity) == ("journal-missing", Severity.PROBLEM)
+    assert found.path == place.journal / "1a1fc678c2c.txn"
+
+
+def test_a_tear_in_a_journal_that_another_followed_is_a_problem(place: Place) -> None:
+    (place.ledgers / "lastMark").write_bytes(encode_mark(Mark(0x1A1FC678C2B, 512)))
+    path = place.journal / "1a1fc678c2b.txn"
+    path.write_bytes(path.read_bytes()[:1030])
+    found = the_one(place.check())
+    assert (found.kind, found.severity, found.path) == ("journal-record", Severity.PROBLEM, path)
+    assert "a later journal follows it" in found.message
 
 
 def test_a_torn_tail_is_a_note(tmp_path: Path) -> None:
