@@ -60,7 +60,8 @@ class Mode:
     def read_only(self) -> bool:
         """Whether there is any reason for it."""
         by_hand = self._status.by_hand and self._status.read_only
-        return self._config.force_read_only or by_hand or self._verdict.read_only
+        is_told = self._config.force_read_only or by_hand
+        return is_told or self._verdict.read_only or self._out_of_room
 
     @property
     def is_out_of_room(self) -> bool:
@@ -70,7 +71,7 @@ class Mode:
     @property
     def writes(self) -> Writes:
         """Which adds may be taken."""
-        if not self.read_only and not self._out_of_room:
+        if not self.read_only:
             return Writes.ALL
         roomy = self._verdict.high_priority_allowed and not self._out_of_room
         return Writes.HIGH_PRIORITY if roomy else Writes.NONE

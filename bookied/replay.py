@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import attrs
 from twisted.logger import Logger
 
-from bookied.errors import CorruptError, JournalRecordError
+from bookied.errors import CorruptError, IndexFullError, JournalRecordError
 from bookied.files import Files
 from bookied.journal import format as layout
 from bookied.journal.damage import check_end, journals_to_replay, trusted_mark
@@ -90,8 +90,8 @@ def recover(
     marks = storages.marks(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
-    run_now(storages.flush(do_now))
-    _write_marks(storages, replay.found.marks)
+    if replay.put_into_files(lambda: run_now(storages.flush(do_now))):
+        _write_marks(storages, replay.found.marks)
     return replay.found
 
 
@@ -238,9 +238,35 @@ class _Replay:
     def _drain(self) -> None:
         for batch in self._batches.values():
             batch.undrained_bytes = 0
-        self._storages.write_out()
-        if self._storages.needs_checkpoint:
-            run_now(self._storages.flush(do_now))
+        storages = self._storages
+        if self.put_into_files(storages.write_out) and storages.needs_checkpoint:
+            self.put_into_files(lambda: run_now(storages.flush(do_now)))
+
+    def put_into_files(self, write: Callable[[], None]) -> bool:
+        """Write what is in memory; say whether there was room.
+
+        Without room it stays there and in the journals, as in a bookie that runs while its disks
+        fill up: it is going to be read-only. Neither marks nor journals move then.
+
+        Raises:
+            OSError: there is neither room on the disks nor in memory, or another reason.
+            StorageError: likewise.
+        """
+        try:
+            write()
+        except IndexFullError as error:
+            return self._keep_in_memory(error)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            return self._keep_in_memory(error)
+        return True
+
+    def _keep_in_memory(self, error: Exception) -> bool:
+        if self._storages.unwritten_bytes > self._storages.limits.unwritten_bytes_max:
+            raise error
+        log.warn("what is replayed waits in memory for room: {error}", error=error)
+        return False
 
 
 class _Batch:

@@ -188,6 +188,8 @@ class BookieService:
         await self._look_at_disks(self.engine.storages)
         self._note("replaying journals")
         await self.engine.replay()
+        if self.engine.storages.is_out_of_room and not self.config.read_only_mode:
+            raise NoSpaceError("there is no room for what the journals hold")
         self._insist_wanted()
         if self.config.consistency_check_at_start:
             self._note("checking the index against the entry logs")

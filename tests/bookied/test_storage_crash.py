@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -169,10 +170,14 @@ def test_a_bookie_without_any_room_loses_nothing_and_goes_on_when_there_is_some(
             if error.errno != errno.ENOSPC:
                 raise
         if world.fatal:  # It could not be stopped with everything in files.
-            world.files.room = {}
-            world.die()
-            break
+            world.fatal.clear()
+            world.checkpoint = None
+            start_without_room(world, world.files.kill)
     world.check()
+    world.checkpoint = None
+    start_without_room(world, world.files.crash)
+    world.check()
+    world.forget_what_was_lost()
     world.files.room = {}
     if world.checkpoint is not None:  # It may have met the full disks.
         with contextlib.suppress(OSError, IndexFullError):
@@ -181,3 +186,16 @@ def test_a_bookie_without_any_room_loses_nothing_and_goes_on_when_there_is_some(
     world.stop()
     world.start()
     world.check()
+
+
+def start_without_room(world: World, end: Callable[[], None]) -> None:
+    """Start on the disks as full as they are; not even memory may have room for all."""
+    end()
+    try:
+        world.start()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        world.files.room = {}
+        end()
+        world.start()
