@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.disk_checking import RepairStep
 from bkctl.disk_dirs import DirectoryState
@@ -19,6 +19,9 @@ from bookied.entrylog.format import file_name as log_name
 from bookied.offline_files import BookieFile, DirectoryUse
 from bookied.offline_journals import JournalVerdict
 from bookied.offline_logs import LogUse
+
+if TYPE_CHECKING:
+    from bookied.offline_ledger import LocalLedger
 
 # Records -----------------------------------------------------------------------------------------
 
@@ -172,21 +175,33 @@ _LOG_USE: Final = (
 
 # Ledgers -----------------------------------------------------------------------------------------
 
+
+def _known(get: Callable[[LocalLedger], Any]) -> Callable[[LedgerRow], Any]:
+    """Return a getter that gives None for a ledger of which nothing can be read."""
+    return lambda row: get(row.ledger) if row.ledger.is_known else None
+
+
 _LOCAL: Final = (
     Field("ledger_id", "The ledger.", lambda v: v.ledger.ledger_id, Kind.LEDGER_ID),
     Field(
         "ledger_id_hex", "The same, as in the name of its index file.",
         lambda v: f"{v.ledger.ledger_id:x}", rank=5, header="HEX",
     ),
-    Field("fenced", "Whether ordinary adds are refused.", lambda v: v.ledger.is_fenced, Kind.FLAG),
-    Field("last_entry", "Highest entry, -1 for none.", lambda v: v.ledger.last_entry, Kind.COUNT),
+    Field(
+        "fenced", "Whether ordinary adds are refused.",
+        _known(lambda ledger: ledger.is_fenced), Kind.FLAG,
+    ),
+    Field(
+        "last_entry", "Highest entry, -1 for none.",
+        _known(lambda ledger: ledger.last_entry), Kind.COUNT,
+    ),
     Field(
         "explicit_lac", "LAC that was set without an entry.",
         lambda v: lac_of(v.ledger.explicit_lac), Kind.COUNT, rank=3,
     ),
     Field(
         "has_key", "Whether its master key is known.",
-        lambda v: bool((v.ledger.master_key or b"").strip(b"\0")), Kind.FLAG, rank=4,
+        _known(lambda ledger: bool((ledger.master_key or b"").strip(b"\0"))), Kind.FLAG, rank=4,
     ),
     Field("source", "index, journal, or damaged.", lambda v: v.source, rank=2),
     Field(
@@ -347,7 +362,7 @@ DISK_VIEWS: Final[Mapping[type, View]] = {
         ),
         "step",
         sentence=lambda v: (
-            f"{v.step}\n    {v.severity.value}, {v.count} times: {', '.join(v.kinds)}"
+            f"{v.step}\n    against {v.severity.value}s: {', '.join(v.kinds)} ({v.count})"
         ),
     ),
     DirectoryState: View(

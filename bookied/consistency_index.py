@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from bookied.consistency import Findings, Problem, Severity, from_error
-from bookied.entrylog.format import split_location
+from bookied.entrylog.format import LENGTH, split_location
 from bookied.errors import (
     CorruptError,
     IndexTruncatedError,
@@ -181,7 +181,7 @@ class _LedgerCheck:
         yield Problem(
             Severity.PROBLEM, "wrong-digest",
             f"fails its {self._digest.name} digest, which other entries of the ledger pass",
-            self._shard.log_path(log_id), body_at, self._ledger_id, entry_id,
+            self._shard.log_path(log_id), body_at - LENGTH.size, self._ledger_id, entry_id,
             fix="the entry is lost here; other bookies have it",
         )  # fmt: skip
 

@@ -112,18 +112,18 @@ def _scan(
             found.counts.log_entries += 1
             size = layout.LENGTH.size + len(record.body)
             sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
-            _, body_at = layout.split_location(record.location)
+            at = layout.split_location(record.location)[1] - layout.LENGTH.size
             if not _is_indexed(shard, record, known, found):
                 one = unindexed.setdefault(
-                    record.ledger_id, _Unindexed(body_at, record.entry_id, record.entry_id)
+                    record.ledger_id, _Unindexed(at, record.entry_id, record.entry_id)
                 )
                 one.first, one.last = (
                     min(one.first, record.entry_id),
                     max(one.last, record.entry_id),
                 )
                 one.count, one.size_bytes = one.count + 1, one.size_bytes + size
-            if body_at - told > TELL_BYTES:
-                told = body_at
+            if at - told > TELL_BYTES:
+                told = at
                 tick(before + told, found.counts.log_entries)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")

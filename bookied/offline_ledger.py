@@ -37,6 +37,11 @@ class LocalLedger:
     damage: CorruptError | None = None
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything of it can be read."""
+        return self.stored is not None or self.pending is not None
+
+    @property
     def is_fenced(self) -> bool:
         return any(one is not None and one.is_fenced for one in (self.stored, self.pending))
 

@@ -333,7 +333,9 @@ def test_a_damaged_index_names_file_and_offset(tmp_path: Path) -> None:
         found = run(*command, *words, ok=False)
         assert found.status == ExitStatus.PROBLEMS
         assert f"{path} at offset 0: b'XXXX'; expected b'BKLE'" in found.err
-    assert "2" in run("ledgers", *words, "-o", "id", ok=False).out.split()
+    listed = {row["ledger_id"]: row for row in run("ledgers", *words, "-o", "jsonl", ok=False).rows}
+    assert (listed["0"]["source"], listed["0"]["last_entry"]) == ("damaged", None)
+    assert listed["2"]["last_entry"] == 3
 
 
 # Marks, files, usage -----------------------------------------------------------------------------

@@ -246,6 +246,8 @@ def test_only_a_deep_check_finds_a_flipped_byte_of_a_payload(place: Place) -> No
     found = the_one([one for one in place.check(deep=True) if one.kind == "wrong-digest"])
     entries = [entry["entryId"] for entry in crc[1]["entries"][:2]]
     assert (found.ledger_id, found.entry_id, found.last_entry) == (crc[0], *entries)
+    location = crc[1]["entries"][0]["location"]["value"]
+    assert found.offset == (location & 0xFFFFFFFF) - 4
     assert "CRC32C" in found.message
 
 
