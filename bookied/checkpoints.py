@@ -64,6 +64,14 @@ class Checkpoints:
         finally:
             self._running.release()
 
+    async def between(self, work: Callable[[], Any]) -> Any:
+        """Run what blocks in a thread, while no checkpoint is under way; return its value."""
+        await self._running.acquire()
+        try:
+            return await self._run_blocking(work)
+        finally:
+            self._running.release()
+
     async def stop(self) -> None:
         """Begin no more; return when one that is under way has ended."""
         if self._loop.running:

@@ -319,15 +319,19 @@ def _used_together(samples: tuple[DiskSample, ...]) -> float:
     return DiskSample(Path(), total, usable).used
 
 
-def sample_disks(files: Files, found: Directories) -> tuple[DiskSample, ...]:
+def sample_disks(
+    files: Files, found: Directories, *, may_be_new: bool = False
+) -> tuple[DiskSample, ...]:
     """Ask how full the ledger and index directories are, and whether any has failed; blocking.
+
+    With ``may_be_new`` directories have no cookie yet.
 
     Raises:
         OSError: a directory, be it a journal's, cannot be used any more, or its cookie is gone.
     """
     for directory in found.all_dirs:
         files.check_usable(directory)
-        if not files.exists(directory / VERSION):
+        if not may_be_new and not files.exists(directory / VERSION):
             message = "the directory was emptied or unmounted: its cookie is gone"
             raise FileNotFoundError(errno.ENOENT, message, str(directory / VERSION))
     logs, indexes = frozenset(found.ledger_dirs), frozenset(found.index_dirs)

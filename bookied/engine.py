@@ -101,8 +101,8 @@ class Engine:
             )
         await self._blocking(self.storages.open)
 
-    async def replay(self) -> None:
-        """Bring the storage to the last acknowledgement, durably.
+    async def replay(self, *, may_be_missing: bool = False) -> None:
+        """Bring the storage to the last acknowledgement, durably; see ``replay.recover``.
 
         Raises:
             CorruptError: a journal is damaged or missing.
@@ -117,6 +117,7 @@ class Engine:
                 self.storages,
                 self._found.journal_dirs,
                 skip_invalid=self._config.skip_invalid_records,
+                may_be_missing=may_be_missing,
             )
         )
         log.info(
@@ -126,6 +127,15 @@ class Engine:
             journals=found.journals,
             dropped=found.dropped,
         )
+
+    async def flush(self) -> None:
+        """Make durable in files all that is in memory; before ``begin`` only.
+
+        Raises:
+            StorageError: not all was written. So for ``OSError``.
+        """
+        assert not self.has_begun
+        await self.storages.flush(self._parts.run_blocking)
 
     async def check(self) -> None:
         """Check every entry of the index, after a replay: ``localConsistencyCheckOnStartup``.
@@ -180,6 +190,10 @@ class Engine:
     async def checkpoint(self) -> None:
         """Return when a checkpoint that began after the call has ended; see ``Checkpoints.now``."""
         await self._checkpoints.now()
+
+    async def between_checkpoints(self, work: Callable[[], Any]) -> Any:
+        """Run what blocks in a thread while no checkpoint is under way; return its value."""
+        return await self._checkpoints.between(work)
 
     async def stop(self) -> None:
         """Put everything into files and end the threads; then remove DIRTY.

@@ -50,14 +50,6 @@ BOOKIE_OTHER_KEYS: Final = (
         "bookieAuthProviderFactoryClass",
     ),
     _refused("would leave connections in clear: TLS is not here yet", "tlsProviderFactoryClass"),
-    _refused(
-        "is not offered: storage is not compared with metadata", "dataIntegrityChecking", "false"
-    ),
-    _refused(
-        "is not offered: storage is not compared with metadata",
-        "dataIntegrityStampMissingCookies",
-        "false",
-    ),
     *_ignored(_TLS, "tlsProvider", "tlsClientAuthentication", "tlsKeyStore*", "tlsTrustStore*"),
     *_ignored(_TLS, "tlsCertificatePath", "tlsEnabled*", "tlsCertFilesRefreshDurationSeconds"),
     *_ignored("Java reads it nowhere", "numJournalCallbackThreads"),

@@ -14,9 +14,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
+from bkclient.connect import TcpConnect
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
+from bkclient.pool import Connect
 from bookied.config import BookieConfig
 from bookied.dirs import DirectoryLocks
 from bookied.exit_status import BookieStopError, ExitStatus
@@ -57,6 +59,8 @@ class Parts:
     locks: Locks
     run_blocking: RunBlocking
     run_reads: RunBlocking
+    connect: Connect
+    """How other bookies are reached."""
     rng: random.Random = attrs.field(factory=random.Random)
     threads: bool = True
     open_key_values: OpenKeyValues | None = None
@@ -105,6 +109,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "locks": DirectoryLocks(),
         "run_blocking": partial(deferToThreadPool, reactor, blocking),
         "run_reads": run_reads,
+        "connect": TcpConnect(reactor),
         "close": close,
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }

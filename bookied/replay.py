@@ -67,6 +67,7 @@ def recover(
     journal_directories: Sequence[Path],
     *,
     skip_invalid: bool = False,
+    may_be_missing: bool = False,
     drain_bytes: int = DRAIN_BYTES,
 ) -> Replayed:
     """Replay all journals, put everything into files and move the marks. Blocks, in one thread.
@@ -78,6 +79,8 @@ def recover(
         storages: open, not started.
         journal_directories: the ``current`` directory of each, in configured order.
         skip_invalid: ``skipReplayJournalInvalidRecord``: pass over the rest of a damaged journal.
+        may_be_missing: go on without journals that are gone: what they held is fetched from other
+            bookies afterwards (``bookied.integrity``).
         drain_bytes: how much may be in memory before it is written out.
 
     Raises:
@@ -86,7 +89,13 @@ def recover(
         OSError: something could not be read or written.
         StorageError: something could not be written.
     """
-    replay = _Replay(files, storages, skip_invalid=skip_invalid, drain_bytes=drain_bytes)
+    replay = _Replay(
+        files,
+        storages,
+        skip_invalid=skip_invalid,
+        may_be_missing=may_be_missing,
+        drain_bytes=drain_bytes,
+    )
     marks = storages.marks(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
@@ -112,10 +121,17 @@ class _Replay:
     """One pass over the journals."""
 
     def __init__(
-        self, files: Files, storages: Storages, *, skip_invalid: bool, drain_bytes: int
+        self,
+        files: Files,
+        storages: Storages,
+        *,
+        skip_invalid: bool,
+        may_be_missing: bool,
+        drain_bytes: int,
     ) -> None:
         self._files, self._storages = files, storages
-        self._skip_invalid, self._drain_bytes = skip_invalid, drain_bytes
+        self._skip_invalid, self._may_be_missing = skip_invalid, may_be_missing
+        self._drain_bytes = drain_bytes
         self._batches = {storage: _Batch(storage) for storage in storages}
         self.found = Replayed()
 
@@ -124,7 +140,10 @@ class _Replay:
         # A process may have died before it made a name durable that the mark is going to mention.
         self._files.sync_dir(directory)
         mark = trusted_mark(self._files, directory, mark)
-        ids = journals_to_replay(self._files, directory, mark)
+        ids = journals_to_replay(self._files, directory, mark, may_be_missing=self._may_be_missing)
+        if self._may_be_missing and mark.journal_id not in ids:
+            # A mark that named a journal which is gone would stop the next start.
+            mark = START
         has_mark = mark > START
         for number in ids:
             offset = mark.offset if number == mark.journal_id else 0
@@ -135,9 +154,7 @@ class _Replay:
                 self._journal(scan, is_last=is_last)
             finally:
                 scan.close()
-            # What is left of a torn group is behind the mark: Java, without checksums, could take
-            # it for records, or fail on it.
-            mark = max(mark, Mark(number, scan.size if scan.is_torn else scan.end))
+            mark = max(mark, Mark(number, scan.end))
         return mark
 
     def _journal(self, scan: JournalScan, *, is_last: bool) -> None:

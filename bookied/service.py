@@ -31,6 +31,7 @@ from bookied.cookie_check import check_cookies
 from bookied.deletions import FencedDeletions, read_deletions, write_deletions
 from bookied.dirs import (
     DiskLimits,
+    DiskSample,
     DiskVerdict,
     directories,
     prepare,
@@ -55,6 +56,7 @@ from bookied.garbage.ledgers import Membership
 from bookied.garbage.status import CollectorStatus
 from bookied.identity import Identity, identify, listen_host
 from bookied.index.files import OPEN_TO_WRITE_MAX
+from bookied.integrity.part import Integrity
 from bookied.listener import BoundPort
 from bookied.mode import Mode, ModeEffects
 from bookied.parts import Parts
@@ -120,6 +122,7 @@ class BookieService:
         self.disks: DiskWatch | None = None
         self.mode: Mode | None = None
         self.collectors: Collectors | None = None
+        self.integrity: Integrity | None = None
         self._keeping = DeferredLock()
         self._port: BoundPort | None = None
         self._has_failed = False
@@ -163,12 +166,23 @@ class BookieService:
             partial(prepare, parts.files, found, several_per_disk=config.several_dirs_per_disk)
         )
         self._note("checking cookies")
-        await check_cookies(
-            config, identity, found, store=parts.store, instance_id=instance_id, files=parts.files
-        )
+        if config.check_integrity:
+            self.integrity = Integrity(config, parts, found, identity, instance_id)
+            await self.integrity.check_cookies()
+        else:
+            await check_cookies(
+                config,
+                identity,
+                found,
+                store=parts.store,
+                instance_id=instance_id,
+                files=parts.files,
+            )
         self._insist_wanted()
         await self._begin_engine()
         await self._serve(identity)
+        if self.integrity is not None:
+            self.integrity.start()
         self._collect_garbage(Membership(bookie_id=identity.bookie_id, instance_id=instance_id))
 
     async def _connect(self) -> str | None:
@@ -187,10 +201,15 @@ class BookieService:
         await self.engine.open()
         await self._look_at_disks(self.engine.storages)
         self._note("replaying journals")
-        await self.engine.replay()
+        healing = self.integrity
+        await self.engine.replay(may_be_missing=healing is not None and healing.is_stale)
         if self.engine.storages.is_out_of_room and not self.config.read_only_mode:
             raise NoSpaceError("there is no room for what the journals hold")
         self._insist_wanted()
+        if healing is not None:
+            self._note("comparing with the metadata")
+            await healing.prepare(self.engine)
+            self._insist_wanted()
         if self.config.consistency_check_at_start:
             self._note("checking the index against the entry logs")
             await self.engine.check()
@@ -211,7 +230,7 @@ class BookieService:
         self.mode = Mode(config, self.state, parts.clock, effects, kept=kept)
         self.disks = DiskWatch(
             parts.clock,
-            partial(sample_disks, parts.files, found),
+            self._sample_disks,
             DiskLimits.of(config),
             run_blocking=parts.run_blocking,
             was_read_only=kept.read_only,
@@ -222,6 +241,12 @@ class BookieService:
         verdict = await self.disks.look_once()
         self._choose_directories(storages, verdict)
         self.mode.begin(verdict)
+
+    def _sample_disks(self) -> tuple[DiskSample, ...]:
+        """Ask how full the disks are; where cookies are to be written yet, they may be missing."""
+        healing = self.integrity
+        may_be_new = healing is not None and healing.is_stale
+        return sample_disks(self.parts.files, self.directories, may_be_new=may_be_new)
 
     async def _serve(self, identity: Identity) -> None:
         config, parts, engine = self.config, self.parts, self.engine
@@ -375,6 +400,8 @@ class BookieService:
     async def _stop_looking(self) -> None:
         if self.disks is not None:
             self.disks.stop()
+        if self.integrity is not None:
+            await self.integrity.stop()
         if self.collectors is not None:
             await self.collectors.stop()
 

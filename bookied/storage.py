@@ -483,6 +483,18 @@ class LedgerStorage:
             if now:
                 self._reader.check(now, ledger_id, entry_id)
 
+    def has_entry(self, state: LedgerState, entry_id: int) -> bool:
+        """Return whether an entry is here. May read the index, which blocks shortly.
+
+        Raises:
+            CorruptError: the index is damaged there.
+            OSError: it cannot be read.
+        """
+        location = state.location(entry_id)
+        if location is None:
+            location = self._index.location(state.ledger_id, entry_id)
+        return bool(location)
+
     def entries(self, ledger_id: int) -> list[int]:
         """Return the ids of the entries held, ascending. Reads index pages; any thread."""
         return list(self.iter_entries(ledger_id))

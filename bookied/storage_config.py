@@ -327,6 +327,17 @@ class LedgerConfig:
         doc="One entry log for each ledger.",
         refuse=lambda on: f"is not offered: {_ONE_LOG}" if on else None,
     )
+    check_integrity: bool = setting(
+        False,
+        key="dataIntegrityChecking",
+        doc="Fetch entries that are missing here from other bookies (DbLedgerStorage only).",
+    )
+    stamp_missing_cookies: bool = setting(
+        False,
+        key="dataIntegrityStampMissingCookies",
+        doc="With dataIntegrityChecking: start where cookies are missing or differ, as after the "
+        "loss of a disk, heal, and write new ones.",
+    )
     consistency_check_at_start: bool = setting(
         False,
         key="localConsistencyCheckOnStartup",
@@ -362,6 +373,17 @@ class LedgerConfig:
                 "indexDirectories",
                 f"are {indexes} for {ledgers} ledgerDirectories, and DbLedgerStorage has one for "
                 "each: name as many, in the same order, or none",
+            )
+        if self.check_integrity and self.storage_class is not StorageClass.DB:
+            yield _invalid(
+                "dataIntegrityChecking",
+                "needs ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage:"
+                " only that can note what may be missing",
+            )
+        if self.stamp_missing_cookies and not self.check_integrity:
+            yield _invalid(
+                "dataIntegrityStampMissingCookies",
+                "needs dataIntegrityChecking=true, or lost entries would pass for ones never added",
             )
 
 

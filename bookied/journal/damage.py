@@ -31,13 +31,17 @@ _PADDING: Final = layout.LENGTH.pack(layout.PADDING_MARK)
 _RECORD: Final = struct.Struct(">iqq")
 
 
-def journals_to_replay(files: Files, directory: Path, mark: Mark) -> list[int]:
-    """Return the journals from the mark's on, ascending.
+def journals_to_replay(
+    files: Files, directory: Path, mark: Mark, *, may_be_missing: bool = False
+) -> list[int]:
+    """Return the journals from the mark's on, ascending; with ``may_be_missing`` those there are.
 
     Raises:
         JournalMissingError: the one that the mark names is not there, or one between others.
     """
     ids = [number for number in journal_ids(files, directory) if number >= mark.journal_id]
+    if may_be_missing:
+        return ids
     if mark.journal_id > 0 and ids[:1] != [mark.journal_id]:
         path = directory / layout.file_name(mark.journal_id)
         raise JournalMissingError(path, None, "lastMark names this journal; it is not there")

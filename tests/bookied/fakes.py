@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.protocol import Protocol
 
 from bookied.config import BookieConfig
 
@@ -33,6 +35,16 @@ class FakeHost:
         if name not in known:
             raise OSError(-2, "Name or service not known")
         return known[name]
+
+
+def nobody_there(
+    host: str,
+    port: int,
+    make_protocol: Callable[[], Protocol],
+    timeout_s: float,
+) -> Deferred[Any]:
+    """Connect to no other bookie."""
+    return fail(ConnectionRefusedError(f"{host}:{port}"))
 
 
 def done(coroutine: Any) -> Any:

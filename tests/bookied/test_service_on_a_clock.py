@@ -20,7 +20,7 @@ from bookied.parts import Parts
 from bookied.server import BookieServer
 from bookied.service import BookieService
 from bookied.state import State
-from tests.bookied.fakes import FakeHost, config_for, done
+from tests.bookied.fakes import FakeHost, config_for, done, nobody_there
 from tests.bookied.serving import KEY, packet
 from wire import v2
 from wire.codes import ReturnCode
@@ -81,6 +81,7 @@ class World:
                 locks=NoLocks(),
                 run_blocking=at_once,
                 run_reads=at_once,
+                connect=nobody_there,
                 threads=False,
                 close=lambda: succeed(None),
             ),

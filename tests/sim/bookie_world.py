@@ -33,7 +33,7 @@ from bookied.parts import Parts
 from bookied.server import BookieConnection, BookieServer
 from bookied.service import BookieService
 from bookied.state import SERVING
-from tests.bookied.fakes import FakeHost
+from tests.bookied.fakes import FakeHost, nobody_there
 from tests.sim.disk import PowerCut, SimFiles
 from wire.codes import AddFlag, DigestType, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
@@ -357,6 +357,7 @@ class BookieWorld:
             locks=_NoLocks(),
             run_blocking=self.jobs.put,
             run_reads=maybeDeferred,
+            connect=nobody_there,
             rng=self.rng,
             threads=False,
             close=lambda: succeed(None),

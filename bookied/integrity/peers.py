@@ -1,0 +1,60 @@
+"""The rest of the cluster, as an ordinary client of it sees it: for healing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from twisted.internet.defer import Deferred
+
+from bkclient.client import Client
+from wire.digest import Entry
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+READS_AHEAD: Final = 64
+
+
+class ClientPeers:
+    """Implements ``bookied.integrity.check.Peers`` over a client.
+
+    The bookie itself is asked like any other: it says "unknown state" or "no such entry" for what
+    is being healed, and the client turns to the next.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def recover(self, ledger_id: LedgerId) -> LedgerMetadata:
+        """See ``Peers``."""
+        reader = await self._client.open_ledger(ledger_id)
+        try:
+            return reader.metadata
+        finally:
+            reader.close()
+
+    async def packets(
+        self, ledger_id: LedgerId, wanted: Sequence[EntryId]
+    ) -> AsyncIterator[tuple[EntryId, bytes]]:
+        """See ``Peers``; some entries are read ahead."""
+        metadata = (await self._client.read_metadata(ledger_id)).value
+        keys = self._client.keys_of(ledger_id, metadata)
+        fetcher = self._client.cluster.fetcher(keys)
+        ahead: deque[Deferred[Entry]] = deque()
+        left = deque(wanted)
+        try:
+            while ahead or left:
+                while left and len(ahead) < READS_AHEAD:
+                    ahead.append(fetcher.entry(metadata, left.popleft()))
+                entry = await ahead.popleft()
+                yield entry.entry_id, keys.digester.package(*_parts(entry))
+        finally:
+            for read in ahead:
+                read.addErrback(lambda _failure: None)
+                read.cancel()
+            fetcher.close()
+
+
+def _parts(entry: Entry) -> tuple[int, int, int, int, bytes]:
+    return entry.ledger_id, entry.entry_id, entry.lac, entry.length, entry.payload
