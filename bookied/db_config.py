@@ -14,7 +14,8 @@ from bkclient.settings import setting
 from bookied.index.rocks_db import RocksSettings
 
 _MB: Final = 1024 * 1024
-_MEMORY_BYTES: Final = 32 * _MB
+_WRITE_BUFFER_BYTES: Final = 16 * _MB
+_BLOCK_CACHE_BYTES: Final = 32 * _MB
 _FEWEST_FILES: Final = 16
 
 
@@ -37,7 +38,7 @@ class DbStorageConfig:
         unit="MiB",
         minimum=1,
         doc="Locations in memory before RocksDB writes a table, for each ledger directory; if not "
-        "set 32 MiB for all of them.",
+        "set 16 MiB for all of them. Up to four times as much while it writes.",
         default_text="",
     )
     rocks_block_cache_bytes: int | None = setting(
@@ -91,10 +92,11 @@ class DbStorageConfig:
 
         ``open_files_max`` is what all of them may have open, two databases a directory.
         """
-        share = max(_MB, _MEMORY_BYTES // directories)
         return RocksSettings(
-            write_buffer_bytes=(self.rocks_write_buffer_mb or 0) * _MB or share,
-            block_cache_bytes=self.rocks_block_cache_bytes or share,
+            write_buffer_bytes=(self.rocks_write_buffer_mb or 0) * _MB
+            or max(_MB, _WRITE_BUFFER_BYTES // directories),
+            block_cache_bytes=self.rocks_block_cache_bytes
+            or max(_MB, _BLOCK_CACHE_BYTES // directories),
             block_bytes=self.rocks_block_bytes,
             table_bytes=self.rocks_table_mb * _MB,
             bloom_bits=self.rocks_bloom_bits,

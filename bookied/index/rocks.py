@@ -7,6 +7,7 @@ whoever writes has the entry logs durable before.
 
 from __future__ import annotations
 
+import errno
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from bookied.errors import DbRecordError
+from bookied.errors import DbRecordError, IndexFullError
 from bookied.index import format as pages
 from bookied.index import rocks_format as layout
 from bookied.index.files import check_location
@@ -26,6 +27,8 @@ log = Logger()
 
 LISTED_AT_ONCE: Final = 4096
 """Ledgers read at once when the index is opened."""
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 SWEPT_AT_ONCE: Final = 256
 """Ledgers looked at in one checkpoint until the sweep is through."""
@@ -57,6 +60,7 @@ class RocksIndex:
                 None, ``open`` raises it.
         """
         self._damaged = damaged
+        self._directory = directory
         self._ledgers_path = directory / layout.LEDGERS
         self._locations_path = directory / layout.LOCATIONS
         self._open_key_values = open_key_values
@@ -189,10 +193,17 @@ class RocksIndex:
         What a change's locations point at must be durable already.
 
         Raises:
+            IndexFullError: there is no room; some may be written, and all are to be again.
             OSError: some may be written, some not.
         """
-        self._write_locations([change for change in changes if change.pages])
-        self._write_ledgers([change for change in changes if change.header is not None])
+        try:
+            self._write_locations([change for change in changes if change.pages])
+            self._write_ledgers([change for change in changes if change.header is not None])
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            ledger_ids = [change.ledger_id for change in changes]
+            raise IndexFullError(self._directory, ledger_ids) from error
 
     def _write_locations(self, changes: Sequence[LedgerChange]) -> None:
         if changes:

@@ -51,6 +51,7 @@ ROOM_BYTES_MIN: Final = 64 * 1024 * 1024
 """What has to be free before a database that failed is opened anew: that writes files."""
 
 _FORMAT_VERSION: Final = 5
+_WRITE_BUFFERS: Final = 4
 _KEPT_LOGS: Final = 30
 _DAY_S: Final = 24 * 3600
 
@@ -59,11 +60,12 @@ _DAY_S: Final = 24 * 3600
 class RocksSettings:
     """How a database is laid out and what memory it takes; Java's names for them beside.
 
-    ``locations`` gets ``block_cache_bytes`` and up to twice ``write_buffer_bytes``. ``ledgers`` is
-    small: RocksDB's own defaults, as in Java, but for a smaller write buffer.
+    ``locations`` gets ``block_cache_bytes`` and up to four times ``write_buffer_bytes``, while its
+    tables are written. ``ledgers`` is small: RocksDB's own defaults, as in Java, but for a smaller
+    write buffer.
     """
 
-    write_buffer_bytes: int = 32 * 1024 * 1024
+    write_buffer_bytes: int = 16 * 1024 * 1024
     """``dbStorage_rocksDB_writeBufferSizeMB``."""
     block_cache_bytes: int = 32 * 1024 * 1024
     """``dbStorage_rocksDB_blockCacheSize``."""
@@ -98,6 +100,7 @@ def locations_options(settings: RocksSettings) -> Options:
     kinds = rocksdict.DBCompressionType
     options.set_compression_type(kinds.lz4() if settings.lz4 else kinds.snappy())
     options.set_write_buffer_size(settings.write_buffer_bytes)
+    options.set_max_write_buffer_number(_WRITE_BUFFERS)
     options.set_target_file_size_base(settings.table_bytes)
     options.set_level_zero_file_num_compaction_trigger(settings.level0_files)
     options.set_max_bytes_for_level_base(settings.level1_bytes)

@@ -17,12 +17,16 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from bookied.files import RealFiles
 from bookied.index.files import IndexFiles
+from bookied.index.rocks import RocksIndex
+from bookied.index.rocks_db import RocksSettings, open_of_index
+from bookied.index.store import IndexStore
 from bookied.journal.writer import Journal
 from bookied.replay import do_now, recover, run_now
 from bookied.storage import LedgerStorage, StorageLimits
@@ -81,11 +85,16 @@ class Bench:
         return LedgerStorage(
             files,
             [ledgers],
-            IndexFiles(files, [ledgers]),
+            self._new_index(files, ledgers),
             on_fatal=print,
             limits=StorageLimits(),
             direct=not self.options.buffered,
         )
+
+    def _new_index(self, files: RealFiles, ledgers: Path) -> IndexStore:
+        if self.options.db:
+            return RocksIndex(ledgers, partial(open_of_index, RocksSettings()))
+        return IndexFiles(files, [ledgers])
 
     def _synced(self, dones: list[tuple[int, float]]) -> None:
         now_s = time.perf_counter()
@@ -157,6 +166,7 @@ class Bench:
     def restart(self) -> None:
         """Stop as kill -9 would, and say what the replay takes."""
         self.journal.stop()
+        self.storages.abandon()
         storage = self._new_storage()
         storage.open()
         started_s = time.perf_counter()
@@ -176,6 +186,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--window", type=int, default=1000)
     parser.add_argument("--buffered", action="store_true", help="entry log through the page cache")
+    parser.add_argument("--db", action="store_true", help="the index of DbLedgerStorage")
     parser.add_argument("--preallocate", type=int, default=0, help="journal step in MiB")
     parser.add_argument("--direct", action="store_true", help="journal past the page cache")
     parser.add_argument("--alignment", type=int, default=512)
