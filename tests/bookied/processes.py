@@ -85,9 +85,9 @@ class BookieProcess:
     def pid(self) -> int:
         return self.process.pid
 
-    def wait_for(self, word: str) -> BookieProcess:
+    def wait_for(self, word: str, timeout_s: float = READY_S) -> BookieProcess:
         """Wait until the process has told its service manager ``word``."""
-        deadline_s = time.monotonic() + READY_S
+        deadline_s = time.monotonic() + timeout_s
         while word not in self.told:
             ready, _, _ = select.select([self._notify], [], [], 0.05)
             if ready:
@@ -96,8 +96,8 @@ class BookieProcess:
             assert time.monotonic() < deadline_s, f"no {word}:\n{self.output.read_text()}"
         return self
 
-    def ready(self) -> BookieProcess:
-        return self.wait_for("READY=1")
+    def ready(self, timeout_s: float = READY_S) -> BookieProcess:
+        return self.wait_for("READY=1", timeout_s)
 
     def client(self) -> RawClient:
         return RawClient(self.port)

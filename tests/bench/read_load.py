@@ -1,0 +1,94 @@
+"""Raw V2 reads from one bookie, pipelined over one connection: frames out, answers counted."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from tests.bench.load import STALLED_S, BookieRefusedError
+
+_READ: Final = struct.Struct(">iiqq")
+_HEADER: Final = 0x02020000
+_HEAD: Final = struct.Struct(">iii")
+RECV_BYTES: Final = 1024 * 1024
+BATCH: Final = 64
+"""Requests made and sent at a time."""
+
+
+@attrs.frozen
+class Reads:
+    """What came of it."""
+
+    reads: int
+    seconds: float
+    size_bytes: int
+
+    @property
+    def reads_per_s(self) -> float:
+        return self.reads / self.seconds
+
+
+def read(port: int, wanted: Sequence[tuple[int, int]], *, window: int = 100) -> Reads:
+    """Read the entries, given by ledger and entry id, in this order.
+
+    Raises:
+        BookieRefusedError: one could not be read.
+    """
+    began_s = time.perf_counter()
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+        size_bytes = _Pipe(sock, wanted, window).run()
+    return Reads(len(wanted), time.perf_counter() - began_s, size_bytes)
+
+
+class _Pipe:
+    def __init__(self, sock: socket.socket, wanted: Sequence[tuple[int, int]], window: int) -> None:
+        self._sock, self._wanted, self._window = sock, wanted, window
+        self._asked = self._answered = self._size_bytes = 0
+        self._out = b""
+        self._buffer = bytearray()
+
+    def run(self) -> int:
+        """Return the bytes of all answers."""
+        while self._answered < len(self._wanted):
+            self._ask()
+            writers = [self._sock] if self._out else []
+            readable, writable, _ = select.select([self._sock], writers, [], STALLED_S)
+            if not readable and not writable:
+                raise BookieRefusedError(f"no answer for {STALLED_S:.0f} s")
+            if writable:
+                self._out = self._out[self._sock.send(self._out) :]
+            if readable:
+                self._take(self._sock.recv(RECV_BYTES))
+        return self._size_bytes
+
+    def _ask(self) -> None:
+        room = self._window - (self._asked - self._answered)
+        if not self._out and room >= min(BATCH, self._window // 2 or 1):
+            some = self._wanted[self._asked : self._asked + min(BATCH, room)]
+            pack = _READ.pack
+            self._out = b"".join([pack(20, _HEADER, ledger, entry) for ledger, entry in some])
+            self._asked += len(some)
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            raise BookieRefusedError(f"closed after {self._answered} answers")
+        self._size_bytes += len(data)
+        self._buffer += data
+        at, end, buffer = 0, len(self._buffer), self._buffer
+        while at + _HEAD.size <= end:
+            length, _, rc = _HEAD.unpack_from(buffer, at)
+            if rc:
+                raise BookieRefusedError(f"code {rc} for entry {self._wanted[self._answered]}")
+            if at + 4 + length > end:
+                break
+            at += 4 + length
+            self._answered += 1
+        del buffer[:at]
