@@ -61,6 +61,12 @@ class ReadFile(Protocol):
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to ``size`` bytes; fewer at the end of the file."""
 
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        """Return what is there without waiting for a disk, perhaps less; None if that is nothing.
+
+        So for files in the page cache. An end of file, too, may come as None.
+        """
+
     def size(self) -> int: ...
 
     def next_data(self, offset: int) -> int | None:
@@ -442,6 +448,10 @@ class BufferedAppendFile:
                 os.ftruncate(self._fd, self._size)
 
 
+_NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", -1)
+"""Linux's; elsewhere no flag at all is like it, and the call fails."""
+
+
 class _File:
     """One descriptor for reading, and for updating where it was opened so."""
 
@@ -456,6 +466,14 @@ class _File:
                 break
             data += more
         return data
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], offset, _NO_WAIT)
+        except (OSError, AttributeError):  # Not in memory; or a system that cannot tell.
+            return None
+        return bytes(memoryview(buffer)[:count]) or None
 
     def next_data(self, offset: int) -> int | None:
         try:

@@ -35,6 +35,18 @@ class OpenFiles:
         finally:
             self._release(shared)
 
+    def borrow(self, path: Path) -> _Shared | None:
+        """Return a file that is open already, to be given back; None if it is not."""
+        with self._lock:
+            shared = self._open.get(path)
+            if shared is not None:
+                shared.users += 1
+        return shared
+
+    def give_back(self, shared: _Shared) -> None:
+        """End what ``borrow`` began."""
+        self._release(shared)
+
     def _acquire(self, path: Path) -> _Shared:
         with self._lock:
             shared = self._open.get(path)

@@ -71,7 +71,7 @@ class EntryReads:
         storage = self._storages.of(ledger_id)
         packet = storage.read_memory(state, entry_id)
         if isinstance(packet, NeedsDisk):
-            fetch = partial(_read_disk, storage, state, packet.location, entry_id)
+            fetch = partial(_fetch, storage, packet, entry_id)
             return DiskRead(ledger_id, fetch, partial(found, state), failed)
         if packet is None:
             raise no_entry(state, entry_id)
@@ -108,16 +108,16 @@ class EntryReads:
         storage = self._storages.of(ledger_id)
         entry_id = read.next_entry_id
         found: NeedsDisk | bytes | None = first
-        wanted: list[tuple[int, EntryId]] = []
+        wanted: list[tuple[NeedsDisk, EntryId]] = []
         while isinstance(found, NeedsDisk) and len(wanted) < read.look_ahead:
-            wanted.append((found.location, entry_id))
+            wanted.append((found, entry_id))
             entry_id = EntryId(entry_id + 1)
             found = storage.read_memory(read.state, entry_id)
         fetch = partial(self._read_all, read.state, wanted, read.batch.room_bytes)
         return DiskRead(ledger_id, fetch, partial(self._fetched, read, len(wanted)), read.failed)
 
     def _read_all(
-        self, state: LedgerState, wanted: list[tuple[int, EntryId]], room_bytes: int | None
+        self, state: LedgerState, wanted: list[tuple[NeedsDisk, EntryId]], room_bytes: int | None
     ) -> list[bytes]:
         """Blocking. Read until one cannot be read or does not fit; that one ends the batch.
 
@@ -126,9 +126,9 @@ class EntryReads:
         storage = self._storages.of(state.ledger_id)
         packets: list[bytes] = []
         size_bytes = 0
-        for location, entry_id in wanted:
+        for needed, entry_id in wanted:
             try:
-                packets.append(_read_disk(storage, state, location, entry_id))
+                packets.append(_fetch(storage, needed, entry_id))
             except (BookKeeperError, OSError):
                 if room_bytes is None:
                     raise
@@ -177,12 +177,12 @@ def in_limbo(state: LedgerState) -> UnknownLedgerStateError:
     return UnknownLedgerStateError(f"ledger {state.ledger_id} may have lost entries here")
 
 
-def _read_disk(storage: LedgerStorage, state: LedgerState, location: int, entry_id: int) -> bytes:
-    """Read as ``LedgerStorage.read_disk``; blocks, in any thread."""
+def _fetch(storage: LedgerStorage, needed: NeedsDisk, entry_id: int) -> bytes:
+    """Read as ``LedgerStorage.fetch``; blocks, in any thread."""
     try:
-        return storage.read_disk(location, state.ledger_id, entry_id)
+        return storage.fetch(needed, entry_id)
     except NoSuchEntryError as error:
-        raise no_entry(state, entry_id) from error
+        raise no_entry(needed.state, entry_id) from error
 
 
 def packet_lac(packet: bytes) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import struct
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ import attrs
 from twisted.internet.defer import DeferredLock
 from twisted.logger import Logger
 
-from bookied.entrylog.format import LOCATION_BITS
+from bookied.entrylog.format import LOCATION_BITS, is_possible
 from bookied.entrylog.reader import EntryLogReader, list_all_logs, next_log_id
 from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.errors import (
@@ -55,6 +55,9 @@ log = Logger()
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a blocking function elsewhere and gives its value or error, as ``deferToThread`` does."""
 
+LOADED_MAX: Final = 256
+"""Index pages that wait to be taken by the reactor; the oldest are lost beyond."""
+
 CHECKPOINT_PAGES: Final = 1024
 """Pages copied in one turn of the reactor: 8 MiB, a few milliseconds."""
 
@@ -70,10 +73,14 @@ _EXPLICIT_LAC_AT: Final = 8
 
 @attrs.frozen
 class NeedsDisk:
-    """The entry is in a file: fetch it with ``read_disk``, off the reactor."""
+    """The entry is in a file: get it with ``fetch``, off the reactor."""
 
     location: int
-    """0 if only the index file knows the place."""
+    """0 if only the index knows the place."""
+
+    state: LedgerState
+    changes: int
+    """What ``state.changes`` was."""
 
 
 @attrs.frozen(kw_only=True)
@@ -89,6 +96,9 @@ class StorageLimits:
     unwritten_bytes_max: int = 64 * 1024 * 1024
     dirty_pages_max: int = 4096
     clean_pages_max: int = 1024
+    read_pages_bytes_max: int = 8 * 1024 * 1024
+    """Index pages kept for readers alone, some 300 to 8,500 bytes each."""
+
     ledgers_max: int = 20_000
     """Ledgers in memory; clean ones beyond are forgotten, at some 0.5 KiB each."""
 
@@ -157,6 +167,7 @@ class LedgerStorage:
             self._index,
             clean_pages_max=self.limits.clean_pages_max,
             ledgers_max=self.limits.ledgers_max,
+            read_pages_bytes_max=self.limits.read_pages_bytes_max,
             header_version=index_version,
             keeps_before=index.writes_locations,
         )
@@ -178,6 +189,8 @@ class LedgerStorage:
             direct=direct,
         )
         self._base = 0
+        # Pages that readers' threads have loaded, until the reactor takes them.
+        self._loaded: deque[tuple[LedgerState, int, int, array[int]]] = deque(maxlen=LOADED_MAX)
         self._bytes_since_checkpoint = 0
         self._deleted_meanwhile: set[int] = set()
         self._writing = DeferredLock()
@@ -421,15 +434,49 @@ class LedgerStorage:
     # Reading --------------------------------------------------------------------------------------
 
     def read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:
-        """Return an entry packet or where to get it; None if there is no such entry."""
+        """Return an entry packet or where to get it; None if there is no such entry.
+
+        Never waits for a disk. The operating system's page cache counts as memory: it is what
+        reads ahead here, too, as entries lie in the log in the order they came.
+        """
         if not 0 <= entry_id <= state.last_entry:
             return None
         location = state.location(entry_id)
+        if location is None and self._loaded:
+            self._keep_loaded()
+            location = state.location(entry_id)
         if location is None:
-            return NeedsDisk(0)
+            return NeedsDisk(0, state, state.changes)
         if location == 0:
             return None
-        return self._cache.get(location, state.ledger_id, entry_id) or NeedsDisk(location)
+        ledger_id = state.ledger_id
+        return (
+            self._cache.get(location, ledger_id, entry_id)
+            or self._reader.read_now(location, ledger_id, entry_id)
+            or NeedsDisk(location, state, state.changes)
+        )
+
+    def _keep_loaded(self) -> None:
+        while self._loaded:
+            self._pages.keep_read(*self._loaded.popleft())
+
+    def fetch(self, needed: NeedsDisk, entry_id: int) -> bytes:
+        """Return an entry packet from the files. Blocks; any thread.
+
+        The page of the index that was needed for it stays in memory for the next reads.
+
+        Raises:
+            As ``read_disk``.
+        """
+        ledger_id, location = needed.state.ledger_id, needed.location
+        if not location:
+            page_no = entry_id >> 10
+            page = self._index.load_page(ledger_id, page_no)
+            self._loaded.append((needed.state, needed.changes, page_no, page))
+            location = page[entry_id & (PAGE_SLOTS - 1)]
+            if location and not is_possible(location):
+                location = 0  # The index says what is wrong with it.
+        return self.read_disk(location, ledger_id, entry_id)
 
     def read_disk(self, location: int, ledger_id: int, entry_id: int) -> bytes:
         """Return an entry packet from the files. Blocks; any thread.

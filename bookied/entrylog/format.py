@@ -68,9 +68,10 @@ DIRECT_PADDING: Final = b"\xf0"
 
 LOG_ID_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**31 - 1
+"""Where our writers stop; readers take offsets as unsigned."""
+
 LOCATION_BITS: Final = 63
 """So many have log id and offset together."""
-"""Where our writers stop; readers take offsets as unsigned."""
 
 LOCATION_MIN: Final = HEADER_BYTES + LENGTH.size
 
@@ -109,6 +110,11 @@ def location(log: int, offset: int) -> int:
 def split_location(place: int) -> tuple[int, int]:
     """Return the log id and the offset of the body."""
     return place >> 32, place & 0xFFFFFFFF
+
+
+def is_possible(location: int) -> bool:
+    """Whether there can be an entry at a location."""
+    return location >= 0 and location & 0xFFFFFFFF >= LOCATION_MIN
 
 
 @attrs.frozen

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
-from bookied.entrylog.format import LOCATION_MIN
+from bookied.entrylog.format import is_possible
 from bookied.errors import IndexEntryError, IndexFullError, IndexTruncatedError
 from bookied.files import Files, ReadFile, UpdateFile
 from bookied.index import format as layout
@@ -523,7 +523,7 @@ def check_location(location: int, path: Path, offset: int | None) -> int:
     Raises:
         IndexEntryError: no entry can be there.
     """
-    if location and (location < 0 or location & 0xFFFFFFFF < LOCATION_MIN):
+    if location and not is_possible(location):
         raise IndexEntryError(path, offset, f"location {location:#x}")
     return location
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import attrs
 
 from bookied.index import format as layout
+from bookied.index.read_pages import ReadPages
 
 _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
 
@@ -53,6 +55,7 @@ class LedgerState:
         "_dirty",
         "_pages",
         "_registry",
+        "changes",
         "explicit_lac",
         "fenced",
         "file_pages",
@@ -84,6 +87,11 @@ class LedgerState:
         self.is_header_dirty = False
         self.pages: dict[int, array[int]] = {}
         self.file_pages = 0
+        self.changes = 0
+        """Grows when a page begins to be written to, in memory or on disk.
+
+        What was read before may be old then.
+        """
         self._dirty: set[int] = set()
         self._before: dict[int, bytes] = {}
         self._registry = registry
@@ -107,7 +115,9 @@ class LedgerState:
         page = self.pages.get(page_no)
         if page is not None:
             return page[entry_id & 1023]
-        return None if page_no < self.file_pages else 0
+        if page_no >= self.file_pages:
+            return 0
+        return self._registry.read_pages.location(self.ledger_id, entry_id)
 
     def header(self) -> layout.IndexHeader:
         """Return what is to be stored beside the locations."""
@@ -166,6 +176,7 @@ class LedgerPages:
         *,
         clean_pages_max: int,
         ledgers_max: int,
+        read_pages_bytes_max: int = 0,
         header_version: int = layout.VERSION,
         keeps_before: bool = False,
     ) -> None:
@@ -175,6 +186,7 @@ class LedgerPages:
             source: where ledgers and pages come from.
             clean_pages_max: how many stay in memory.
             ledgers_max: likewise.
+            read_pages_bytes_max: how much those take that only readers need.
             header_version: of new ledgers.
             keeps_before: remember dirty pages as they were, for a store that writes single
                 locations; at most as much memory again as the dirty pages take.
@@ -188,6 +200,7 @@ class LedgerPages:
         self._dirty_ledgers: dict[int, LedgerState] = {}
         self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
         self._watches: list[set[int]] = []
+        self.read_pages = ReadPages(bytes_max=read_pages_bytes_max)
         self.dirty_page_count = 0
 
     def find(self, ledger_id: int) -> LedgerState | None:
@@ -241,6 +254,8 @@ class LedgerPages:
     def make_dirty(self, state: LedgerState, page_no: int) -> array[int]:
         """Return a page that is about to be written to."""
         self._revive(state)
+        self.read_pages.drop(state.ledger_id, page_no)
+        state.changes += 1
         page = state.pages.get(page_no)
         if page is None:
             if page_no < state.file_pages:
@@ -271,6 +286,9 @@ class LedgerPages:
             state = self.hot.get(move.ledger_id)
             page_no, slot = move.entry_id >> 10, move.entry_id & (layout.PAGE_SLOTS - 1)
             page = None if state is None else state.pages.get(page_no)
+            self.read_pages.drop(move.ledger_id, page_no)
+            if state is not None:
+                state.changes += 1  # What is being read now may be old.
             if state is not None and page is not None and page[slot] == move.old:
                 state.page_for_write(page_no)[slot] = move.new
 
@@ -363,10 +381,14 @@ class LedgerPages:
                     self.make_dirty(state, number)
                 state._before.pop(number, None)  # noqa: SLF001  # Perhaps half of it was written.
 
+    def keep_read(self, state: LedgerState, changes: int, page_no: int, page: array[int]) -> None:
+        """Keep for readers a page that was read when ``state.changes`` was this, if it still is."""
+        if self.hot.get(state.ledger_id) is state and state.changes == changes:
+            self.read_pages.keep(state.ledger_id, page_no, page)
+
     def _drop_clean_pages(self) -> None:
-        for ledger_id, number in list(self._clean)[
-            : max(0, len(self._clean) - self._clean_pages_max)
-        ]:
+        excess = max(0, len(self._clean) - self._clean_pages_max)
+        for ledger_id, number in list(islice(self._clean, excess)):
             del self._clean[ledger_id, number]
             self.hot[ledger_id].pages.pop(number, None)
 
@@ -384,6 +406,7 @@ class LedgerPages:
         for number in state.pages:
             self._clean.pop((state.ledger_id, number), None)
         state.pages.clear()
+        self.read_pages.drop_ledger(state.ledger_id, state.file_pages)
 
     def remove(self, ledger_id: int) -> None:
         """Forget a ledger that was deleted, dirty or not."""

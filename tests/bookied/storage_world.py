@@ -328,7 +328,7 @@ class World:
             return None
         found = storage.read_memory(state, entry_id)
         if isinstance(found, NeedsDisk):
-            return storage.read_disk(found.location, ledger_id, entry_id)
+            return storage.fetch(found, entry_id)
         return found
 
     def check(self) -> None:

@@ -172,6 +172,25 @@ def test_holes_are_passed_over(disk: Disk) -> None:
     file.close()
 
 
+def test_what_is_there_without_waiting_is_what_the_file_holds(disk: Disk) -> None:
+    files, base = disk
+    data = pattern(20_000)
+    writing = files.open_update(base / "x", create=True)
+    writing.write_at(0, data)
+    writing.close()
+    reading = files.open_read(base / "x")
+    given = 0
+    for offset, size in [(0, 10), (5, 4096), (15_000, 10_000), (0, 20_000)] * 5:
+        found = reading.read_now(offset, size)
+        if found is not None:
+            given += 1
+            assert data[offset : offset + size].startswith(found)
+            assert found
+    assert given or not hasattr(os, "RWF_NOWAIT")
+    assert reading.read_now(20_000, 10) is None
+    reading.close()
+
+
 def test_directories_are_made_listed_and_synced(disk: Disk) -> None:
     files, base = disk
     deep = base / "a" / "b"

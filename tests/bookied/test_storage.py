@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from random import Random
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bookied.entrylog.reader import READ_NOW_BYTES_MAX
 from bookied.errors import (
     CorruptError,
     IndexFormatError,
@@ -17,6 +20,7 @@ from bookied.errors import (
 from bookied.files import RealFiles
 from bookied.index.files import IndexFiles
 from bookied.index.format import relative_path
+from bookied.index.ledger_pages import Move
 from bookied.journal.format import ledger_key_record
 from bookied.journal.mark import Mark
 from bookied.replay import do_now, run_now
@@ -88,7 +92,7 @@ class Desk:
         assert state is not None
         found = self.storage.read_memory(state, entry_id)
         if isinstance(found, NeedsDisk):
-            return self.storage.read_disk(found.location, ledger_id, entry_id)
+            return self.storage.fetch(found, entry_id)
         return found
 
 
@@ -109,6 +113,98 @@ def test_entries_are_read_from_memory_then_from_disk_then_after_a_restart() -> N
     assert desk.storage.entries(300) == list(range(60))
 
 
+def need(desk: Desk, entry_id: int) -> NeedsDisk:
+    found = desk.storage.read_memory(desk.ledger(1), entry_id)
+    assert isinstance(found, NeedsDisk)
+    return found
+
+
+def test_an_index_page_that_one_read_needed_is_there_for_the_next() -> None:
+    desk = Desk()
+    sent = [desk.add(1, entry) for entry in range(10)]
+    desk.restart()
+    needed = need(desk, 3)
+    assert needed.location == 0
+    assert desk.storage.fetch(needed, 3) == sent[3]
+    found = desk.storage.read_memory(desk.ledger(1), 4)
+    assert found == sent[4] or (isinstance(found, NeedsDisk) and found.location)
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["read-before", "kept-before"])
+def test_a_page_that_is_written_to_is_read_again(*, taken: bool) -> None:
+    desk = Desk()
+    desk.limits = attrs.evolve(desk.limits, clean_pages_max=0)
+    desk.add(1, 3)
+    desk.restart()
+    desk.storage.fetch(need(desk, 3), 3)
+    if taken:
+        assert desk.ledger(1).location(3) is None
+        need_or_bytes = desk.storage.read_memory(desk.ledger(1), 3)
+        assert need_or_bytes is not None
+        assert desk.ledger(1).location(3)
+    newer = desk.add(1, 3, size=90)
+    desk.flush()
+    assert desk.ledger(1).pages == {}, "clean pages are not kept here"
+    assert desk.read(1, 3) == newer
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["read-before", "kept-before"])
+def test_a_page_whose_entry_moves_is_read_again(*, taken: bool) -> None:
+    desk = Desk()
+    desk.add(1, 3)
+    desk.add(1, 4)
+    desk.restart()
+    state = desk.ledger(1)
+    desk.storage.fetch(need(desk, 3), 3)
+    if taken:
+        desk.storage.read_memory(state, 3)
+    old, new = (desk.storage._index.location(1, entry) for entry in (3, 4))
+    run_now(desk.storage.switch([Move(1, 3, old, new)], do_now))
+    desk.storage.read_memory(state, 3)
+    assert state.location(3) in {None, new}
+
+
+def test_pages_kept_for_readers_go_with_their_ledger() -> None:
+    desk = Desk()
+    desk.add(1, 3)
+    desk.restart()
+    desk.storage.fetch(need(desk, 3), 3)
+    desk.storage.read_memory(desk.ledger(1), 3)
+    desk.storage.delete(1)
+    newer = desk.add(1, 5)
+    desk.flush()
+    assert desk.read(1, 3) is None
+    assert desk.read(1, 5) == newer
+
+
+def test_what_the_page_cache_holds_needs_no_disk(tmp_path: Path) -> None:
+    limits = StorageLimits(cache_bytes=0)
+    files = RealFiles()
+    index = IndexFiles(files, [tmp_path])
+    storage = LedgerStorage(files, [tmp_path], index, on_fatal=print, limits=limits)
+    storage.open()
+    state = storage.create(1, b"k" * 20)
+    sizes = [15, 500, 1250, 25_000, 75_000, 15]
+    sent = [packet(1, entry, size) for entry, size in enumerate(sizes)]
+    for entry, each in enumerate(sent):
+        storage.add(state, entry, each)
+    run_now(storage.flush(do_now))
+    found = storage.read_memory(state, 0)
+    assert isinstance(found, NeedsDisk), "its log is not open yet"
+    assert storage.fetch(found, 0) == sent[0]
+    for entry, each in enumerate(sent):
+        storage.read_disk(0, 1, entry)  # Whatever the disk did before, it is in memory now.
+        found = storage.read_memory(state, entry)
+        if len(each) > READ_NOW_BYTES_MAX or not HAS_NO_WAIT:
+            assert isinstance(found, NeedsDisk)
+        else:
+            assert found == each
+    storage.abandon()
+
+
+HAS_NO_WAIT = hasattr(os, "RWF_NOWAIT")
+
+
 def test_what_was_never_added_is_not_there() -> None:
     desk = Desk()
     desk.add(1, 5)
@@ -121,7 +217,7 @@ def test_what_was_never_added_is_not_there() -> None:
             with_disk = desk.storage.read_memory(state, entry)
             if isinstance(with_disk, NeedsDisk):
                 with pytest.raises(NoSuchEntryError):
-                    desk.storage.read_disk(with_disk.location, 1, entry)
+                    desk.storage.fetch(with_disk, entry)
             else:
                 assert with_disk is None
         assert desk.storage.read_memory(state, 2001) is None

@@ -55,7 +55,7 @@ class JavaBookie:
         assert state is not None
         found = self.storage.read_memory(state, entry_id)
         if isinstance(found, NeedsDisk):
-            return self.storage.read_disk(found.location, ledger_id, entry_id)
+            return self.storage.fetch(found, entry_id)
         return found
 
 

@@ -351,6 +351,10 @@ class _SimFile:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self._path))
         return bytes(self._file.data[offset : offset + size])
 
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        """Give what is there, or as often nothing."""
+        return self.read_at(offset, size) or None if self._disk.rng.random() < 0.5 else None
+
     def next_data(self, offset: int) -> int | None:
         data = self._file.data
         if offset >= len(data):

@@ -1,0 +1,65 @@
+"""Index pages that were read for readers, kept small: only up to the last entry they locate.
+
+The pages that writers use are whole, 8 KiB each. A ledger of a few entries needs a few dozen bytes
+of one, so that pages of many ledgers fit into the room of a few whole ones.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+ENTRY_BYTES: Final = 300
+"""What a page takes beside its locations: array, key and place in the table."""
+
+
+class ReadPages:
+    """At most ``bytes_max`` of pages that the disk has and no writer does; first in, first out.
+
+    Whoever changes a page drops it here first. Belongs to the reactor's thread.
+    """
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max, self._size_bytes = bytes_max, 0
+        self._pages: dict[tuple[int, int], array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def location(self, ledger_id: int, entry_id: int) -> int | None:
+        """Return where an entry is, 0 if nowhere; None if its page is not here."""
+        page = self._pages.get((ledger_id, entry_id >> 10))
+        if page is None:
+            return None
+        slot = entry_id & 1023
+        return page[slot] if slot < len(page) else 0
+
+    def keep(self, ledger_id: int, page_no: int, page: array[int]) -> None:
+        """Keep a page as the disk has it."""
+        self.drop(ledger_id, page_no)
+        trimmed = page[: _used(page)]
+        self._pages[ledger_id, page_no] = trimmed
+        self._size_bytes += _size_bytes(trimmed)
+        while self._size_bytes > self._bytes_max:
+            self.drop(*next(iter(self._pages)))
+
+    def drop(self, ledger_id: int, page_no: int) -> None:
+        """Forget a page, if it is here."""
+        page = self._pages.pop((ledger_id, page_no), None)
+        if page is not None:
+            self._size_bytes -= _size_bytes(page)
+
+    def drop_ledger(self, ledger_id: int, pages: int) -> None:
+        """Forget the first so many pages of a ledger."""
+        if self._pages:
+            for page_no in range(pages):
+                self.drop(ledger_id, page_no)
+
+
+def _used(page: array[int]) -> int:
+    """Return how many slots there are up to the last that holds a location."""
+    return len(page.tobytes().rstrip(b"\0")) // page.itemsize + 1
+
+
+def _size_bytes(page: array[int]) -> int:
+    return ENTRY_BYTES + len(page) * page.itemsize
