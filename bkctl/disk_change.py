@@ -25,7 +25,6 @@ from bookied.identity import RealHost, identify
 from bookied.in_use import uses
 from bookied.offline_config import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.stored_cookie import StoredCookie
-from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = F
 
 @contextlib.contextmanager
 def repeatable(session: Session, words: str) -> Iterator[None]:
-    """Say ``words`` after an interruption, and after an error that has no advice of its own."""
+    """Say ``words`` after an interruption, and after an error of the disk."""
     session.resume = words
     try:
         yield
@@ -135,9 +134,6 @@ def repeatable(session: Session, words: str) -> Iterator[None]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         raise CommandError(f"{place}{error.strerror or error}", next_step=words) from error
-    except BookKeeperError as error:
-        session.failed = "" if error.hint else words
-        raise
     session.resume = ""
 
 

@@ -146,7 +146,7 @@ def convert(session: Session, to: str, dirs: Any) -> None:
             return
         if plan and not work.is_cut_short(to):
             skip = config is not None and config.skip_invalid_records
-            storages = storages_of(RealFiles(), found, config)
+            storages = storages_of(RealFiles(), found, config, as_found=True)
             flush(RealFiles(), found, storages, skip_invalid=skip)
         version = 1 if config is None else config.file_info_format_version
         done = work.to_db() if to == "db" else work.to_interleaved(version)

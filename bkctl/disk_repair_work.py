@@ -16,7 +16,7 @@ from bookied.errors import CorruptError
 from bookied.files import RealFiles
 from bookied.offline_config import KEYS, OfflineConfig, offline_config
 from bookied.offline_flush import flush
-from bookied.offline_storages import holds_db, storages_of
+from bookied.offline_storages import holds_databases, storages_of
 from bookied.rebuild_index import RebuiltLedger, rebuild
 from bookied.rescan import size_of
 from bookied.salvage import Salvaged, salvage
@@ -73,7 +73,7 @@ def rebuild_index(
         raise UsageError("which ledgers? Name them, or give --all")
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)
     insist_current(found)
-    if holds_db(RealFiles(), found):
+    if holds_databases(RealFiles(), found):
         raise UsageError(
             "the index is that of DbLedgerStorage, in RocksDB",
             next_step="`bkctl disk rebuild-db --locations` makes that one anew",

@@ -29,6 +29,8 @@ METADATA_CACHE: Final = "gcEntryLogMetadataCachePath"
 """A directory of Java's that a format empties too."""
 
 FORMAT_KEYS: Final = (
+    "ledgerStorageClass",
+    "sortedLedgerStorageEnabled",
     "fileInfoFormatVersionToWrite",
     "logSizeLimit",
     "skipReplayJournalInvalidRecord",

@@ -13,8 +13,9 @@ from bookied.index.key_values import KeyValues, OpenKeyValues
 from bookied.index.rocks import RocksIndex
 from bookied.index.store import IndexStore
 from bookied.offline_config import OfflineConfig
-from bookied.offline_index import is_db
 from bookied.storage import LedgerStorage
+from bookied.storage_config import StorageClass
+from bookied.storage_kind import check_kind, has_databases
 from bookied.storages import Storages
 
 
@@ -49,16 +50,9 @@ def open_rocks_read_only(path: Path) -> KeyValues:
     return open_read_only(path)
 
 
-def holds_db(files: Files, found: Directories) -> bool:
-    """Whether the index is that of DbLedgerStorage.
-
-    Raises:
-        DirectoryError: it is, and there are not as many index as ledger directories.
-    """
-    if not any(is_db(files, directory) for directory in found.index_dirs):
-        return False
-    insist_paired(found)
-    return True
+def holds_databases(files: Files, found: Directories) -> bool:
+    """Whether the index is that of DbLedgerStorage."""
+    return any(has_databases(files, directory) for directory in found.index_dirs)
 
 
 def insist_paired(found: Directories) -> None:
@@ -79,13 +73,23 @@ def storages_of(
     found: Directories,
     config: OfflineConfig | None = None,
     *,
+    as_found: bool = False,
     open_key_values: OpenKeyValues = open_rocks,
 ) -> Storages:
     """Return the storages of the kind that the directories hold, not open yet.
 
-    Sorted and Interleaved are one kind; without any index, that is meant.
+    Sorted and Interleaved are one kind. Where there is no index yet the settings decide; with
+    ``as_found`` they may name another kind, which the directories are going to be.
+
+    Raises:
+        StorageKindError: the settings name another kind.
+        DirectoryError: DbLedgerStorage cannot pair the directories.
     """
     settings = config or OfflineConfig()
+    is_db = holds_databases(files, found)
+    if config is not None and not as_found:
+        check_kind(files, config.storage_class, found.index_dirs)
+        is_db = config.storage_class is StorageClass.DB
 
     def storage(directories: tuple[Path, ...], index: IndexStore) -> LedgerStorage:
         return LedgerStorage(
@@ -98,8 +102,9 @@ def storages_of(
             index_version=settings.file_info_format_version,
         )
 
-    if not holds_db(files, found):
+    if not is_db:
         return Storages(files, [storage(found.ledger_dirs, IndexFiles(files, found.index_dirs))])
+    insist_paired(found)
     pairs = zip(found.ledger_dirs, found.index_dirs, strict=True)
     return Storages(
         files,

@@ -278,6 +278,12 @@ class TestDatabases:
         assert list(bookie.ledgers.rglob("*.idx")) == []
         assert "nothing to convert" in bookie.run("disk", "convert", "--to", "db").out
         assert "7 ledgers with 25 entries" in bookie.run("disk", "format", "--dry-run").out
+        wrong = bookie.run("disk", "flush", ok=False)
+        assert (wrong.status, "set ledgerStorageClass=" in wrong.err) == (7, True)
+        with bookie.conf.open("a") as conf:
+            conf.write(
+                "ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage\n"
+            )
         bookie.run("disk", "flush")
         refused = bookie.run("disk", "rebuild-index", "--all", ok=False)
         assert (refused.status, "rebuild-db --locations" in refused.err) == (2, True)

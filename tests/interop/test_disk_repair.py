@@ -137,6 +137,7 @@ def test_java_reads_all_after_each_way_of_a_conversion(peers: Peers, directories
     bkctl(handover, "disk", "convert", "--to", "db")
     assert list(handover.directory.rglob("*.idx")) == []
     read_by(handover, JavaBookie, **DB)
+    read_by(handover, OurBookie)
     bkctl(handover, "disk", "convert", "--to", "interleaved")
     read_by(handover, JavaBookie, ledgerStorageClass=INTERLEAVED["ledgerStorageClass"])
     handover.start(OurBookie)
