@@ -24,7 +24,9 @@ from bookied.direct_file import BLOCK_BYTES, open_direct, sync_named
 
 log = Logger()
 
-BUFFER_BYTES: Final = 1024 * 1024
+BUFFER_BYTES: Final = 4 * 1024 * 1024 + 256 * 1024
+"""Room for nearly every group of the journal: what is one write, a kill leaves whole or undone."""
+
 PIECE_BYTES: Final = 1024 * 1024
 """Zeros written at once: a sync that comes in between waits for so many at most."""
 
