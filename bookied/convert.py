@@ -24,6 +24,7 @@ import attrs
 from bookied.dirs import CONVERTING, Directories
 from bookied.entrylog import format as log_layout
 from bookied.entrylog import reader as logs
+from bookied.errors import StorageError
 from bookied.files import Files, copy_file, remove_tree
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles, index_files
@@ -95,7 +96,8 @@ class _Plan:
 class Conversion:
     """One bookie's index on its way. ``stamp`` tells the backups of one conversion from another's.
 
-    All raise ``OSError``, and ``CorruptError`` for damage in the old index.
+    All raise ``OSError``, ``StorageError`` where there is no room for an index, and
+    ``CorruptError`` for damage in the old one.
     """
 
     files: Files
@@ -451,7 +453,7 @@ class Conversion:
         self._discard()
         try:
             yield
-        except OSError:
+        except (OSError, StorageError):
             with contextlib.suppress(OSError):
                 self._discard()
             raise
