@@ -21,7 +21,7 @@ from bookied.fence_check import FenceCheck, Standing
 from bookied.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
 from bookied.long_poll import Cancel, LongPolls
-from bookied.reads import EntryReads, in_limbo, packet_lac
+from bookied.reads import EntryReads, insist_sure, packet_lac
 from bookied.refusals import refusal
 from bookied.storage import LedgerState
 from bookied.storages import Storages
@@ -371,8 +371,7 @@ class Bookie:
         if request.flags & ReadFlag.PIGGYBACK and request.entry_id != NO_ENTRY:
             raise BadRequestError("the entry to piggyback is chosen by the bookie")
         state = self._reads.ledger(request.ledger_id)
-        if state.limbo:
-            raise in_limbo(state)
+        insist_sure(state)
 
         def woken(moved_ms: int | None) -> None:
             asked.attempt(partial(self._read_polled, asked, previous_lac, moved_ms))
@@ -391,8 +390,7 @@ class Bookie:
             return self._read_entry(asked, with_lac=True)
         ledger_id, entry_id = asked.request.ledger_id, EntryId(previous_lac + 1)
         state = self._reads.ledger(ledger_id)
-        if state.limbo:
-            raise in_limbo(state)
+        insist_sure(state)
         max_lac = state.lac
         without = ReadResponse(ReturnCode.EOK, ledger_id, NO_ENTRY, max_lac=max_lac)
         if max_lac <= previous_lac:
@@ -411,8 +409,8 @@ class Bookie:
         state = self.storages.of(ledger_id).lookup(ledger_id)
         if state is None:
             raise NoSuchEntryError(f"ledger {ledger_id}")
-        if state.limbo:
-            raise in_limbo(state)
+        state = self._reads.ledger(ledger_id)  # Where there is a doubt it may be settled.
+        insist_sure(state)
 
         def found(state: LedgerState, packet: bytes | None) -> ReadLacResponse:
             return ReadLacResponse(ReturnCode.EOK, ledger_id, state.explicit_lac, packet)
@@ -427,8 +425,7 @@ class Bookie:
     def _list_entries(self, asked: Asked[ListEntriesRequest]) -> None:
         ledger_id = asked.request.ledger_id
         state = self._reads.ledger(ledger_id)
-        if state.limbo:
-            raise in_limbo(state)
+        insist_sure(state)
 
         def listed(availability: bytes) -> ListEntriesResponse:
             return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)

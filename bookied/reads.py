@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,6 @@ from bookied.storages import Storages
 from wire.codes import FRAME_BYTES_MAX, ReturnCode
 from wire.errors import (
     BadRequestError,
-    BookieError,
     BookKeeperError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -52,6 +52,9 @@ class EntryReads:
         state = self._storages.of(ledger_id).lookup(ledger_id)
         if state is None:
             raise NoSuchLedgerError(f"ledger {ledger_id}")
+        if state.doubt is not None:
+            with contextlib.suppress(OSError):
+                self._storages.of(ledger_id).settle_doubt(state)
         return state
 
     def entry(
@@ -152,24 +155,37 @@ def actual_entry_id(state: LedgerState, entry_id: EntryId) -> EntryId:
     Raises:
         NoSuchEntryError: the ledger holds none.
         UnknownLedgerStateError: there may have been others.
+        CorruptError: likewise.
         BadRequestError: the id is below -1. (Java's default storage never answers that in V3.)
     """
     if entry_id >= 0:
         return entry_id
     if entry_id != NO_ENTRY:
         raise BadRequestError(f"read of entry {entry_id}")
-    if state.limbo:
-        raise in_limbo(state)
+    insist_sure(state)
     if state.last_entry < 0:
         raise NoSuchEntryError(f"ledger {state.ledger_id} is empty")
     return EntryId(state.last_entry)
 
 
-def no_entry(state: LedgerState, entry_id: int) -> BookieError:
-    """Return how an entry is refused that is not here: in limbo it may have been."""
+def no_entry(state: LedgerState, entry_id: int) -> BookKeeperError:
+    """Return how an entry is refused that is not here: in limbo, or in doubt, it may have been."""
     if state.limbo:
         return in_limbo(state)
-    return NoSuchEntryError(f"entry {entry_id} of ledger {state.ledger_id}")
+    return state.doubt or NoSuchEntryError(f"entry {entry_id} of ledger {state.ledger_id}")
+
+
+def insist_sure(state: LedgerState) -> None:
+    """Refuse what only who lost nothing can answer; clients take what is not here for proof.
+
+    Raises:
+        UnknownLedgerStateError: the ledger is in limbo.
+        CorruptError: its index is damaged.
+    """
+    if state.limbo:
+        raise in_limbo(state)
+    if state.doubt is not None:
+        raise state.doubt
 
 
 def in_limbo(state: LedgerState) -> UnknownLedgerStateError:

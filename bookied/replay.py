@@ -21,7 +21,12 @@ from typing import Any, Final, TypeVar
 import attrs
 from twisted.logger import Logger
 
-from bookied.errors import CorruptError, IndexFullError, JournalRecordError
+from bookied.errors import (
+    CorruptError,
+    IndexFullError,
+    IndexTruncatedError,
+    JournalRecordError,
+)
 from bookied.files import Files
 from bookied.journal import format as layout
 from bookied.journal.damage import check_end, journals_to_replay, trusted_mark
@@ -196,6 +201,8 @@ class _Replay:
         try:
             state = self._storages.of(ledger_id).lookup(ledger_id)
         except CorruptError as error:
+            if self._is_new(record, error):
+                return self._ledger_key(None, record)
             log.warn("ledger {id} is unreadable: {error}", id=ledger_id, error=error)
             self.found.unreadable.add(ledger_id)
             return None
@@ -204,6 +211,12 @@ class _Replay:
         if record.entry_id < 0:
             self._meta(state, record)
         return state
+
+    def _is_new(self, record: JournalRecord, error: CorruptError) -> bool:
+        """Whether a ledger's index is empty because a bookie was killed when it had made it."""
+        if record.entry_id != layout.LEDGER_KEY or not isinstance(error, IndexTruncatedError):
+            return False
+        return self._storages.of(record.ledger_id).begin_anew(record.ledger_id)
 
     def _ledger_key(self, state: LedgerState | None, record: JournalRecord) -> LedgerState:
         key = layout.inner_bytes(record.body)

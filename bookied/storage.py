@@ -27,11 +27,14 @@ from bookied.entrylog.format import LOCATION_BITS, is_possible
 from bookied.entrylog.reader import EntryLogReader, list_all_logs, next_log_id
 from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.errors import (
+    BadEntryLengthError,
     CorruptError,
     IndexFullError,
+    IndexTruncatedError,
     MissingLogError,
     StorageError,
     WriteFailedError,
+    WrongEntryError,
 )
 from bookied.files import Files
 from bookied.index import format as layout
@@ -294,6 +297,9 @@ class LedgerStorage:
             try:
                 packet = self.read_disk(0, state.ledger_id, state.last_entry)
             except (CorruptError, NoSuchEntryError, OSError) as error:
+                if isinstance(error, (WrongEntryError, BadEntryLengthError)):
+                    # No crash does this: the index is another ledger's, or out of date.
+                    state.doubt = state.doubt or error
                 log.warn("no LAC for ledger {id}: {error}", id=state.ledger_id, error=error)
             else:
                 state.lac = max(state.lac, packet_lac(packet))
@@ -302,6 +308,31 @@ class LedgerStorage:
         """Forget ledgers beyond the limit that were only read; a checkpoint does so in the end."""
         if not self._is_writing:  # What is being written looks clean, and is not on disk yet.
             self._pages.drop_idle_ledgers()
+
+    def settle_doubt(self, state: LedgerState) -> None:
+        """Drop the doubt about a ledger's index if it is only what a crash leaves.
+
+        Of a page that a power cut tore while it was new, replay has brought all again; any other
+        cut has taken away what was durable, as one in the first page has: that comes with the file.
+        Blocks, for a page.
+
+        Raises:
+            OSError: the page cannot be read.
+        """
+        doubt = state.doubt
+        if isinstance(doubt, IndexTruncatedError) and doubt.offset is not None:
+            page_no = (doubt.offset - layout.HEADER_BYTES) // PAGE_BYTES
+            page = state.pages.get(page_no) or self._index.load_page(state.ledger_id, page_no)
+            used = {one >> 32 for one in page if one}
+            if page_no and used and used <= self._log.paths.keys():
+                state.doubt = None
+
+    def begin_anew(self, ledger_id: int) -> bool:
+        """Forget a ledger's index if nothing was ever written to it; say whether. Blocks.
+
+        Where a log has entries of it there was once more than an empty file.
+        """
+        return not self._reader.mentions(ledger_id) and self._index.begin_anew(ledger_id)
 
     def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
         """Return a new ledger, one that ``lookup`` does not know."""

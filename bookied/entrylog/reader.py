@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ import attrs
 from bookied.entrylog import format as layout
 from bookied.errors import (
     BadEntryLengthError,
+    CorruptError,
     EntryLogFormatError,
     EntryLogRecordError,
     LedgersMapError,
@@ -30,6 +32,11 @@ READ_NOW_BYTES_MAX: Final = 256 * 1024
 """Longer entries are read in a thread always: copying them takes time as well."""
 
 CHUNK_BYTES: Final = 1024 * 1024
+
+RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
+"""More than any frame on the wire, and less than four printable characters."""
+
+_NEXT: Final = struct.Struct(">iq")
 
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
@@ -295,6 +302,16 @@ class EntryLogReader:
         except FileNotFoundError:
             raise MissingLogError(path, None, f"no such log; entry {entry_id}") from None
 
+    def mentions(self, ledger_id: int) -> bool:
+        """Whether a log holds an entry of a ledger, or may: one that cannot be read counts."""
+        for path in list_logs(self._files, self._directories).values():
+            try:
+                if ledger_id in _ledgers_in(self._files, path):
+                    return True
+            except CorruptError:
+                return True
+        return False
+
     def _path(self, log_id: int) -> Path:
         path = self._paths.get(log_id)
         if path is None:
@@ -322,15 +339,30 @@ class EntryLogReader:
         self._open.close()
 
 
+def _ledgers_in(files: Files, path: Path) -> Collection[int]:
+    """Return whose entries a log has: from its map, or else from all of it."""
+    try:
+        return read_ledgers_map(files, path)
+    except LedgersMapError:
+        scan = open_scan(files, path)
+        try:
+            return {record.ledger_id for record in scan}
+        finally:
+            scan.close()
+
+
 def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_id: int) -> bytes:
     at = offset - layout.LENGTH.size
     data = file.read_at(at, FIRST_READ_BYTES) if at >= layout.HEADER_BYTES else b""
     length = _check_head(data, path, offset, ledger_id, entry_id)
     end = layout.LENGTH.size + length
-    if end > len(data):
+    if end + _NEXT.size > len(data):
         if at + end > file.size():
             raise MissingEntryError(path, at, f"{length} bytes of entry {entry_id}; the log ends")
-        data = file.read_at(at, end)
+        data = file.read_at(at, end + _NEXT.size)
+    if not _may_follow(data[end : end + _NEXT.size]):
+        message = f"length {length} of entry {entry_id}; no record begins where it ends"
+        raise BadEntryLengthError(path, at, message)
     return data[layout.LENGTH.size : end]
 
 
@@ -343,9 +375,25 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
     if length < layout.BODY_BYTES_MIN or ids != [ledger_id, entry_id]:
         return None
     end = layout.LENGTH.size + length
-    if FIRST_READ_BYTES < end <= READ_NOW_BYTES_MAX:
-        data = file.read_now(at, end) or b""
-    return data[layout.LENGTH.size : end] if end <= len(data) else None
+    if FIRST_READ_BYTES < end + _NEXT.size <= READ_NOW_BYTES_MAX:
+        data = file.read_now(at, end + _NEXT.size) or b""
+    if end > len(data) or not _may_follow(data[end : end + _NEXT.size]):
+        return None  # The slow way says what is wrong.
+    return data[layout.LENGTH.size : end]
+
+
+def _may_follow(head: bytes) -> bool:
+    """Whether a record may be followed by these bytes: another, padding, or nothing written.
+
+    A length has no checksum; one that is wrong leads into the middle of something.
+    """
+    if len(head) < _NEXT.size:
+        return True  # The log ends, in the middle of a record where a crash cut it.
+    length, ledger_id = _NEXT.unpack(head)
+    if length <= 0:
+        return not any(head) or head[:4] == layout.DIRECT_PADDING * 4
+    is_record = layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX
+    return is_record and bool(ledger_id >= layout.NO_LEDGER)
 
 
 def _check_head(data: bytes, path: Path, offset: int, ledger_id: int, entry_id: int) -> int:

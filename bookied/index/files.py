@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from twisted.logger import Logger
 
 from bookied.entrylog.format import is_possible
-from bookied.errors import IndexEntryError, IndexFullError, IndexTruncatedError
+from bookied.errors import IndexEntryError, IndexFormatError, IndexFullError, IndexTruncatedError
 from bookied.files import Files, ReadFile, UpdateFile
 from bookied.index import format as layout
 from bookied.index.changes import copy_index, switch_slots, write_change
@@ -69,7 +69,8 @@ class IndexFiles:
         self._open = OpenFiles(files, files_max=open_files_max)
         self._hidden: list[Path] = []
         self._directory_of: dict[int, Path] = {}
-        self._cut: dict[int, Path] = {}
+        self._blank: dict[int, Path] = {}  # Where files lie that nothing was written to.
+        self._twice: dict[int, Path] = {}
         self._names = {directory: _Names(directory) for directory in self._directories}
         self._moving: dict[int, tuple[Path, Path]] = {}  # Copies that count, and their names then.
 
@@ -78,8 +79,10 @@ class IndexFiles:
         for directory in self._directories:
             for path in index_files(self._files, directory):
                 ledger_id = layout.ledger_id(path.name)
-                if ledger_id is not None:
-                    self._directory_of.setdefault(ledger_id, directory)
+                if ledger_id is not None and ledger_id in self._directory_of:
+                    self._twice[ledger_id] = path
+                elif ledger_id is not None:
+                    self._directory_of[ledger_id] = directory
         for directory in self._directories:
             for path in index_files(self._files, directory):
                 self._tidy(directory, path)
@@ -132,24 +135,31 @@ class IndexFiles:
     # Reading --------------------------------------------------------------------------------------
 
     def load(self, ledger_id: int) -> StoredLedger | None:
-        """Return what the file of a ledger says; None if there is no file, or one cut too short.
-
-        A file shorter than its header holds no entries: a Java bookie was killed before it wrote
-        any. Replay makes it new.
+        """Return what the file of a ledger says; None if there is no file.
 
         Raises:
-            IndexFormatError: the file is damaged.
+            IndexTruncatedError: the file ends within its header; see ``begin_anew``.
+            IndexFormatError: the file is damaged, or there are two.
         """
         path = self.path(ledger_id)
         if path is None:
             return None
-        try:
-            with self._reading(path, ledger_id) as file:
-                return read_index(file, path)
-        except IndexTruncatedError as error:
-            log.warn("ignoring an index without a header: {error}", error=error)
-            self._cut[ledger_id] = self._directory_of.pop(ledger_id)
-            return None
+        if ledger_id in self._twice:
+            message = f"{self._twice[ledger_id]} is of the same ledger: one of them is out of date"
+            raise IndexFormatError(path, None, message)
+        with self._reading(path, ledger_id) as file:
+            return read_index(file, path)
+
+    def begin_anew(self, ledger_id: int) -> bool:
+        """Take an empty file for none, as a Java bookie leaves it that is killed creating it.
+
+        Its place is kept: the new file comes there.
+        """
+        path = self.path(ledger_id)
+        if path is None or ledger_id in self._twice or self._files.size(path):
+            return False
+        self._blank[ledger_id] = self._directory_of.pop(ledger_id)
+        return True
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots the file does not have are 0."""
@@ -230,7 +240,7 @@ class IndexFiles:
         if directory is not None:
             return _Write(change, directory, None)
         assert change.header is not None, ledger_id
-        directory = self._cut.get(ledger_id) or self._rng.choice(self._writable)
+        directory = self._blank.get(ledger_id) or self._rng.choice(self._writable)
         return _Write(change, directory, _created(ledger_id, directory))
 
     def _open_and_write(self, write: _Write) -> UpdateFile:
@@ -325,7 +335,7 @@ class IndexFiles:
             self._files.rename(new.temporary, new.path)
             self._open.forget(new.path)
             self._directory_of[new.ledger_id] = new.directory
-            self._cut.pop(new.ledger_id, None)
+            self._blank.pop(new.ledger_id, None)
             self._names[new.directory].changed(new.ledger_id)
 
     def _sync_removals(self, created: Sequence[_Created]) -> None:
@@ -386,8 +396,9 @@ class IndexFiles:
         path = self.path(ledger_id)
         if path is not None:
             del self._directory_of[ledger_id]
-            self._open.forget(path)
-            self._hidden.append(path)
+            for one in filter(None, (path, self._twice.pop(ledger_id, None))):
+                self._open.forget(one)
+                self._hidden.append(one)
 
     def remove_hidden(self) -> None:
         """Remove files durably: a ledger that comes again may get its file elsewhere. Blocks.
@@ -485,8 +496,23 @@ def read_index(file: ReadFile, path: Path) -> StoredLedger:
         IndexFormatError: it is damaged.
     """
     header = layout.decode_header(file.read_at(0, layout.HEADER_BYTES), path)
-    pages = -(-(file.size() - layout.HEADER_BYTES) // layout.PAGE_BYTES)
-    return StoredLedger(header, pages, _last_entry(file, pages))
+    _check_owner(header, path)
+    size = file.size()
+    pages, rest = divmod(size - layout.HEADER_BYTES, layout.PAGE_BYTES)
+    if not rest:
+        return StoredLedger(header, pages, _last_entry(file, pages))
+    doubt = IndexTruncatedError(path, size, f"ends within page {pages}; entries may be missing")
+    return StoredLedger(header, pages + 1, _last_entry(file, pages + 1), doubt)
+
+
+def _check_owner(header: layout.IndexHeader, path: Path) -> None:
+    """Make sure that the header is of the ledger that the file is named after, where it tells."""
+    if header.explicit_lac is None:
+        return
+    (owner,) = layout.SLOT.unpack_from(header.explicit_lac)
+    if owner != layout.ledger_id(path.name.removesuffix(layout.MOVING)):
+        offset = layout.lac_offset(header)
+        raise IndexFormatError(path, offset, f"an explicit LAC of ledger {owner}")
 
 
 def _last_entry(file: ReadFile, pages: int) -> int:

@@ -116,6 +116,11 @@ def decode_header(data: bytes, path: Path) -> IndexHeader:
     return IndexHeader(key, bits, lac, version)
 
 
+def lac_offset(header: IndexHeader) -> int:
+    """Return where the explicit LAC of a header of version 1 is in the file."""
+    return _HEAD.size + len(header.master_key) + 2 * _I32.size
+
+
 def _decode_lac(data: bytes, at: int, path: Path) -> bytes | None:
     if at + 4 > HEADER_BYTES:
         raise IndexFormatError(path, at, "no room for the explicit LAC")

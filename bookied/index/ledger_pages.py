@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import attrs
 
+from bookied.errors import CorruptError
 from bookied.index import format as layout
 from bookied.index.read_pages import ReadPages
 
@@ -40,6 +41,8 @@ class StoredLedger:
     """Whole pages in the file."""
     last_entry: int
     """The highest entry with a location; -1 for none."""
+    doubt: CorruptError | None = None
+    """Why entries may be missing here that were there, if there is a reason to think so."""
 
 
 class LedgerState:
@@ -56,6 +59,7 @@ class LedgerState:
         "_pages",
         "_registry",
         "changes",
+        "doubt",
         "explicit_lac",
         "fenced",
         "file_pages",
@@ -81,6 +85,8 @@ class LedgerState:
         self.key_logged = False
         """Whether replay would know the key: it was journalled since the start, or is on disk."""
         self.limbo = False
+        self.doubt: CorruptError | None = None
+        """Why it cannot be said of an entry that it was never here, if so."""
         """Whether entries may be missing that were acknowledged (DbLedgerStorage only)."""
         self.version = layout.VERSION
         self.other_state_bits = 0
@@ -224,7 +230,7 @@ class LedgerPages:
         state.fenced = header.is_fenced
         state.other_state_bits = header.state_bits & ~layout.FENCED
         state.explicit_lac, state.version = header.explicit_lac, header.version
-        state.limbo = header.limbo
+        state.limbo, state.doubt = header.limbo, stored.doubt
         state.file_pages, state.last_entry = stored.pages, stored.last_entry
         state.key_logged = True
         return state

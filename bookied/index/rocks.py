@@ -251,6 +251,10 @@ class RocksIndex:
             self._unfinished.discard(ledger_id)
             self._hidden.append(ledger_id)
 
+    def begin_anew(self, ledger_id: int) -> bool:  # noqa: ARG002
+        """Say no: a key is there with all its value, or not at all."""
+        return False
+
     def remove_hidden(self) -> None:
         """Remove keys durably, and a part of what has no ledger; locations go first, as in Java.
 

@@ -94,6 +94,9 @@ class IndexStore(Protocol):
             OSError: some may be switched, some not. So for ``StorageError``.
         """
 
+    def begin_anew(self, ledger_id: int) -> bool:
+        """Take what is stored of a ledger for nothing, if nothing was ever written; say whether."""
+
     # Deleting -------------------------------------------------------------------------------------
 
     def hide(self, ledger_id: int) -> None:

@@ -3,6 +3,7 @@
     offset  size  field
     0          8  journal id
     8          8  offset in that journal
+    16         4  CRC32C of the 16 bytes before it; only ours writes it, Java reads 16 bytes
 
 Everything before it is durable in entry logs and indexes. Each ledger directory has a copy, named
 ``lastMark``, or ``lastMark.<n>`` for the n-th of several journal directories; the highest counts.
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
 from twisted.logger import Logger
 
 from bookied.errors import LastMarkError
@@ -24,6 +26,7 @@ from bookied.files import Files
 log = Logger()
 
 _MARK: Final = struct.Struct(">qq")
+_CRC: Final = struct.Struct(">I")
 
 
 class Mark(NamedTuple):
@@ -45,17 +48,21 @@ def file_name(journal: int, journals: int) -> str:
 def encode_mark(mark: Mark) -> bytes:
     """Return the bytes of a mark file."""
     assert mark >= START, mark
-    return _MARK.pack(*mark)
+    data = _MARK.pack(*mark)
+    return data + _CRC.pack(crc32c(data))
 
 
 def decode_mark(data: bytes, path: Path) -> Mark:
     """Return the mark in a file's bytes.
 
     Raises:
-        LastMarkError: too short, or a number is negative.
+        LastMarkError: too short, damaged, or a number is negative. Java's has no checksum.
     """
     if len(data) < _MARK.size:
         raise LastMarkError(path, None, f"{len(data)} bytes; expected {_MARK.size}")
+    crc = data[_MARK.size : _MARK.size + _CRC.size]
+    if len(crc) == _CRC.size and _CRC.unpack(crc)[0] != crc32c(data[: _MARK.size]):
+        raise LastMarkError(path, _MARK.size, "the checksum is another one")
     mark = Mark(*_MARK.unpack_from(data))
     if mark.journal_id < 0 or mark.offset < 0:
         raise LastMarkError(path, 0, f"negative number in {tuple(mark)}")

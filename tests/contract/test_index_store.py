@@ -90,7 +90,7 @@ def slots(index: IndexStore, ledger_id: int) -> dict[int, int]:
 
 
 def test_what_was_written_is_there_after_a_power_cut(desk: Desk) -> None:
-    lac = IndexHeader(KEY, FENCED, b"L" * 20)
+    lac = IndexHeader(KEY, FENCED, (2**40 + 1).to_bytes(8, "big") + b"L" * 12)
     desk.index.write(
         [
             LedgerChange(1, HEADER, ((0, page(e0=5000, e9=6000)), (3, page(e1=7000)))),

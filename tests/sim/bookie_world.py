@@ -633,7 +633,8 @@ class BookieWorld:
             what = f"entry {entry_id} of ledger {ledger_id}"
             if answer.rc is not ReturnCode.EOK:
                 is_absent = answer.rc in {ReturnCode.ENOENTRY, ReturnCode.ENOLEDGER}
-                self._insist(is_absent or self._may_fail, f"{what}: {answer.rc.name}")
+                may_fail = self._may_fail or (least < 0 and self._is_in_doubt(ledger_id))
+                self._insist(is_absent or may_fail, f"{what}: {answer.rc.name}")
                 self._insist(least < 0 or not is_absent, f"{what} is gone")
                 return
             packet = bytes(answer.entry or b"")
@@ -645,6 +646,11 @@ class BookieWorld:
             self._insist(versions.index(packet) >= least, f"{what} is an older one")
 
         return ReadRequest(LedgerId(ledger_id), EntryId(entry_id)), answered
+
+    def _is_in_doubt(self, ledger_id: int) -> bool:
+        """Whether a power cut tore an index so that the bookie cannot vouch for absence."""
+        state = self.storages.of(ledger_id).lookup(ledger_id)
+        return state is not None and state.doubt is not None
 
     @property
     def _may_fail(self) -> bool:

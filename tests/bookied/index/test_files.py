@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bookied.errors import IndexEntryError, IndexFormatError
+from bookied.errors import IndexEntryError, IndexFormatError, IndexTruncatedError
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles
 from bookied.index.ledger_pages import LedgerChange, LedgerPages, Move
@@ -98,10 +98,23 @@ def test_a_file_on_its_way_elsewhere_arrives(files: SimFiles) -> None:
     assert (files.list(B / "0/1"), files.list(B / "0/2")) == ([], ["2.idx"])
 
 
-def test_a_file_without_a_header_is_as_none_and_is_made_anew(files: SimFiles) -> None:
+def test_a_file_cut_within_its_header_is_damage(files: SimFiles) -> None:
     files.mkdirs(B / "0/1")
     files.write_atomic(B / "0/1/1.idx", b"BKLE")
     index = opened(files)
+    with pytest.raises(IndexTruncatedError, match=r"1\.idx at offset 4"):
+        index.load(1)
+    assert not index.begin_anew(1)
+    assert index.ledger_ids() == [1]
+
+
+def test_an_empty_file_is_made_anew_when_told_so(files: SimFiles) -> None:
+    files.mkdirs(B / "0/1")
+    files.write_atomic(B / "0/1/1.idx", b"")
+    index = opened(files)
+    with pytest.raises(IndexTruncatedError):
+        index.load(1)
+    assert index.begin_anew(1)
     assert index.load(1) is None
     index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)),))])
     assert files.list(B / "0/1") == ["1.idx"]
@@ -145,13 +158,14 @@ class TestLedgerPages:
     def test_new_headers_are_of_the_version_asked_for(self, index: IndexFiles) -> None:
         for version in (0, 1):
             new = LedgerPages(index, clean_pages_max=2, ledgers_max=2, header_version=version)
-            new.create(version, b"key").explicit_lac = b"L" * 20
+            lac = version.to_bytes(8, "big") + b"L" * 12
+            new.create(version, b"key").explicit_lac = lac
             self.flush(new, index)
         kept = LedgerPages(index, clean_pages_max=2, ledgers_max=2)
         states = [kept.find(number) for number in (0, 1)]
         assert [state and (state.version, state.explicit_lac) for state in states] == [
             (0, None),
-            (1, b"L" * 20),
+            (1, lac),
         ]
 
     def flush(self, pages: LedgerPages, index: IndexFiles) -> None:

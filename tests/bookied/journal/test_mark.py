@@ -24,7 +24,10 @@ def files() -> SimFiles:
 
 
 def test_a_mark_is_sixteen_bytes() -> None:
-    assert encode_mark(Mark(0x1A1FC678C2B, 17412)).hex() == "000001a1fc678c2b0000000000004404"
+    data = encode_mark(Mark(0x1A1FC678C2B, 17412))
+    assert data[:16].hex() == "000001a1fc678c2b0000000000004404"
+    assert len(data) == 20, "a checksum, which Java does not read"
+    assert decode_mark(data[:16], A) == decode_mark(data, A), "as Java writes it"
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 15, encode_mark(START)[:8] + b"\xff" * 8])
