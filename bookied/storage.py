@@ -777,6 +777,8 @@ class LedgerStorage:
             CorruptError: an index is damaged.
             OSError: it cannot be read.
         """
+        for ledger_id in {ledger_id for ledger_id, _, _ in places}:
+            self._insist_sure(ledger_id)
         pages: dict[tuple[int, int], array[int]] = {}
         counts = Counter((ledger_id, entry_id >> 10) for ledger_id, entry_id, _ in places)
         answers = []
@@ -791,6 +793,12 @@ class LedgerStorage:
                     pages[key] = self._index.load_page(*key)
                 answers.append(pages[key][entry_id & (PAGE_SLOTS - 1)] == location)
         return answers
+
+    def _insist_sure(self, ledger_id: int) -> None:
+        """Make sure that what a ledger's index does not have may go: it may be the last copy."""
+        stored = self._index.load(ledger_id)
+        if stored is not None and stored.doubt is not None:
+            raise stored.doubt
 
     def location_on_disk(self, ledger_id: int, entry_id: int) -> int:
         """Return where the index on disk has an entry, 0 for nowhere. Blocks; any thread."""

@@ -16,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from bookied.entrylog.reader import next_log_id
+from bookied.entrylog.reader import next_log_id, open_scan
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
+from bookied.index.files import IndexFiles
 from bookied.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
 from bookied.status_file import BookieStatus, read_status, write_status
+from bookied.storage import LedgerStorage
 from tests.bookied.patient import (
     ABSENT,
     FENCED,
@@ -228,6 +230,29 @@ def test_the_explicit_lac_of_another_ledger_is_damage() -> None:
     at = data.index(TWO.to_bytes(8, "big"), 12 + 20)
     patient = check(damaged({name: data[: at + 7] + b"\x09" + data[at + 8 :]}))
     assert outcome(patient, TWO) == [EIO] * 12
+
+
+@pytest.mark.parametrize("kind", ["cut in its header", "empty", "cut later", "doubled"])
+def test_no_compaction_drops_what_a_damaged_index_has_lost(kind: str) -> None:
+    """To a compaction, what no index points at is garbage; here it is the last copy."""
+    name = find(INDEX_ONE)
+    data = contents()[name]
+    here, there = (L0, L1) if name.startswith(str(L0)) else (L1, L0)
+    damage = {
+        "cut in its header": {name: data[:1000]},
+        "empty": {name: b""},
+        "cut later": {name: data[: HEADER_BYTES + 8 * 4]},
+        "doubled": {name.replace(str(here), str(there)): data[: HEADER_BYTES + PAGE_BYTES]},
+    }
+    storage = LedgerStorage(
+        files := damaged(damage[kind]), [L0, L1], IndexFiles(files, [L0, L1]), on_fatal=print
+    )
+    storage.open()
+    log = open_scan(files, Path(find("/0.log")))
+    places = [(one.ledger_id, one.entry_id, one.location) for one in log]
+    assert storage.still_at([one for one in places if one[0] == TWO]) == [True] * len(OLD)
+    with pytest.raises(CorruptError, match=Path(name).name):
+        storage.still_at(places)
 
 
 # Entry logs ---------------------------------------------------------------------------------------
