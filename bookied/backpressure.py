@@ -19,14 +19,16 @@ class Limits:
     At ``in_flight_bytes_max`` of requests without an answer, at ``unwritten_bytes_max`` of entries
     not yet in an entry log, or at ``adds_max`` adds without an answer, reading from every client
     stops; it goes on at half of each. Reads that wait for the disk beyond ``reads_pending_max``
-    are answered ETOOMANYREQUESTS. ``None`` is no limit.
+    are answered ETOOMANYREQUESTS. ``None`` is no limit. ``shared_room`` keeps the last two; beside
+    them each connection may hold one read, and what its transport takes before it is full.
     """
 
     in_flight_bytes_max: int = 32 * 1024 * 1024
     unwritten_bytes_max: int | None = None
     adds_max: int | None = None  # maxAddsInProgressLimit
     reads_pending_max: int = 10_000  # maxPendingReadRequestsPerThread
-    polls_max: int = 10_000
+    half_frames_bytes_max: int = 64 * 1024 * 1024
+    unsent_bytes_max: int = 64 * 1024 * 1024
 
 
 class Backpressure:

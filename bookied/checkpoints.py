@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,12 @@ from bookied.storages import JournalPosition, Storages
 LOOK_S: Final = 0.5
 """How often to look whether one is due before its time."""
 
+FAILURES_MAX: Final = 3
+"""After so many in a row the bookie stops: journals that no checkpoint frees fill their disk."""
+
+_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""What has an end without a restart: room and descriptors."""
+
 log = Logger()
 
 
@@ -24,7 +31,7 @@ class Checkpoints:
     """Runs one checkpoint at a time, every ``interval_s`` while there are changes.
 
     A checkpoint that fails is tried again after the next interval; the journals keep what it would
-    have covered. ``failed`` is told of what cannot be tried again.
+    have covered. ``failed`` is told of what cannot be tried again, and of a disk that fails always.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Checkpoints:
         self._running = DeferredLock()
         self._interval_s = 0.0
         self._last_s = clock.seconds()
+        self._failures = 0
 
     def start(self, interval_s: float) -> None:
         """Look from now on whether a checkpoint is due."""
@@ -93,7 +101,13 @@ class Checkpoints:
         except WriteFailedError:
             raise
         except (StorageError, OSError) as error:
+            is_failure = isinstance(error, OSError) and error.errno not in _PASSING
+            self._failures = self._failures + 1 if is_failure else 0
+            if self._failures == FAILURES_MAX:
+                raise
             log.warn("a checkpoint failed, and is tried again: {error}", error=error)
+        else:
+            self._failures = 0
 
     def _crashed(self, failure: Failure) -> None:
         error = failure.value

@@ -27,6 +27,7 @@ from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
 from bookied.long_poll import Cancel
 from bookied.read_lanes import ReadLanes, RunBlocking
+from bookied.shared_room import FrameRoom, UnsentAnswers
 from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
 from wire.connection import ServerConnection
@@ -96,6 +97,14 @@ class BookieServer(Factory):
             lambda: bookie.storages.unwritten_bytes,
             pause=self._pause_all,
             resume=self._resume_all,
+        )
+        self.half_frames = FrameRoom(
+            clock,
+            bytes_max=self.limits.half_frames_bytes_max,
+            is_reading=lambda: not (self.backpressure.is_paused or self.unsent.is_over),
+        )
+        self.unsent = UnsentAnswers(
+            clock, bytes_max=self.limits.unsent_bytes_max, changed=self._unsent_changed
         )
         self.connections: set[BookieConnection] = set()
         self.reads_pending = 0
@@ -191,6 +200,10 @@ class BookieServer(Factory):
         for connection in self.connections:
             connection.update_reading()
 
+    def _unsent_changed(self) -> None:
+        for connection in list(self.connections):
+            connection.go_on() if not self.unsent.is_over else connection.update_reading()
+
     def _resume_all(self) -> None:
         for connection in list(self.connections):
             connection.update_reading()
@@ -277,6 +290,8 @@ class BookieConnection(Protocol):
         if self._cut is not None and self._cut.active():
             self._cut.cancel()
         self._rest, self._out = [], []
+        self._server.half_frames.release(self)
+        self._server.unsent.taken(self)
         self._drop_polls()
         self._lanes.close()
         self._server.reads_pending -= len(self._reads)
@@ -293,6 +308,14 @@ class BookieConnection(Protocol):
     def resumeProducing(self) -> None:
         """Go on with what had to wait."""
         self._output_is_full = False
+        self._server.unsent.taken(self)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Take up what had to wait, unless it still has to."""
+        if self._output_is_full or self._server.unsent.is_over:
+            self.update_reading()
+            return
         if self._rest and self._rest_bytes >= self._frame_bytes and not self._is_ending:
             self._obey(b"".join(self._rest))
         self._lanes.start()
@@ -305,7 +328,13 @@ class BookieConnection(Protocol):
 
     def update_reading(self) -> None:
         """Read from the client, or not, as things stand."""
-        is_paused = self._output_is_full or self._backpressure.is_paused
+        server = self._server
+        is_paused = (
+            self._output_is_full
+            or self._backpressure.is_paused
+            or server.unsent.is_over
+            or server.half_frames.is_waiting(self)
+        )
         wanted = not (is_paused or self._is_ending)
         if wanted != self._is_reading:
             self._is_reading = wanted
@@ -344,8 +373,11 @@ class BookieConnection(Protocol):
     def flush(self) -> None:
         """Hand all gathered answers to the transport."""
         if self._out and not self._is_lost:
-            out, self._out, self._out_bytes = self._out, [], 0
+            out, size_bytes = self._out, self._out_bytes
+            self._out, self._out_bytes = [], 0
             self._transport().writeSequence(out)
+            if self._output_is_full:
+                self._server.unsent.add(self, size_bytes)
 
     def drain(self) -> None:
         """Take no more requests and close once the last is answered."""
@@ -379,7 +411,9 @@ class BookieConnection(Protocol):
 
     def _take_frames(self, data: bytes) -> None:
         at, end = 0, len(data)
-        self._frame_bytes = 0
+        if self._frame_bytes:
+            self._frame_bytes = 0
+            self._server.half_frames.release(self)
         while not (self._output_is_full or self._is_closing):
             begin, at = at, self._take_reads(data, self._take_adds(data, at))
             if end - at < _LENGTH.size:
@@ -387,6 +421,7 @@ class BookieConnection(Protocol):
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
             if end - at < frame_bytes <= self._server.frame_bytes_max:
                 self._frame_bytes = frame_bytes
+                self._server.half_frames.claim(self, frame_bytes)
                 break
             if at > begin:
                 continue  # What follows may be plain too, but of another kind or journal.
@@ -457,7 +492,7 @@ class BookieConnection(Protocol):
         self._send(reply, reply_to, response)
 
     def _may_fetch(self) -> bool:
-        return not (self._output_is_full or self._is_closing)
+        return not (self._output_is_full or self._is_closing or self._server.unsent.is_over)
 
     def _fetch_failed(self, failure: Failure) -> None:
         log.failure("closing {peer}", failure, peer=self._transport().getPeer())

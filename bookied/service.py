@@ -519,6 +519,8 @@ class BookieService:
             found["connections"] = len(server.connections)
             found["bytes in flight"] = server.backpressure.in_flight_bytes
             found["paused"] = server.backpressure.is_paused
+            found["bytes of half frames"] = server.half_frames.held_bytes
+            found["bytes of answers not taken"] = server.unsent.size_bytes
         if engine is not None and engine.has_begun:
             found["ledgers in memory"] = engine.storages.ledgers_in_memory
             found["unwritten bytes"] = engine.storages.unwritten_bytes

@@ -17,8 +17,9 @@ from twisted.python.failure import Failure
 
 from bookied.backpressure import RECHECK_S, Limits
 from bookied.server import CLOSE_S, REFUSED_EVERY_S, BookieServer
+from bookied.shared_room import STUCK_S
 from bookied.storage import LedgerStorage, StorageLimits
-from tests.bookied.serving import KEY, Client, Serving, packet
+from tests.bookied.serving import KEY, Client, Serving, Transport, packet
 from wire import v2, v3
 from wire.codes import BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, EntryId, LedgerId
@@ -486,3 +487,79 @@ def test_a_bug_met_by_one_client_does_not_stop_the_others(tmp_path: Path) -> Non
     client.request(BookieInfoRequest(BookieInfoFlag(3)))
     assert client.is_closed
     assert other.ask(ReadLacRequest(LedgerId(5))).rc is ReturnCode.ENOENTRY
+
+
+class Slow(Transport):
+    """The transport of a client that takes nothing."""
+
+    def writeSequence(self, data: Any) -> None:  # noqa: N802
+        super().writeSequence(data)
+        self.producer.pauseProducing()
+
+
+def is_read(client: Client) -> bool:
+    return bool(client.transport.producerState == "producing")
+
+
+# What all connections may hold together -----------------------------------------------------------
+
+
+def test_frames_half_received_have_one_bound_for_all_connections(tmp_path: Path) -> None:
+    limits = Limits(half_frames_bytes_max=2_500_000)
+    serving = Serving(tmp_path, limits=limits)
+    clients = [serving.connect() for _ in range(4)]
+    frame = v2.encode_request(add(7, 0, b"x" * 1_000_000))
+    for client in clients:
+        client.send(frame[:70_000])
+    # Two have room for all of their frames, the others are not read before these are done.
+    assert [is_read(client) for client in clients] == [True, True, False, False]
+    assert serving.server.half_frames.held_bytes == 2 * len(frame)
+    small = serving.connect()
+    assert small.ask(add(8, 0)).rc is EOK
+    clients[0].send(frame[70_000:])
+    assert [answer.rc for answer in clients[0].answers()] == [EOK]
+    assert [is_read(client) for client in clients] == [True, True, True, False]
+    clients[1].disconnect()
+    assert is_read(clients[3])
+    for client in clients[2:]:
+        client.send(frame[70_000:])
+        assert [answer.rc for answer in client.answers()] == [EOK]
+    assert serving.server.half_frames.held_bytes == 0
+
+
+def test_a_client_that_never_ends_its_frame_does_not_keep_others_from_theirs(
+    tmp_path: Path,
+) -> None:
+    serving = Serving(tmp_path, limits=Limits(half_frames_bytes_max=1_500_000))
+    slow, other = serving.connect(), serving.connect()
+    frame = v2.encode_request(add(7, 0, b"x" * 1_000_000))
+    slow.send(frame[:70_000])
+    serving.clock.advance(STUCK_S)
+    assert not slow.transport.is_cut, "nobody waits for it"
+    other.send(frame[:70_000])
+    serving.clock.advance(STUCK_S)
+    assert slow.transport.is_cut
+    slow.disconnect()
+    other.send(frame[70_000:])
+    assert [answer.rc for answer in other.answers()] == [EOK]
+
+
+def test_answers_that_nobody_takes_have_one_bound_for_all_connections(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, limits=Limits(unsent_bytes_max=300_000))
+    writer = serving.connect()
+    assert writer.ask(add(7, 0, b"x" * 100_000)).rc is EOK
+    clients = [serving.connect(transport=Slow()) for _ in range(4)]
+    clients.append(serving.connect())
+    for client in clients[:4]:
+        client.request(read(7, 0))
+    assert serving.server.unsent.size_bytes > 300_000
+    # Nobody is read any more, and those who take nothing are cut in the end.
+    assert not any(map(is_read, clients))
+    clients[0].connection.resumeProducing()
+    assert not is_read(clients[4])
+    serving.clock.advance(STUCK_S)
+    assert [client.transport.is_cut for client in clients] == [False, True, True, True, False]
+    for client in clients[1:4]:
+        client.disconnect()
+    assert serving.server.unsent.size_bytes == 0
+    assert clients[4].ask(read(7, 0)).rc is EOK

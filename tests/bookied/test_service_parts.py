@@ -254,6 +254,29 @@ def test_a_failed_checkpoint_is_tried_again() -> None:
     assert world.failures == []
 
 
+@pytest.mark.parametrize(
+    ("numbers", "is_fatal"),
+    [
+        ([errno.EIO] * 2, False),
+        ([errno.EIO] * 3, True),
+        ([errno.EIO, errno.EIO, 0, errno.EIO, errno.EIO], False),
+        ([errno.ENOSPC] * 5, False),
+        ([errno.EMFILE] * 5, False),
+        ([errno.EIO, errno.EIO, errno.ENOSPC, errno.EIO, errno.EIO], False),
+    ],
+)
+def test_a_disk_that_fails_each_checkpoint_ends_the_bookie(numbers, is_fatal) -> None:
+    world = Checkpointing()
+    for number in numbers:
+        world.storage.has_changes, world.storage.ending = True, Deferred()
+        world.wait(11)
+        if number:
+            world.storage.ending.errback(OSError(number, "no"))
+        else:
+            world.storage.ending.callback(None)
+    assert bool(world.failures) is is_fatal
+
+
 def test_a_dead_storage_is_told_of() -> None:
     world = Checkpointing()
     world.storage.has_changes = True
