@@ -19,7 +19,7 @@ import attrs
 from twisted.logger import Logger
 
 from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Versioned
-from bookied.config import BookieConfig
+from bookied.config import BookieConfig, StorageClass
 from bookied.dirs import VERSION, Directories
 from bookied.errors import BadCookieError
 from bookied.exit_status import Difference, WrongIdentityError
@@ -34,6 +34,8 @@ STAMPING: Final = "bookied.stamping"
 
 _UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
 """What ``Files.write_atomic`` leaves of a cookie when the process dies in it."""
+
+_FIXED: Final = "with DbLedgerStorage the ledger directories keep their number and order for good"
 
 log = Logger()
 
@@ -67,7 +69,10 @@ async def check_cookies(
     """
     check = _Check(
         master=master_cookie(config, identity.bookie_id, instance_id),
-        superset=config.allow_storage_expansion,
+        # DbLedgerStorage finds a ledger by the number and the order of its directories: by another
+        # list, what it holds is not found any more. Java goes on all the same.
+        superset=config.allow_storage_expansion and config.storage_class is not StorageClass.DB,
+        is_fixed=config.storage_class is StorageClass.DB,
         found=found,
         store=store,
         files=files,
@@ -85,6 +90,7 @@ async def check_cookies(
 class _Check:
     master: Cookie
     superset: bool
+    is_fixed: bool
     found: Directories
     store: CookieStore
     files: Files
@@ -181,7 +187,8 @@ class _Check:
             for one in cookie_differences(self.master, cookie, superset=self.superset)
         ]
         if different:
-            raise WrongIdentityError("the cookies do not fit the configuration", different)
+            fixed = f"; {_FIXED}" if self.is_fixed else ""
+            raise WrongIdentityError(f"the cookies do not fit the configuration{fixed}", different)
 
     def _insist_empty(self, directories: list[Path]) -> None:
         full = [directory for directory in directories if self._data(directory)]

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from bkclient.metadata.api import ANY, CookieNotFoundError
 from bkclient.metadata.memory import MemoryCluster
-from bookied.config import BookieConfig
+from bookied.config import BookieConfig, StorageClass
 from bookied.cookie_check import STAMPING, check_cookies, master_cookie
 from bookied.dirs import directories, prepare
 from bookied.errors import BadCookieError
@@ -225,6 +225,19 @@ def test_a_new_empty_directory_is_taken_into_use(known: World, tmp_path: Path) -
     assert known.versions() == {known.stored.value}
     known.start(allow_storage_expansion=False)
     assert known.stored.version == 1
+
+
+@pytest.mark.parametrize("change", ["added", "turned round"])
+def test_the_directories_of_a_db_storage_stay_as_they_are(known: World, tmp_path, change) -> None:
+    """Ledger ``id % count`` is in the directory of that number."""
+    known.start(storage_class=StorageClass.DB)
+    names = known.config.ledger_directories
+    changed = grown(known, tmp_path)["ledger_directories"] if change == "added" else names[::-1]
+    before = known.versions()
+    message = known.refused(ledger_directories=changed, allow_storage_expansion=True)
+    assert "with DbLedgerStorage the ledger directories keep their number and order" in message
+    known.start(ledger_directories=names)
+    assert known.versions() == before
 
 
 def test_a_new_directory_with_data_is_refused(known: World, tmp_path: Path) -> None:
