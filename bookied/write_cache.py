@@ -15,6 +15,7 @@ from bookied.entrylog.format import LOCATION_BITS
 _RECORD: Final = struct.Struct(">iqq")
 _LENGTH_BYTES: Final = 4
 _COMPACT_AFTER: Final = 4096
+_TURN: Final = 1 << LOCATION_BITS
 
 
 class WriteCache:
@@ -64,21 +65,14 @@ class WriteCache:
 
     def get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
         """Return the entry packet at ``location``; None if it is not here."""
-        packet = self._get(location + self._turned, ledger_id, entry_id)
-        if packet is None and self._turned:
-            before = self._turned - (1 << LOCATION_BITS)
-            return self._get(location + before, ledger_id, entry_id)
-        return packet
-
-    def _get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
-        at = bisect_right(self._bases, location, self._first) - 1
-        if at < self._first:
-            return None
-        blob = self._blobs[at]
-        start = location - self._bases[at]
-        if start < _LENGTH_BYTES or start + _RECORD.size - _LENGTH_BYTES > len(blob):
-            return None
-        length, ledger, entry = _RECORD.unpack_from(blob, start - _LENGTH_BYTES)
-        if ledger != ledger_id or entry != entry_id:
-            return None
-        return blob[start : start + length]
+        at = bisect_right(self._bases, location + self._turned, self._first) - 1
+        if at >= self._first:
+            blob = self._blobs[at]
+            start = location + self._turned - self._bases[at]
+            if _LENGTH_BYTES <= start <= len(blob) - _RECORD.size + _LENGTH_BYTES:
+                length, ledger, entry = _RECORD.unpack_from(blob, start - _LENGTH_BYTES)
+                if ledger == ledger_id and entry == entry_id:
+                    return blob[start : start + length]
+        if self._turned and location >= 0:
+            return self.get(location - _TURN, ledger_id, entry_id)  # Of the turn before.
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 from collections.abc import Iterator
@@ -246,6 +247,33 @@ def test_a_lost_journal_stops_the_start(running: Running) -> None:
     with pytest.raises(JournalMissingError) as caught:
         running.start()
     assert caught.value.exit_status == ExitStatus.DAMAGED
+
+
+class NoEntryLogs(RealFiles):
+    """A disk that takes no entry log."""
+
+    def open_append(self, path: Path, **rest: Any) -> Any:
+        if path.suffix == ".log":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return super().open_append(path, **rest)
+
+
+def test_what_cannot_be_put_into_files_after_replay_stops_the_start(running: Running) -> None:
+    service = running.start(flush_interval_ms=3_600_000)
+    with running.client(service) as client:
+        assert client.add(7, 0) is ReturnCode.EOK
+    service._has_failed = True
+    run(service.abandon())
+    marks = service.directories.ledger_dirs[0] / "lastMark"
+    before = marks.exists() and FILES.read(marks)
+    with pytest.raises(WriteFailedError, match="Input/output error") as caught:
+        running.start(parts={"files": NoEntryLogs()})
+    assert caught.value.exit_status == ExitStatus.FATAL
+    assert running.seen() == "absent"
+    assert (marks.exists() and FILES.read(marks)) == before
+    again = running.start()
+    with running.client(again) as client:
+        assert isinstance(client.read(7, 0), bytes)
 
 
 class Away:

@@ -5,6 +5,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bookied.entrylog.format import LOCATION_BITS, LOG_ID_MAX
 from bookied.write_cache import WriteCache
 
 
@@ -75,3 +76,16 @@ def test_dropped_blobs_leave_nothing_behind() -> None:
         base += len(blob)
     assert cache.size_bytes <= 1056
     assert len(cache._bases) == len(cache._blobs) < 5000
+
+
+def test_entries_are_found_on_both_sides_of_the_end_of_the_log_ids() -> None:
+    cache = WriteCache(bytes_max=10_000)
+    last, first, turned = LOG_ID_MAX << 32 | 1024, 1024, 1 << LOCATION_BITS
+    (blob7, _), (blob8, _) = blob_of(7, [(0, 10)]), blob_of(8, [(0, 10)])
+    cache.append(last, blob7, 0)
+    assert cache.get(first + 4, 8, 0) is None
+    cache.append(turned | first, blob8, 0)
+    assert cache.get(last + 4, 7, 0) == blob7[4:]
+    assert cache.get(first + 4, 8, 0) == blob8[4:]
+    for location, ledger_id in ((first + 4, 7), (last + 4, 8), (5000, 7)):
+        assert cache.get(location, ledger_id, 0) is None
