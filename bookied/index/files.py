@@ -76,16 +76,19 @@ class IndexFiles:
 
     def open(self) -> None:
         """List the ledgers that are here, and finish or undo what a crash left half done."""
+        under_way: list[tuple[Path, Path]] = []
         for directory in self._directories:
-            for path in index_files(self._files, directory):
-                ledger_id = layout.ledger_id(path.name)
-                if ledger_id is not None and ledger_id in self._directory_of:
-                    self._twice[ledger_id] = path
-                elif ledger_id is not None:
-                    self._directory_of[ledger_id] = directory
-        for directory in self._directories:
-            for path in index_files(self._files, directory):
-                self._tidy(directory, path)
+            for low, names in _index_names(self._files, directory):
+                for name in names:
+                    ledger_id = layout.ledger_id(name)
+                    if ledger_id is not None and ledger_id in self._directory_of:
+                        self._twice[ledger_id] = low / name
+                    elif ledger_id is not None:
+                        self._directory_of[ledger_id] = directory
+                    elif name.endswith((layout.TEMPORARY, layout.MOVING)):
+                        under_way.append((directory, low / name))
+        for directory, path in under_way:
+            self._tidy(directory, path)
 
     def _tidy(self, directory: Path, path: Path) -> None:
         if path.name.endswith(layout.TEMPORARY):
@@ -556,10 +559,16 @@ def check_location(location: int, path: Path, offset: int | None) -> int:
 
 def index_files(files: Files, directory: Path) -> Iterator[Path]:
     """Give all files two levels down that could be index files, whole or under way."""
+    for low, names in _index_names(files, directory):
+        for name in names:
+            yield low / name
+
+
+def _index_names(files: Files, directory: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Give the directories two levels down, and the names in each."""
     for high in _hex_directories(files, directory):
         for low in _hex_directories(files, high):
-            for name in files.list(low):
-                yield low / name
+            yield low, files.list(low)
 
 
 def _hex_directories(files: Files, directory: Path) -> Iterator[Path]:

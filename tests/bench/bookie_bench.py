@@ -3,9 +3,13 @@
     python -m tests.bench.bookie_bench
     python -m tests.bench.bookie_bench --sizes 1024 --windows 1000 --protocols v2,v3 --rounds 3
 
+    python -m tests.bench.bookie_bench --kinds java,ours --sizes 1024 --windows 1,10,100,1000 \
+        --rounds 5              # p50, p99, p99.9, memory and CPU next to Java's; 8 minutes
+
 ``java`` is the release as shipped, ``java-flush`` the same with ``journalFlushWhenQueueEmpty``.
 Each size begins with fresh bookies, all up at once; each figure is the median of the rounds, in
-which the kinds take turns. Ratios count: the machine is rarely quiet. Asserts nothing.
+which the kinds take turns. Below them are the ratios to Java's of the same round: median, least and
+most. Ratios count: the machine is rarely quiet. Asserts nothing.
 """
 
 from __future__ import annotations
@@ -89,6 +93,29 @@ def row(kind: str, result: Result, java: Result | None) -> str:
     )
 
 
+RATIOS: Final[dict[str, Callable[[Result], float | None]]] = {
+    "adds": lambda result: result.adds_per_s,
+    "p50": lambda result: result.p50_ms,
+    "p99": lambda result: result.p99_ms,
+    "p99.9": lambda result: result.p999_ms,
+    "CPU": lambda result: result.cpu_us_per_add,
+    "RSS": lambda result: result.bookie_rss_bytes,
+}
+
+
+def ratios(kind: str, ours: list[Result], java: list[Result]) -> str:
+    """Return each figure divided by Java's of the same round: median, least and most."""
+    parts = []
+    for name, figure in RATIOS.items():
+        pairs = [(figure(one), figure(other)) for one, other in zip(ours, java, strict=False)]
+        found = sorted(one / other for one, other in pairs if one is not None and other)
+        if found:
+            parts.append(
+                f"{name} {statistics.median(found):.2f} ({found[0]:.2f} to {found[-1]:.2f})"
+            )
+    return f"  {kind} / java: " + ", ".join(parts)
+
+
 @contextmanager
 def bookies(kinds: list[str], directory: Path, zookeeper: ZooKeeperProcess) -> Iterator[Any]:
     """Start fresh bookies, a cluster each; their data goes with them."""
@@ -151,6 +178,9 @@ def _measure_size(size: int, started: dict[str, JavaBookie], args: argparse.Name
         medians = {kind: median(found) for kind, found in results.items() if found}
         for kind, result in medians.items():
             print(row(kind, result, medians.get("java")), flush=True)
+        for kind in medians if "java" in medians else ():
+            if kind != "java":
+                print(ratios(kind, results[kind], results["java"]), flush=True)
 
 
 def _rss_mb(status: Path) -> int:
