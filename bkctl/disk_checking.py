@@ -11,6 +11,7 @@ import attrs
 from bkctl.disk_dirs import open_bookie
 from bkctl.errors import NothingFoundError, ProblemsError
 from bookied.consistency import Findings, Problem, Severity, stages
+from bookied.in_use import uses
 from bookied.offline_index import IndexKind
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Checking:
             NothingFoundError: RocksDB alone is to be looked at, and there is none.
         """
         bookie = open_bookie(self._session, **dirs)
+        self._findings.is_live = any(use.is_used for use in uses(bookie.found.roots))
         with bookie.shards() as shards:
             self._insist_on_db(shards)
             for stage in stages(bookie, self._findings, shards=shards, deep=self._deep):

@@ -80,6 +80,8 @@ class Findings:
 
     counts: Counts = attrs.field(factory=Counts)
     tail: JournalTail = attrs.field(factory=JournalTail)
+    is_live: bool = False
+    """A bookie is at work there: an entry log may be ahead of the index and of ``tail``."""
 
 
 @attrs.frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bkctl.exit_status import ExitStatus
+from bookied.dirs import DirectoryLocks
 from tests.bkctl.disk import copy_of, dirs, run, snapshot
 
 
@@ -57,6 +58,24 @@ def test_the_repair_plan_has_each_step_once_and_the_exit_status_stays(tmp_path: 
     assert len(set(steps)) == len(steps)
     assert "bkctl disk rebuild-index 1" in steps
     assert all(row["severity"] == "problem" for row in found.rows)
+
+
+def test_beside_a_running_bookie_what_the_index_lacks_may_come_yet(tmp_path: Path) -> None:
+    words = copy_of("sorted/clean", tmp_path)
+    path = tmp_path / "bookie/ledgers/current/0/0/0.idx"
+    data = bytearray(path.read_bytes())
+    data[1024 + 8 : 1024 + 16] = bytes(8)
+    path.write_bytes(data)
+    stopped = run("check", "--deep", *words, "-o", "jsonl", ok=False)
+    assert stopped.status == ExitStatus.PROBLEMS
+    locks = DirectoryLocks()
+    locks.take([tmp_path / "bookie/ledgers"])
+    try:
+        found = run("check", "--deep", *words, "-o", "jsonl")
+    finally:
+        locks.release()
+    (row,) = (row for row in found.rows if row["kind"] == "unindexed")
+    assert (row["severity"], row["fix"]) == ("note", "check again once it is stopped")
 
 
 def test_databases_alone_can_be_asked_for_only_where_there_are_some() -> None:

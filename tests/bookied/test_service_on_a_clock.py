@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from bkclient.metadata.memory import MemoryCluster
+from bookied.config import StorageClass
 from bookied.exit_status import DamagedError
 from bookied.files import RealFiles
 from bookied.parts import Parts
@@ -156,23 +158,27 @@ def test_a_lost_session_is_made_good_while_adds_go_on(world: World) -> None:
     assert world.failures == []
 
 
-def test_a_start_that_is_to_check_refuses_what_the_index_cannot_find(tmp_path: Path) -> None:
-    first = World(tmp_path)
+@pytest.mark.parametrize("kind", [StorageClass.SORTED, StorageClass.DB])
+def test_a_start_that_is_to_check_refuses_what_the_index_cannot_find(
+    tmp_path: Path, kind: StorageClass
+) -> None:
+    first = World(tmp_path, storage_class=kind)
     done(first.service.start())
+    again = partial(World, tmp_path, first.cluster, storage_class=kind)
     first.connect()
     for entry_id in range(3):
         first.connection.dataReceived(add(entry_id))
     first.step()
     first.stop()
-    sound = World(tmp_path, first.cluster, consistency_check_at_start=True)
+    sound = again(consistency_check_at_start=True)
     done(sound.service.start())
     assert sound.service.state.now is State.WRITABLE
     sound.stop()
     (log,) = (path for path in (tmp_path / "ledgers/current").glob("*.log") if path.stat().st_size)
     log.unlink()
     with pytest.raises(DamagedError, match=r"3 of 3 entries failed.*`bkctl disk check --repair-"):
-        done(World(tmp_path, first.cluster, consistency_check_at_start=True).service.start())
-    done(World(tmp_path, first.cluster).service.start())
+        done(again(consistency_check_at_start=True).service.start())
+    done(again().service.start())
 
 
 def test_the_scrubber_runs_beside_the_bookie_and_counts_what_it_finds(tmp_path: Path) -> None:
