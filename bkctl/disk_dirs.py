@@ -107,22 +107,30 @@ def note_use(session: Session, found: list[Use]) -> None:
 
 @attrs.frozen
 class DirectoryState:
-    """One directory of a bookie: what it is for, and who works in it."""
+    """One directory of a bookie: what it is for, and who works in it.
+
+    An idle Java bookie has no file of a ledger directory open: all are in use if one is.
+    """
 
     use: Use
     holds: tuple[str, ...]
+    is_bookie_at_work: bool
 
     @property
     def state(self) -> str:
         if not self.use.exists:
             return "missing"
-        return "in use" if self.use.is_used else "free"
+        return "in use" if self.is_bookie_at_work else "free"
 
 
 def directory_states(found: Directories) -> list[DirectoryState]:
     """Return how each directory of a bookie is used."""
     kinds = {"journal": found.journals, "ledger": found.ledgers, "index": found.indexes}
+    each = uses(found.roots)
+    is_at_work = any(use.is_used for use in each)
     return [
-        DirectoryState(use, tuple(kind for kind, roots in kinds.items() if use.root in roots))
-        for use in uses(found.roots)
+        DirectoryState(
+            use, tuple(kind for kind, roots in kinds.items() if use.root in roots), is_at_work
+        )
+        for use in each
     ]

@@ -141,4 +141,5 @@ def lock_status(session: Session, /, *, fail_if_any: bool, **dirs: tuple[str, ..
     session.emit_all(found, disk_dirs.DirectoryState)
     used = [str(one.use.root) for one in found if one.use.is_used]
     if fail_if_any and used:
+        session.finish()
         raise ProblemsError(f"in use: {', '.join(used)}", next_step="stop that bookie first")

@@ -71,7 +71,8 @@ def tell_sums(session: Session, found: list[LogUse]) -> None:
     minor_at, major_at = (_threshold(session, *one) for one in (_MINOR, _MAJOR))
     empty, minor, major = (freed_by(found, at) for at in (_NOTHING_LEFT, minor_at, major_at))
     session.note(
-        f"{len(found)} entry logs: {human_bytes(live)} live, {human_bytes(dead)} dead\n"
+        f"{len(found)} entry log{'s' * (len(found) != 1)}: {human_bytes(live)} live, "
+        f"{human_bytes(dead)} dead\n"
         f"logs without live bytes free {human_bytes(empty)}, a minor compaction (below "
         f"{minor_at:.0%} live) {human_bytes(minor)}, a major one (below {major_at:.0%}) "
         f"{human_bytes(major)}"

@@ -50,11 +50,23 @@ def bookie(request: pytest.FixtureRequest, module_peers: Peers) -> JavaBookie:
     left_open = client.create_ledger(1, 1, 1, digest="CRC32C", password=b"")
     left_open.add_many([b"one", b"two"])
     client.open_ledger(left_open.ledger_id, digest="CRC32C", password=b"")  # Fences it.
+    check_beside(bookie, "Java bookie" if request.param.startswith("java") else "bookied")
     if request.param.endswith("killed"):
         bookie.kill()
     else:
         bookie.stop()
     return bookie
+
+
+def check_beside(bookie: JavaBookie, program: str) -> None:
+    """See that a running bookie is noticed, and that its directories can be read beside it."""
+    used = rows(bookie, "lock-status")
+    assert {one["state"] for one in used} == {"in use"}
+    assert {(w["program"], w["pid"]) for one in used for w in one["workers"]} == {
+        (program, bookie.pid)
+    }
+    found = run("check", "--deep", "-c", bookie.conf_path, "-o", "jsonl")
+    assert f"in use by {program} (process {bookie.pid})" in found.err
 
 
 def rows(bookie: JavaBookie, *words: object) -> list[dict[str, Any]]:
