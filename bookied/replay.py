@@ -41,6 +41,8 @@ T = TypeVar("T")
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 DRAIN_BYTES: Final = 16 * 1024 * 1024
 BATCH_BYTES: Final = 256 * 1024
+BATCH_PAGES: Final = 512
+"""Turns from one index page to another, at most so many new ones, after which a batch ends."""
 
 
 @attrs.define
@@ -248,7 +250,7 @@ class _Replay:
             return
         batch = self._batches[self._storages.of(record.ledger_id)]
         size = layout.LENGTH.size + len(record.body)
-        if batch.room_bytes < size:
+        if batch.room_bytes < size or batch.pages >= BATCH_PAGES:
             self._begin_batch(batch, size)
         batch.add(state, record)
         self.found.entries += 1
@@ -256,7 +258,9 @@ class _Replay:
 
     def _begin_batch(self, batch: _Batch, size: int) -> None:
         batch.store()
-        if sum(one.undrained_bytes for one in self._batches.values()) >= self._drain_bytes:
+        undrained_bytes = sum(one.undrained_bytes for one in self._batches.values())
+        # Small entries of many ledgers fill the memory with pages long before it is full of them.
+        if undrained_bytes >= self._drain_bytes or self._storages.needs_checkpoint:
             self._store_batches()
             self._drain()
         batch.begin(max(size, BATCH_BYTES))
@@ -311,6 +315,8 @@ class _Batch:
         self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
         self._page: MutableSequence[int] = []
         self._page_of: tuple[LedgerState, int] | None = None
+        self.pages = 0
+        """How often it went from one index page to another."""
         self.undrained_bytes = 0
 
     @property
@@ -329,6 +335,7 @@ class _Batch:
             entry_id = record.entry_id
             if self._page_of != (state, entry_id >> 10):
                 self._page_of = (state, entry_id >> 10)
+                self.pages += 1
                 self._page = state.page_for_write(entry_id >> 10)
             self._page[entry_id & 1023] = self._next + layout.LENGTH.size
             state.last_entry = max(state.last_entry, entry_id)
@@ -343,7 +350,7 @@ class _Batch:
             self._records = []
             self._storage.append(blob)
             self.undrained_bytes += len(blob)
-        self._next = self._limit = 0
+        self._next = self._limit = self.pages = 0
         self._page_of = None
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,11 +11,12 @@ import pytest
 from bookied.errors import JournalMissingError, JournalRecordError
 from bookied.index.files import IndexFiles
 from bookied.index.format import relative_path
+from bookied.index.ledger_pages import LedgerChange
 from bookied.journal import format as layout
 from bookied.journal import groups
 from bookied.journal.mark import Mark, encode_mark
 from bookied.replay import Replayed, do_now, recover, run_now
-from bookied.storage import LedgerStorage
+from bookied.storage import LedgerStorage, StorageLimits
 from bookied.storages import Storages
 from tests.sim.disk import SimFiles
 
@@ -84,6 +86,31 @@ def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
         assert (one.fenced, two.fenced, two.last_entry) == (False, True, -1)
         assert (three.explicit_lac, three.lac) == (lac_packet(3, 9), 9)
         assert (one.master_key, three.master_key) == (KEY, b"other")
+
+
+def test_entries_of_many_ledgers_do_not_fill_the_memory_with_index_pages() -> None:
+    desk = Desk()
+    ledgers = range(1, 3001)
+    records = [layout.ledger_key_record(number, KEY) + entry(number, 0) for number in ledgers]
+    desk.journal(5, *records)
+    written: list[int] = []
+    dirty: list[int] = []
+
+    class Watched(IndexFiles):
+        def write(self, changes: Sequence[LedgerChange], *args: Any) -> Any:
+            written.append(sum(len(change.pages) for change in changes))
+            dirty.append(written[-1] + storage._pages.dirty_page_count)
+            return super().write(changes, *args)
+
+    limits = StorageLimits(dirty_pages_max=1000)
+    index = Watched(desk.files, [L])
+    storage = LedgerStorage(desk.files, [L], index, on_fatal=print, limits=limits)
+    storages = Storages(desk.files, [storage])
+    storages.open()
+    assert recover(desk.files, storages, [J]).entries == len(ledgers)
+    assert sum(written) == len(ledgers)
+    assert max(dirty) <= 1500
+    assert sorted(storage.ledger_ids()) == [*ledgers]
 
 
 def test_replay_begins_at_the_mark() -> None:
