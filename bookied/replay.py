@@ -161,7 +161,9 @@ class _Replay:
                 self._journal(scan, is_last=is_last)
             finally:
                 scan.close()
-            mark = max(mark, Mark(number, scan.end))
+            # What is left of a torn group is behind the mark: Java, without checksums, could take
+            # it for records, or fail on it.
+            mark = max(mark, Mark(number, scan.size if scan.is_torn else scan.end))
         return mark
 
     def _journal(self, scan: JournalScan, *, is_last: bool) -> None:

@@ -25,6 +25,9 @@ from bookied.journal.groups import (
 CHUNK_BYTES: Final = 1024 * 1024
 """Read at once; a larger group makes for a larger read."""
 
+LARGE_BYTES: Final = 16 * CHUNK_BYTES
+"""A larger group is checked before it is read: its size may be what is damaged."""
+
 
 class GroupReader:
     """Reads the groups of one file, in order."""
@@ -81,8 +84,14 @@ class GroupReader:
         head = self._head(at)
         if head is None or at + head.size > self._size:
             return None
+        if head.size > LARGE_BYTES and not is_whole(self._chunks(at, head.size), head, at):
+            return None
         data = self._read(at, head.size)
-        return (head, data) if is_whole(data, head, at) else None
+        return (head, data) if is_whole([data], head, at) else None
+
+    def _chunks(self, at: int, size: int) -> Iterator[bytes]:
+        for begin in range(0, size, CHUNK_BYTES):
+            yield self._file.read_at(at + begin, min(CHUNK_BYTES, size - begin))
 
     def _check_end(self, at: int) -> None:
         """Make sure that no group behind ``at`` was written when what is there was on disk."""

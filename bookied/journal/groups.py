@@ -156,9 +156,20 @@ def parse_group_head(data: bytes, generation: int) -> GroupHead | None:
     return GroupHead(found, synced, size, crc, records_at)
 
 
-def is_whole(data: bytes, head: GroupHead, offset: int) -> bool:
-    """Whether ``data``, read at ``offset``, is all of the group that ``head`` begins."""
-    if len(data) != head.size:
-        return False
-    crc = crc32c(_OFFSET.pack(offset), crc32c(data[: _HEAD_CHECKED.size]))
-    return crc32c(memoryview(data)[_HEAD.size :], crc) == head.crc
+def is_whole(chunks: Iterable[bytes], head: GroupHead, offset: int) -> bool:
+    """Whether what was read at ``offset`` is all of the group that ``head`` begins.
+
+    Args:
+        chunks: the bytes, the head in the first of them.
+        head: from the same bytes.
+        offset: where they were read.
+    """
+    size = crc = 0
+    for chunk in chunks:
+        view = memoryview(chunk)
+        if not size:
+            crc = crc32c(_OFFSET.pack(offset), crc32c(view[: _HEAD_CHECKED.size]))
+            view = view[_HEAD.size :]
+        crc = crc32c(view, crc)
+        size += len(chunk)
+    return size == head.size and crc == head.crc

@@ -399,7 +399,7 @@ class _SimAppendFile(_SimFile):
         super().__init__(disk, path, file)
         self._is_aligned = direct and preallocate > 0
         self._direct, self._preallocate = direct and not preallocate, preallocate
-        self._size, self._tail, self._flushed = 0, b"", 0
+        self._size, self._tail, self._flushed, self._zeroed = 0, b"", 0, 0
 
     @property
     def readable_bytes(self) -> int:
@@ -420,7 +420,17 @@ class _SimAppendFile(_SimFile):
                 steps = -(-end // self._preallocate)
                 self.truncate(steps * self._preallocate)
             self.write_at(self._size, data)
+            if self._is_aligned:
+                self._write_zeros_behind(end)
         self._size += len(data)
+
+    def _write_zeros_behind(self, end: int) -> None:
+        """Write zeros ahead as the real file's thread does: some time, and unsynced."""
+        self._zeroed = max(self._zeroed, end)
+        if self._disk.rng.random() < 0.5 and self._zeroed < len(self._file.data):
+            zeros = bytes(min(2 * BLOCK, len(self._file.data) - self._zeroed))
+            self._file.apply(self._zeroed, zeros)
+            self._zeroed += len(zeros)
 
     def flush(self) -> None:
         if self._tail and self._flushed != self._size:

@@ -13,6 +13,7 @@ from bookied.errors import JournalRecordError
 from bookied.files import RealFiles
 from bookied.journal import format as layout
 from bookied.journal import groups
+from bookied.journal.group_reader import LARGE_BYTES
 from bookied.journal.reader import open_scan
 from tests.bookied.journal.java_rules import JavaFailsError, java_scan
 from tests.sim.disk import SimFiles
@@ -258,3 +259,14 @@ def test_a_file_that_was_only_begun_ends_behind_its_mark_and_is_not_torn(tmp_pat
     scan = open_scan(RealFiles(), path)
     assert (list(scan), scan.end, scan.is_torn) == ([], 4096, False)
     scan.close()
+
+
+def test_a_group_beyond_what_is_read_at_once_is_read_and_its_size_is_not_trusted() -> None:
+    records = [entry(number, 3_000_000) for number in range(6)]
+    data, (begin, _, end) = journal(records, SMALL)
+    assert begin + LARGE_BYTES < end
+    assert read(data)[0] == records + SMALL
+    damaged = bytearray(data)
+    damaged[begin + 32 : begin + 36] = struct.pack(">I", end - begin)
+    with pytest.raises(JournalRecordError, match=f"offset {begin}:"):
+        read(bytes(damaged))
