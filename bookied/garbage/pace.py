@@ -18,6 +18,9 @@ T = TypeVar("T")
 MAKE_WAY_S: Final = 0.05
 """How long to wait before looking again whether clients' entries are written."""
 
+MAKE_WAY_TIMES_MAX: Final = 20
+"""How often at a time: a collection that clients never let through ends in a full disk."""
+
 
 class CollectionStoppedError(BookKeeperError):
     """The bookie stops; the collection ends where it was safe to."""
@@ -83,7 +86,9 @@ class Pace:
         wait_s = self.throttle.take(entries, size_bytes, self._clock.seconds())
         if wait_s > 0:
             await self.waiting(self._pause(wait_s))
-        while self._is_busy():
+        for _ in range(MAKE_WAY_TIMES_MAX):
+            if not self._is_busy():
+                break
             await self.waiting(self._pause(MAKE_WAY_S))
         self.check()
 
