@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -266,6 +267,14 @@ class TestRepairs:
         words = ["disk", "flush", "--journal-dir", bookie.journal, "--ledger-dir", bookie.ledgers]
         host = FakeHost(environ={})
         assert cli.run(list(map(str, words)), host) == 0, host.err.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_leaves_another_user_s_directories_alone(bookie: Bookie) -> None:
+    os.chown(bookie.ledgers / CURRENT, 12345, 12345)
+    for words in (["disk", "flush"], ["disk", "format", "--yes"], ["upgrade", "--upgrade"]):
+        refused = bookie.run(*words, ok=False)
+        assert (refused.status, "belongs to user #12345" in refused.err) == (4, True)
 
 
 class TestDatabases:

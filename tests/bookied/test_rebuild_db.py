@@ -11,18 +11,21 @@ from random import Random
 import attrs
 import pytest
 
+from bookied.convert import Conversion
 from bookied.dirs import Directories
 from bookied.entrylog.format import location
 from bookied.files import Files, RealFiles, remove_tree
 from bookied.index import rocks_format as layout
+from bookied.index.files import IndexFiles
 from bookied.index.format import FENCED, IndexHeader
 from bookied.index.key_values import KeyValues, OpenKeyValues
 from bookied.index.ledger_pages import LedgerChange
 from bookied.index.rocks import RocksIndex
 from bookied.journal import format as journal_layout
-from bookied.offline_storages import open_rocks
+from bookied.offline_flush import flush
+from bookied.offline_storages import open_rocks, storages_of
 from bookied.rebuild_db import NoLedgersError, RebuildDb
-from tests.bookied.golden import DIRECTORY
+from tests.bookied.golden import DIRECTORY, expected
 from tests.bookied.golden_disk import ledgers_of, locations
 from tests.bookied.old_layouts import each_crash
 from tests.bookied.test_convert import ONE, TWO, Seen, contents, disk, in_db
@@ -265,3 +268,64 @@ def test_javas_ledgers_are_rebuilt_with_their_keys(golden: Golden) -> None:
     for ledger_id, one in after.items():
         assert one.header == attrs.evolve(before[ledger_id].header, state_bits=FENCED)
         assert one.places == locations(said[ledger_id])
+
+
+def on_disk(tmp_path: Path, name: str) -> Directories:
+    """Copy a golden set; return its directories."""
+    shutil.copytree(DIRECTORY / name, tmp_path / "golden")
+    roots = [path.parent for path in (tmp_path / "golden").rglob("current") if path.is_dir()]
+    journals = tuple(path for path in roots if path.name.startswith("j"))
+    ledgers = tuple(path for path in roots if path.name.startswith("l"))
+    return Directories(journals, ledgers, ledgers)
+
+
+def test_a_killed_java_bookie_s_databases_are_flushed_and_converted(tmp_path: Path) -> None:
+    found = on_disk(tmp_path, "db/crash")
+    flush(RealFiles(), found, storages_of(RealFiles(), found))
+    done = Conversion(RealFiles(), found, open_rocks, "s1").to_interleaved()
+    said = ledgers_of("db/clean")
+    assert done.ledgers == len(said)
+    seen = contents(IndexFiles(RealFiles(), found.index_dirs))
+    for ledger_id, one in said.items():
+        header = seen[ledger_id].header
+        assert header.master_key.hex() == one["masterKey"]
+        assert header.is_fenced == one["fenced"]
+        lac = one["explicitLac"]
+        assert (header.explicit_lac or b"").hex() == (lac["hex"] if lac else "")
+        assert len(seen[ledger_id].places) == len(one["entries"])
+
+
+def bare(tmp_path: Path, name: str) -> Directories:
+    """Put golden files that have no directories around them where a bookie has them."""
+    for root in ("journal", "ledgers"):
+        (tmp_path / root / "current").mkdir(parents=True)
+    current = tmp_path / "ledgers" / "current"
+    shutil.copytree(DIRECTORY / name, current, dirs_exist_ok=True)
+    (current / "expected.json").unlink()
+    ledgers = (tmp_path / "ledgers",)
+    return Directories((tmp_path / "journal",), ledgers, ledgers)
+
+
+def test_direct_io_logs_of_java_are_scanned_for_ledgers_and_locations(tmp_path: Path) -> None:
+    found = bare(tmp_path, "db/direct-io")
+    work = RebuildDb(RealFiles(), found, open_rocks, "s1")
+    assert [one.keyless for one in work.ledgers()] == [(45, 46)]
+    (done,) = work.locations()
+    assert (done.damaged, done.unreadable) == ((), 0)
+    said = {
+        (one["ledgerId"], one["entryId"]): location(0, one["recordOffset"] + 4)
+        for one in expected("db/direct-io")["entries"]
+    }
+    seen = Golden(found).seen()
+    assert {(one, n): at for one in seen for n, at in seen[one].places.items()} == said
+
+
+def test_ledgers_that_java_rebuilt_get_their_short_keys_back(tmp_path: Path) -> None:
+    found = bare(tmp_path, "db/rebuilt-ledgers-index")
+    golden = Golden(found)
+    before = {key[:8] for key in golden.raw("ledgers") if len(key) == 16}
+    assert before
+    RebuildDb(RealFiles(), found, open_rocks, "s1").ledgers()
+    after = golden.raw("ledgers")
+    assert {len(key) for key in after} == {8}
+    assert before <= set(after)
