@@ -235,10 +235,11 @@ def flush_journals(session: Session, dirs: Any) -> None:
     with (
         held(found, port=0 if config is None else config.port),
         repeatable(session, "nothing is lost; run the same command again"),
+        session.progress("replaying") as progress,
     ):
         storages = storages_of(RealFiles(), found, config)
         skip = config is not None and config.skip_invalid_records
-        done = flush(RealFiles(), found, storages, skip_invalid=skip)
+        done = flush(RealFiles(), found, storages, skip_invalid=skip, tell=progress.update)
     session.emit(
         Flushed(
             tuple(map(str, found.roots)),

@@ -8,7 +8,10 @@ section 17, D2 and D3 at replay).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bookied.dirs import Directories, clear_dirty
+from bookied.errors import NoWritableDirError
 from bookied.files import Files
 from bookied.replay import Replayed, recover
 from bookied.storages import Storages
@@ -20,6 +23,7 @@ def flush(
     storages: Storages,
     *,
     skip_invalid: bool = False,
+    tell: Callable[[int], None] = lambda _bytes: None,
 ) -> Replayed:
     """Bring logs, indexes and marks to the end of the journals; safe to repeat after a crash.
 
@@ -28,16 +32,24 @@ def flush(
         found: the roots; they have cookies.
         storages: of these directories, not open yet; they are closed on return.
         skip_invalid: ``skipReplayJournalInvalidRecord``.
+        tell: hears now and then how many bytes of entries were replayed.
 
     Raises:
         CorruptError: a journal is damaged or missing; the marks stay where they were.
+        NoWritableDirError: there was no room for all of it; likewise.
         StorageError: not everything could be written; likewise. So for ``OSError``.
     """
     try:
         storages.open()
-        replayed = recover(files, storages, found.journal_dirs, skip_invalid=skip_invalid)
+        replayed = recover(
+            files, storages, found.journal_dirs, skip_invalid=skip_invalid, tell=tell
+        )
+        reached = storages.marks(len(found.journals))
     finally:
         storages.abandon()
+    if any(mark < end for mark, end in zip(reached, replayed.marks, strict=True)):
+        # A bookie would go on with that in memory, read-only.
+        raise NoWritableDirError("no room for all that the journals hold; they keep it")
     # As after a clean stop: nothing is left that a start would have to bring back.
     clear_dirty(files, found)
     return replayed

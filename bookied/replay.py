@@ -76,6 +76,7 @@ def recover(
     skip_invalid: bool = False,
     may_be_missing: bool = False,
     drain_bytes: int = DRAIN_BYTES,
+    tell: Callable[[int], None] = lambda _bytes: None,
 ) -> Replayed:
     """Replay all journals, put everything into files and move the marks. Blocks, in one thread.
 
@@ -89,6 +90,7 @@ def recover(
         may_be_missing: go on without journals that are gone: what they held is fetched from other
             bookies afterwards (``bookied.integrity``).
         drain_bytes: how much may be in memory before it is written out.
+        tell: hears now and then how many bytes of entries were replayed.
 
     Raises:
         JournalMissingError: the journal that a mark names is not there.
@@ -102,6 +104,7 @@ def recover(
         skip_invalid=skip_invalid,
         may_be_missing=may_be_missing,
         drain_bytes=drain_bytes,
+        tell=tell,
     )
     marks = storages.marks(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
@@ -135,8 +138,9 @@ class _Replay:
         skip_invalid: bool,
         may_be_missing: bool,
         drain_bytes: int,
+        tell: Callable[[int], None],
     ) -> None:
-        self._files, self._storages = files, storages
+        self._files, self._storages, self._tell = files, storages, tell
         self._skip_invalid, self._may_be_missing = skip_invalid, may_be_missing
         self._drain_bytes = drain_bytes
         self._batches = {storage: _Batch(storage) for storage in storages}
@@ -260,6 +264,7 @@ class _Replay:
 
     def _begin_batch(self, batch: _Batch, size: int) -> None:
         batch.store()
+        self._tell(self.found.size_bytes)
         undrained_bytes = sum(one.undrained_bytes for one in self._batches.values())
         # Small entries of many ledgers fill the memory with pages long before it is full of them.
         if undrained_bytes >= self._drain_bytes or self._storages.needs_checkpoint:

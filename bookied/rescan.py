@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -20,6 +21,9 @@ from bookied.journal import format as journal_layout
 from bookied.journal import reader as journals
 from bookied.journal.mark import Mark, file_name, read_mark
 from bookied.journal.reader import JournalRecord
+
+TOLD_EVERY_BYTES: Final = 4 * 1024 * 1024
+_OFFSET: Final = 0xFFFFFFFF
 
 Tell = Callable[[int], None]
 """Hears how many bytes of files have been gone through."""
@@ -46,7 +50,13 @@ class Rescan:
 
     def log(self, log_id: int, path: Path) -> Iterator[LogRecord]:
         """Give the entries of one log."""
-        yield from self._log(log_id, path)
+        told = 0
+        for record in self._log(log_id, path):
+            yield record
+            at = record.location & _OFFSET
+            if at - told >= TOLD_EVERY_BYTES:
+                told = at
+                self.tell(self._done_bytes + at)
         self._add_done(path)
 
     def _log(self, log_id: int, path: Path) -> Iterator[LogRecord]:
@@ -72,8 +82,12 @@ class Rescan:
         """Give the records of all journals in a directory, oldest first."""
         for journal_id in journals.journal_ids(self.files, directory):
             path = directory / journal_layout.file_name(journal_id)
+            told = 0
             for record in self._journal(path):
                 yield path, record
+                if record.offset - told >= TOLD_EVERY_BYTES:
+                    told = record.offset
+                    self.tell(self._done_bytes + told)
             self._add_done(path)
 
     def _journal(self, path: Path) -> Iterator[JournalRecord]:

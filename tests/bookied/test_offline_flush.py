@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from bookied.errors import JournalRecordError
+from bookied.errors import JournalRecordError, NoWritableDirError
 from bookied.journal.format import entry_record, fence_record, header, ledger_key_record
 from bookied.journal.mark import decode_mark
 from bookied.offline import OfflineBookie
@@ -85,3 +85,20 @@ def test_a_damaged_journal_keeps_the_mark_and_dirty_where_they_are() -> None:
     flush(files, FOUND, storages_on(files, FOUND), skip_invalid=True)
     (ledger,) = OfflineBookie(files, FOUND).ledgers()
     assert ledger.last_entry == 0
+
+
+def test_without_room_nothing_counts_as_flushed() -> None:
+    entries = b"".join(entry_record(packet(7, n, b"x" * 500)) for n in range(20))
+    journal = header(6) + ledger_key_record(7, KEY) + entries
+    files = world({"/j/current/1.txn": journal, "/l0/current/DIRTY": b""})
+    files.bytes_max = sum(map(len, files.contents().values())) + 2000
+    with pytest.raises((NoWritableDirError, OSError), match=r"(?i)no (room|space)"):
+        flush(files, FOUND, storages_on(files, FOUND))
+    assert files.exists(Path("/l0/current/DIRTY"))
+    assert not files.exists(Path("/l0/current/lastMark"))
+    files.bytes_max = None
+    told: list[int] = []
+    flush(files, FOUND, storages_on(files, FOUND), tell=told.append)
+    (ledger,) = OfflineBookie(files, FOUND).ledgers()
+    assert ledger.last_entry == 19
+    assert told
