@@ -20,7 +20,7 @@ from bookied.storage_config import StorageClass
 CURRENT: Final = "CURRENT"
 """The file that makes a directory a RocksDB database."""
 
-_CONVERT: Final = "or convert the directories, with the bookie stopped: bkctl disk convert"
+_CONVERT: Final = "or convert the directories, with the bookie stopped: bkctl disk convert --to "
 
 
 def has_databases(files: Files, directory: Path) -> bool:
@@ -47,11 +47,11 @@ def check_kind(files: Files, kind: StorageClass, index_directories: Sequence[Pat
                 raise StorageKindError(
                     f"{directory} holds index files, which DbLedgerStorage does not read: set "
                     "ledgerStorageClass=org.apache.bookkeeper.bookie.SortedLedgerStorage, "
-                    + _CONVERT
+                    f"{_CONVERT}db"
                 )
         elif has_databases(files, directory):
             raise StorageKindError(
                 f"{directory} holds the RocksDB index of DbLedgerStorage, which {kind.value} does "
                 "not read: set ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb."
-                "DbLedgerStorage, " + _CONVERT
+                f"DbLedgerStorage, {_CONVERT}interleaved"
             )
