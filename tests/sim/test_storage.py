@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.sim.bookie_world import DB_SEEDS
 from tests.sim.faults import FAULTS
 from tests.sim.storage import Found, command, hunt, try_seed
 
@@ -21,6 +22,12 @@ FIXED, A_TURN = 80, 20
 @pytest.mark.parametrize("first", range(0, FIXED, A_TURN))
 def test_a_bookie_keeps_its_promises_over_every_crash(first: int) -> None:
     for outcome in hunt(range(first, first + A_TURN)):
+        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
+
+
+@pytest.mark.parametrize("first", range(DB_SEEDS, DB_SEEDS + 3 * FIXED, 3 * A_TURN))
+def test_a_bookie_with_databases_keeps_them_too(first: int) -> None:
+    for outcome in hunt(range(first, first + 3 * A_TURN, 3)):
         assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
 
 
