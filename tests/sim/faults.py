@@ -109,7 +109,7 @@ class _MarksFirst(Storages):
 
     async def checkpoint(self, journals: Any, run_blocking: Any) -> None:
         marks = [journal.synced for journal in journals]
-        await run_blocking(partial(self._write_marks, marks))
+        await run_blocking(partial(self.write_marks, marks))
         await super().checkpoint(journals, run_blocking)
 
 
@@ -119,7 +119,7 @@ class _MarksLate(Storages):
     async def checkpoint(self, journals: Any, run_blocking: Any) -> None:
         await self.flush(run_blocking)
         marks = [journal.synced for journal in journals]
-        await run_blocking(partial(self._write_marks, marks))
+        await run_blocking(partial(self.write_marks, marks))
         for journal, mark in zip(journals, marks, strict=True):
             await run_blocking(partial(journal.remove_old, mark))
 
