@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bookied.errors import LedgerPlaceError, StorageKindError
+from bookied.errors import StorageKindError
+from bookied.exit_status import WrongIdentityError
 from bookied.service import BookieService
 from bookied.storage_config import StorageClass
 from tests.bookied.test_service import Running, running
@@ -101,5 +102,5 @@ def test_directories_in_another_number_are_refused(running: Running, tmp_path: P
     service = running.start(**db(tmp_path, 1))
     fill(running, service)
     run(service.stop())
-    with pytest.raises(LedgerPlaceError, match="put ledgerDirectories back"):
+    with pytest.raises(WrongIdentityError, match="keep their number and order for good"):
         running.start(**db(tmp_path, 2), allow_storage_expansion=True)
