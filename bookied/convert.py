@@ -13,19 +13,18 @@ finishes, and a bookie of ours does not start until then. The journals must be r
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 import attrs
 
+from bookied.convert_logs import STAGED, ConversionRefusedError, LogPlaces, Renumbered
 from bookied.dirs import CONVERTING, Directories
 from bookied.entrylog import format as log_layout
-from bookied.entrylog import reader as logs
 from bookied.errors import StorageError
-from bookied.files import Files, copy_file, remove_tree
+from bookied.files import Files, remove_tree
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles, index_files
 from bookied.index.format import IndexHeader
@@ -35,10 +34,6 @@ from bookied.index.rocks import RocksIndex
 from bookied.index.rocks_format import LEDGERS, LOCATIONS
 from bookied.index.store import IndexStore
 from bookied.offline_storages import insist_paired
-from wire.errors import BookKeeperError
-
-STAGED: Final = ".CONVERTING"
-"""Behind the name of a database that is being written."""
 
 STAGED_INDEX: Final = ".converting"
 """Behind the name of an index file that is being written."""
@@ -46,22 +41,13 @@ STAGED_INDEX: Final = ".converting"
 BACKUP: Final = ".backup"
 """Behind the name of a database that is no longer used; Java's name for it."""
 
-_STAGED_LOG: Final = f".log{STAGED}"
-
 PAGES_AT_ONCE: Final = 512
 """Index pages in memory and in one write."""
 
 _DATABASES: Final = (LOCATIONS, LEDGERS)
-_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
 
 Tell = Callable[[int], None]
 """Hears how many ledgers are done."""
-
-
-class ConversionRefusedError(BookKeeperError):
-    """The directories are not in a state that this can start from."""
-
-    exit_status: ClassVar[int] = 4
 
 
 @attrs.frozen
@@ -79,17 +65,17 @@ class _Plan:
 
     to: str
     stamp: str
-    renumbered: tuple[tuple[str, int, int], ...] = ()
-    """Directory, old and new id of logs that got new names."""
+    renumbered: tuple[Renumbered, ...] = ()
 
     def encode(self) -> bytes:
-        return json.dumps(attrs.asdict(self)).encode()
+        moved = [(str(one.directory), one.old, one.new) for one in self.renumbered]
+        return json.dumps({"to": self.to, "stamp": self.stamp, "renumbered": moved}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> _Plan:
         said = json.loads(data)
-        moved = tuple((str(at), int(old), int(new)) for at, old, new in said["renumbered"])
-        return cls(str(said["to"]), str(said["stamp"]), moved)
+        moved = tuple(Renumbered(Path(at), old, new) for at, old, new in said["renumbered"])
+        return cls(said["to"], said["stamp"], moved)
 
 
 @attrs.frozen
@@ -105,6 +91,10 @@ class Conversion:
     open_key_values: OpenKeyValues
     stamp: str
     tell: Tell = lambda _ledgers: None
+
+    @property
+    def _logs(self) -> LogPlaces:
+        return LogPlaces(self.files, self.found.ledger_dirs)
 
     @property
     def _plan_path(self) -> Path:
@@ -165,7 +155,7 @@ class Conversion:
                 *([f"link or copy {placed} entry logs into other directories"] if placed else []),
                 "remove the index files",
             ]
-        renumbered = self._renumbering()
+        renumbered = self._logs.renumbering()
         return [
             *steps,
             *([f"give {len(renumbered)} entry logs new ids"] if renumbered else []),
@@ -197,7 +187,7 @@ class Conversion:
         if not self._is_needed("db"):
             return Converted(0, 0, 0)
         with self._staging():
-            placed = self._place_logs()
+            placed = self._logs.place(self._misplaced())
             ledgers, entries = self._fill_databases()
             self.files.write_atomic(self._plan_path, _Plan("db", self.stamp).encode())
         self._publish_db()
@@ -252,7 +242,7 @@ class Conversion:
 
     def _publish_db(self) -> None:
         """Give the databases their names, then remove the index files; may be repeated."""
-        self._publish_logs()
+        self._logs.publish()
         for directory in self.found.index_dirs:
             for name in _DATABASES:
                 if self.files.exists(directory / f"{name}{STAGED}"):
@@ -266,45 +256,11 @@ class Conversion:
         self._forget_plan()
 
     def _misplaced(self) -> list[tuple[Path, Path]]:
-        """Return logs that a ledger's own directory needs and another has: the log, to where."""
-        count = len(self.found.ledger_dirs)
-        if count == 1:
-            return []
-        homes = logs.list_logs(self.files, self.found.ledger_dirs)
-        needed: set[tuple[int, int]] = set()
         source = self._source()
         try:
-            for ledger_id in source.ledger_ids():
-                for _, page in source.pages(ledger_id):
-                    needed |= {(place >> 32, ledger_id % count) for place in page if place > 0}
+            return self._logs.misplaced(source)
         finally:
             source.close()
-        return [
-            (homes[log_id], self.found.ledger_dirs[number])
-            for log_id, number in sorted(needed)
-            if log_id in homes and homes[log_id].parent != self.found.ledger_dirs[number]
-        ]
-
-    def _place_logs(self) -> int:
-        misplaced = self._misplaced()
-        for home, directory in misplaced:
-            log_id = log_layout.log_id(home.name)
-            assert log_id is not None, home
-            self._stage_log(home, directory, log_id)
-        return len(misplaced)
-
-    def _stage_log(self, log: Path, directory: Path, log_id: int) -> None:
-        staged = directory / f"{log_layout.file_name(log_id)}{STAGED}"
-        _link_or_copy(self.files, log, staged)
-        self.files.sync_dir(directory)
-
-    def _publish_logs(self) -> None:
-        for directory in self.found.ledger_dirs:
-            for name in self.files.list(directory):
-                if name.endswith(_STAGED_LOG):
-                    final = directory / name[: -len(STAGED)]
-                    self.files.rename(directory / name, final)
-            self.files.sync_dir(directory)
 
     # To index files -------------------------------------------------------------------------------
 
@@ -321,46 +277,18 @@ class Conversion:
         if not self._is_needed("interleaved"):
             return Converted(0, 0, 0)
         with self._staging():
-            moved = self._renumbering()
-            for directory, old, new in moved:
-                self._stage_log(Path(directory) / log_layout.file_name(old), Path(directory), new)
+            moved = self._logs.renumbering()
+            self._logs.renumber(moved)
             ledgers, entries = self._fill_files(moved, header_version)
             plan = _Plan("interleaved", self.stamp, tuple(moved))
             self.files.write_atomic(self._plan_path, plan.encode())
         self._publish_files(plan)
         return Converted(ledgers, entries, len(moved))
 
-    def _renumbering(self) -> list[tuple[str, int, int]]:
-        """Return new ids for logs whose id another directory has too: directory, old, new."""
-        names = [(d, n) for d in self.found.ledger_dirs for n in self.files.list(d)]
-        unfinished = [d / n for d, n in names if n.endswith((".compacting", ".compacted"))]
-        if unfinished:
-            raise ConversionRefusedError(
-                f"{unfinished[0]}: a compaction is not through; start and stop the bookie once"
-            )
-        by_dir = [
-            (str(directory), log_id)
-            for directory in self.found.ledger_dirs
-            for log_id in sorted(logs.list_logs(self.files, [directory]))
-        ]
-        taken: set[int] = set()
-        moved: list[tuple[str, int]] = []
-        for directory, log_id in by_dir:
-            if log_id in taken:
-                moved.append((directory, log_id))
-            taken.add(log_id)
-        free = max(taken, default=-1) + 1
-        renumbered = [(at, old, free + n) for n, (at, old) in enumerate(moved)]
-        if renumbered and renumbered[-1][2] > log_layout.LOG_ID_MAX:
-            raise ConversionRefusedError("there are no free entry log ids behind the highest one")
-        return renumbered
-
-    def _fill_files(
-        self, moved: Sequence[tuple[str, int, int]], header_version: int
-    ) -> tuple[int, int]:
+    def _fill_files(self, moved: Sequence[Renumbered], header_version: int) -> tuple[int, int]:
         done = entries = 0
         for ledgers, directory in zip(self.found.ledger_dirs, self.found.index_dirs, strict=True):
-            new_ids = {old: new for at, old, new in moved if at == str(ledgers)}
+            new_ids = {one.old: one.new for one in moved if one.directory == ledgers}
             source = RocksIndex(directory, self.open_key_values)
             source.open()
             try:
@@ -423,7 +351,7 @@ class Conversion:
 
     def _publish_files(self, plan: _Plan) -> None:
         """Give the index files their names, take those of databases and logs; may be repeated."""
-        self._publish_logs()
+        self._logs.publish()
         for directory in self.found.index_dirs:
             for path in list(index_files(self.files, directory)):
                 if path.name.endswith(STAGED_INDEX):
@@ -434,11 +362,7 @@ class Conversion:
                 if self.files.exists(directory / name):
                     self.files.rename(directory / name, self._backup(directory, name, plan))
             self.files.sync_dir(directory)
-        for at, old, _new in plan.renumbered:
-            path = Path(at) / log_layout.file_name(old)
-            if self.files.exists(path):
-                self.files.remove(path)
-            self.files.sync_dir(path.parent)
+        self._logs.remove_old(plan.renumbered)
         self._forget_plan()
 
     def _backup(self, directory: Path, name: str, plan: _Plan) -> Path:
@@ -467,10 +391,7 @@ class Conversion:
             for path in list(index_files(self.files, directory)):
                 if path.name.endswith(STAGED_INDEX):
                     self.files.remove(path)
-        for directory in self.found.ledger_dirs:
-            for name in self.files.list(directory):
-                if name.endswith(_STAGED_LOG):
-                    self.files.remove(directory / name)
+        self._logs.discard()
 
     def _forget_plan(self) -> None:
         self.files.remove(self._plan_path)
@@ -490,16 +411,6 @@ def _changes(
             yield LedgerChange(ledger_id, None, tuple(pages)), len(pages), held
             pages, held = [], 0
     yield LedgerChange(ledger_id, header, tuple(pages)), len(pages) + 1, held
-
-
-def _link_or_copy(files: Files, old: Path, new: Path) -> None:
-    """Give a log a second name, or copy it to another disk; its bytes are on disk on return."""
-    try:
-        files.link(old, new)
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
-        copy_file(files, old, new)
 
 
 def _remove_hollow(files: Files, directory: Path) -> None:

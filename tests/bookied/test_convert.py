@@ -10,7 +10,8 @@ from random import Random
 import attrs
 import pytest
 
-from bookied.convert import Conversion, ConversionRefusedError
+from bookied.convert import Conversion
+from bookied.convert_logs import ConversionRefusedError
 from bookied.dirs import CONVERTING, Directories, prepare
 from bookied.entrylog.format import location
 from bookied.entrylog.reader import EntryLogReader
