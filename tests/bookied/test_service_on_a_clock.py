@@ -200,3 +200,86 @@ def test_the_scrubber_runs_beside_the_bookie_and_counts_what_it_finds(tmp_path: 
     assert world.service.state.now is State.WRITABLE
     assert "local check" in world.service.dump()
     world.stop()
+
+
+def collected(world: World) -> Any:
+    """Ask for a collection; return what the one collector says of it."""
+    asked = world.service.collect_garbage()
+    assert asked is not None
+    found: list[Any] = []
+    asked.addCallback(found.extend)
+    world.run_for(5)
+    (status,) = found
+    return status
+
+
+@pytest.mark.parametrize("kind", [StorageClass.SORTED, StorageClass.DB])
+def test_a_ledger_that_the_metadata_lacks_is_collected_when_asked_for(
+    tmp_path: Path, kind: StorageClass
+) -> None:
+    world = World(tmp_path, storage_class=kind)
+    assert world.service.collect_garbage() is None
+    done(world.service.start())
+    world.connect()
+    world.connection.dataReceived(add(0))
+    world.step()
+    assert world.service.engine is not None
+    storage = world.service.engine.storages.of(7)
+    assert storage.ledger_ids() == [7]
+    status = collected(world)
+    assert (status.last_error, status.ledgers_dropped) == (None, 1)
+    assert storage.ledger_ids() == []
+    assert "garbage collection 0" in world.service.dump()
+    world.stop()
+
+
+def test_rounds_come_by_themselves_and_an_outage_deletes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, gc_wait_ms=10_000)
+    done(world.service.start())
+    world.connect()
+    world.connection.dataReceived(add(0))
+    world.step()
+    assert world.service.engine is not None
+    storage = world.service.engine.storages.of(7)
+    world.store.session.suspend()
+    world.run_for(60)
+    assert storage.ledger_ids() == [7]
+    world.store.session.resume()
+    world.run_for(60)
+    assert storage.ledger_ids() == []
+    assert world.failures == []
+    world.stop()
+
+
+def test_a_bookie_stops_while_the_collector_waits_for_the_metadata(tmp_path: Path) -> None:
+    world = World(tmp_path, gc_wait_ms=1000)
+    done(world.service.start())
+    world.store.session.suspend()
+    world.run_for(5)
+    assert world.service.collectors is not None
+    assert any(status.is_running for status in world.service.collectors.statuses())
+    world.stop()
+    assert world.service.state.now is State.STOPPED
+
+
+def test_a_fenced_ledger_that_was_deleted_takes_nothing_after_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    done(world.service.start())
+    world.connect()
+    world.connection.dataReceived(add(0))
+    assert world.service.engine is not None
+    storage = world.service.engine.storages.of(7)
+    state = storage.lookup(7)
+    assert state is not None
+    storage.set_fenced(state)
+    world.step()
+    assert collected(world).ledgers_dropped == 1
+    world.stop()
+    again = World(tmp_path, world.cluster)
+    done(again.service.start())
+    transport = again.connect()
+    again.connection.dataReceived(add(1))
+    again.step()
+    answer = v2.decode_response(transport.value()[4:])
+    assert answer.response.rc is ReturnCode.EFENCED
+    again.stop()
