@@ -17,9 +17,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.metadata.api import LedgerStore
+from bkclient.errors import NoSuchLedgerError
+from bkclient.metadata.api import LedgerStore, MetadataUnavailableError
 from wire.codes import LedgerState
-from wire.errors import BookKeeperError, NoSuchLedgerError
+from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
 ASK_S: Final = 5.0
@@ -95,7 +96,8 @@ class FenceCheck:
             ledger_id=ledger_id,
             error=failure.value,
         )
-        self._quiet_until_s = self._clock.seconds() + PAUSE_S
+        if failure.check(MetadataUnavailableError, TwistedTimeoutError):
+            self._quiet_until_s = self._clock.seconds() + PAUSE_S
         return Standing.UNKNOWN
 
     def _answered(self, standing: Standing, ledger_id: LedgerId) -> None:

@@ -2,9 +2,10 @@
 
 A Java bookie may lose fences over a crash, and even over a clean stop (storage.md section 17, D1 to
 D3), and nothing in the directories tells so afterwards. So beside ``current`` of each journal
-directory lies ``bookied.journal``, with the id of the last journal that ours has begun: a higher
-one was begun by somebody else, as every bookie begins one at each start. Once that was so, the file
-says for good that fences are in doubt.
+directory lies ``bookied.journal``, with the id of the last journal that ours has begun. A higher
+one was begun by somebody else, as every bookie begins one at each start, unless it is in groups,
+which nobody else writes: then ours ended before it could put the id down. Once there was another,
+the file says for good that fences are in doubt.
 
     journal <id in hex>
     fences kept|in doubt
@@ -22,6 +23,8 @@ from twisted.logger import Logger
 
 from bookied.dirs import CURRENT
 from bookied.files import Files
+from bookied.journal import format as layout
+from bookied.journal import groups
 from bookied.journal.reader import journal_ids
 
 NAME: Final = "bookied.journal"
@@ -67,14 +70,28 @@ def fences_are_in_doubt(files: Files, journal_roots: Iterable[Path]) -> bool:
 
 
 def _is_in_doubt(files: Files, root: Path) -> bool:
-    highest = max(journal_ids(files, root / CURRENT), default=-1)
+    ids = journal_ids(files, root / CURRENT)
     try:
         served = decode_served(files.read(root / NAME))
     except FileNotFoundError:
         served = None
     if served is None:
-        return highest >= 0
-    return served.fences_in_doubt or highest > served.journal_id
+        return bool(ids)
+    later = [number for number in ids if number > served.journal_id]
+    return served.fences_in_doubt or not all(
+        _is_in_groups(files, root / CURRENT / layout.file_name(number)) for number in later
+    )
+
+
+def _is_in_groups(files: Files, path: Path) -> bool:
+    file = files.open_read(path)
+    try:
+        head = file.read_at(layout.HEADER_BYTES[layout.VERSION], groups.FILE_MARK_BYTES)
+        return groups.parse_file_mark(head) is not None
+    except groups.FileMarkDamagedError:
+        return False
+    finally:
+        file.close()
 
 
 def note_journal(files: Files, root: Path, served: Served) -> None:

@@ -10,13 +10,13 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
 from bookied import fence_check as module
 from bookied.fence_check import ASK_S, PAUSE_S, FenceCheck, Standing
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.serving import KEY, WRONG_KEY, Serving, packet
 from wire.codes import AddFlag, LedgerState, ProtocolVersion, ReadFlag, ReturnCode
-from wire.errors import NoSuchLedgerError
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import AddRequest, ReadRequest
@@ -100,6 +100,15 @@ def test_an_outage_is_no_answer_and_is_asked_about_again_after_a_pause() -> None
     desk.ask(L7)
     desk.store.say(7, LedgerState.OPEN)
     assert desk.known[2:] == [(7, OPEN)]
+
+
+def test_metadata_of_one_ledger_that_cannot_be_read_says_nothing_of_others() -> None:
+    desk = Desk()
+    desk.ask(L7)
+    desk.store.fail(7, MetadataSerializationError("ledger 7"))
+    desk.ask(L8)
+    desk.store.say(8, LedgerState.OPEN)
+    assert desk.known == [(7, UNKNOWN), (8, OPEN)]
 
 
 def test_a_service_that_does_not_answer_is_not_waited_for() -> None:

@@ -433,6 +433,7 @@ def test_after_another_program_metadata_says_which_ledgers_take_adds(running: Ru
         with running.client(again) as client:
             assert client.add(7, entry_id) is ReturnCode.EFENCED
             assert client.add(9, entry_id) is ReturnCode.EOK
+            assert client.add(11, entry_id) is ReturnCode.EOK, "metadata knows of no such ledger"
         run(again.stop())
 
 

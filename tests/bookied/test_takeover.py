@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from bookied.journal import format as layout
+from bookied.journal import groups
 from bookied.takeover import (
     NAME,
     Served,
@@ -73,6 +75,13 @@ def test_a_journal_that_somebody_else_began_leaves_doubt_for_good(files: SimFile
     files.remove(J0 / "current/20.txn")
     begin(files, J0, 0x21)
     assert fences_are_in_doubt(files, [J0, J1])
+
+
+def test_a_journal_of_ours_that_was_not_noted_leaves_no_doubt(files: SimFiles) -> None:
+    note_journal(files, J0, KEPT)
+    for journal_id, start in ((0x20, groups.file_start(6, 77, 4096)), (0x21, layout.header(6))):
+        files.write_atomic(J0 / "current" / f"{journal_id:x}.txn", start)
+        assert fences_are_in_doubt(files, [J0]) is (journal_id == 0x21)
 
 
 def test_what_is_noted_survives_a_power_cut(files: SimFiles) -> None:
