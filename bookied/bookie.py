@@ -21,7 +21,7 @@ from bookied.fence_check import FenceCheck, Standing
 from bookied.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
 from bookied.long_poll import Cancel, LongPolls
-from bookied.reads import EntryReads, insist_sure, packet_lac
+from bookied.reads import EntryReads, in_limbo, insist_sure, packet_lac
 from bookied.refusals import refusal
 from bookied.storage import LedgerState
 from bookied.storages import Storages
@@ -410,16 +410,18 @@ class Bookie:
         if state is None:
             raise NoSuchEntryError(f"ledger {ledger_id}")
         state = self._reads.ledger(ledger_id)  # Where there is a doubt it may be settled.
-        insist_sure(state)
+        if state.limbo:
+            raise in_limbo(state)
 
         def found(state: LedgerState, packet: bytes | None) -> ReadLacResponse:
             return ReadLacResponse(ReturnCode.EOK, ledger_id, state.explicit_lac, packet)
 
-        if state.last_entry >= 0:
+        if state.last_entry >= 0 and state.doubt is None:
             asked.respond(self._reads.entry(ledger_id, NO_ENTRY, found, asked.refused))
         elif state.explicit_lac is not None:
             asked.respond(found(state, None))
         else:
+            insist_sure(state)
             raise NoSuchEntryError(f"ledger {ledger_id} has neither explicit LAC nor entry")
 
     def _list_entries(self, asked: Asked[ListEntriesRequest]) -> None:

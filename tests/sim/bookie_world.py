@@ -268,7 +268,8 @@ class BookieWorld:
         self._admin = self.cluster.metadata()
         self._at_once(self._admin.connect())
         self.model: dict[int, Kept] = {}
-        self.turns = 0
+        self._in_use = list(LEDGERS)
+        self.turns = self.compactions = 0
         self._serial = 0
         self._early_share, self._protocols = self.rng.choice(
             [(0.0, (V2,)), (0.2, (V2, V3)), (0.2, (V2, V3)), (1.0, (V3,))]
@@ -305,7 +306,14 @@ class BookieWorld:
             write_cache_bytes_max=rng.choice([50_000, 500_000]),
             index_pages_max=rng.choice([-1, 4]),
             open_files_max=2,
-            gc_wait_ms=1000,
+            gc_wait_ms=500,
+            minor_interval_s=1,
+            minor_threshold=0.5,
+            major_interval_s=2,
+            major_threshold=0.95,
+            compaction_entry_rate=10_000,
+            compaction_outstanding_max=rng.choice([3, 100_000]),
+            transactional_compaction=rng.random() < 0.5,
         )
 
     def _make_roots(self) -> None:
@@ -350,7 +358,9 @@ class BookieWorld:
             self._insist(not self._is_replay_due(), "DIRTY is gone, and a journal is needed")
         self.service = self._build.service(self._config, self._parts(), failed=self.failures.append)
         self._finish(self.service.start())
-        self._has_begun, self._is_stopping = True, False
+        self._has_begun = was_dirty(self.files, directories(self._config))
+        self._insist(self._has_begun or self._may_fail, "it runs without DIRTY")
+        self._is_stopping = False
         self.clients = [self._connect() for _ in range(2)]
 
     def _parts(self) -> Parts:
@@ -398,6 +408,7 @@ class BookieWorld:
             client.lose()
         self.clients = []
         self._is_stopping = True
+        self._count_compactions()
         self._finish(self.service.stop())
         self._has_begun = False
 
@@ -410,6 +421,11 @@ class BookieWorld:
             self._config = attrs.evolve(self._config, ledger_directories=names)
         self.start()
         self.check()
+
+    def _count_compactions(self) -> None:
+        if self.service is not None and self.service.collectors is not None:
+            for status in self.service.collectors.statuses():
+                self.compactions += status.minor_compactions + status.major_compactions
 
     def _is_replay_due(self) -> bool:
         """Whether a journal holds records that no mark covers."""
@@ -433,6 +449,7 @@ class BookieWorld:
             client.receive()  # What was answered was answered.
             client.lose()
         self.clients = []
+        self._count_compactions()
         if self.service is not None:
             self._at_once(self._store.close())
         self.jobs.fail_all()
@@ -464,12 +481,12 @@ class BookieWorld:
         elif choice < 0.80:
             self._step_a_log()
         elif choice < 0.86:
-            self.clock.advance(self.rng.choice([0.1, 0.5, 1.0]))
+            self.clock.advance(self.rng.choice([0.1, 0.5, 2.0]))
         elif choice < 0.94:
             self._something_rare()
         elif choice < 0.96:
             self._some_reads()
-        elif choice < 0.97:
+        elif choice < 0.965:
             self._reconnect()
         elif choice < 0.98:
             self._delete(self._some_ledger())
@@ -486,13 +503,21 @@ class BookieWorld:
             # With nothing but deferred adds around, a force is the only thing that is synced.
             owed = [ledger_id for ledger_id, kept in self.model.items() if kept.early]
             self._force(self.rng.choice(owed) if owed else self._some_ledger())
-        elif choice < 0.6:
+        elif choice < 0.45:
+            self._collect_garbage()
+        elif choice < 0.65:
             self._fence(self._some_ledger())
         else:
             self._write_lac(self._some_ledger())
 
+    def _collect_garbage(self) -> None:
+        """Ask for a round, as an operator may; what becomes of it is in the files."""
+        assert self.service is not None
+        assert self.service.collectors is not None
+        self.service.collectors.collect().addErrback(lambda failure: None)
+
     def _some_ledger(self) -> int:
-        ledger_id = self.rng.choice(LEDGERS)
+        ledger_id = self.rng.choice(self._in_use)
         if ledger_id not in self.model:
             self.model[ledger_id] = Kept(b"%020d" % ledger_id)
             fragment = Fragment(EntryId(0), (BookieId("b1"),))
@@ -621,11 +646,10 @@ class BookieWorld:
         self._client(V3).send([(ForceLedgerRequest(LedgerId(ledger_id)), answered)])
 
     def _delete(self, ledger_id: int) -> None:
-        """Delete a ledger from the metadata; what has its id later is another one, and seldom."""
-        kept = self.model[ledger_id]
-        if kept.is_deleted or self.rng.random() < 0.7:
-            return
-        kept.is_deleted = True
+        """Delete a ledger from the metadata, and use another from then on."""
+        self.model[ledger_id].is_deleted = True
+        self._in_use.remove(ledger_id)
+        self._in_use.append(ledger_id + 1000)
         self._at_once(self._admin.remove_ledger(LedgerId(ledger_id)))
 
     def _some_reads(self) -> None:

@@ -6,6 +6,7 @@ product's own: a journal, a storage, or a disk that does less than it was told.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -102,6 +103,13 @@ class _LacInMemory(LedgerStorage):
 
     def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
         state.explicit_lac = packet
+
+
+class _DropsLive(LedgerStorage):
+    """Tells compactions that nothing in an entry log is alive."""
+
+    def still_at(self, places: Sequence[tuple[int, int, int]]) -> list[bool]:
+        return [False] * len(places)
 
 
 class _MarksFirst(Storages):
@@ -223,6 +231,9 @@ FAULTS: Final[dict[str, BuiltIn]] = {
     ),
     "lac-in-memory": BuiltIn(
         "a checkpoint does not write explicit LACs", _engine(storage_class=_LacInMemory), 50
+    ),
+    "compaction-drops-live": BuiltIn(
+        "a compaction takes live entries for garbage", _engine(storage_class=_DropsLive), 100
     ),
     "mark-before-index": BuiltIn(
         "the marks are written before entries and indexes",

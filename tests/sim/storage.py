@@ -30,8 +30,8 @@ from wire.errors import BookKeeperError
 
 LIVES_MAX = 4
 TURNS_MAX = 300
-CUT_AFTER_MAX = 250
-"""Operations on the disk, a life's longest; a start alone takes some 40."""
+CUT_AFTER = (50, 250, 1000)
+"""Operations on the disk that a life lasts at most; a start alone takes some 40."""
 
 
 @attrs.frozen
@@ -43,6 +43,7 @@ class Story:
     turns: int
     operations: int
     """On the disk, those that change it: each may be where the power goes."""
+    compactions: int
 
 
 def live(seed: int, build: Build = SOUND) -> Story:
@@ -75,7 +76,7 @@ def live(seed: int, build: Build = SOUND) -> Story:
     world.check()
     world.restart()
     world.stop()
-    return Story(seed, lives, world.turns, world.files.operations)
+    return Story(seed, lives, world.turns, world.files.operations, world.compactions)
 
 
 def start(world: BookieWorld) -> None:
@@ -93,7 +94,7 @@ def start(world: BookieWorld) -> None:
 
 def live_until_the_power_goes(world: BookieWorld) -> None:
     """Go on until the disk has seen so many more operations, wherever that is."""
-    world.files.cut_at = world.files.operations + world.rng.randint(1, CUT_AFTER_MAX)
+    world.files.cut_at = world.files.operations + world.rng.randint(1, world.rng.choice(CUT_AFTER))
     try:
         for _ in range(TURNS_MAX):
             world.turn()
@@ -115,7 +116,9 @@ def suffer(world: BookieWorld) -> None:
 
 def some_fault(rng: Random) -> Fault:
     """Make one kind of operation fail now and then, in one kind of directory."""
-    wanted = rng.choice(["write", "sync", "create", "rename", "sync_dir", "truncate", "mkdir"])
+    wanted = rng.choice(
+        ["write", *["sync"] * 4, "create", "rename", "sync_dir", "truncate", "mkdir"]
+    )
     where = rng.choice(["/l", "/j", "/i", "/"])
     number = rng.choice([errno.EIO, errno.ENOSPC])
     often = rng.choice([0.02, 0.3, 1.0])
@@ -201,9 +204,10 @@ def report(stories: list[Story], seconds: float) -> None:
     turns = sum(story.turns for story in stories)
     operations = sum(story.operations for story in stories)
     lives = sum(story.lives for story in stories)
+    compactions = sum(story.compactions for story in stories)
     print(
-        f"{len(stories)} seeds, {lives} crashes, nothing found in {seconds:.1f} s: "
-        f"{len(stories) / seconds:.1f} seeds/s, {turns / seconds:.0f} steps/s, "
+        f"{len(stories)} seeds, {lives} crashes, {compactions} compactions, nothing found in "
+        f"{seconds:.1f} s: {len(stories) / seconds:.1f} seeds/s, {turns / seconds:.0f} steps/s, "
         f"{operations / seconds:.0f} disk operations/s"
     )
 
