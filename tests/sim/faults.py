@@ -6,7 +6,6 @@ product's own: a journal, a storage, or a disk that does less than it was told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,6 @@ import attrs
 
 from bookied.dirs import clear_dirty
 from bookied.engine import Engine
-from bookied.files import AppendFile
 from bookied.journal.mark import Mark
 from bookied.journal.writer import Journal
 from bookied.service import BookieService
@@ -51,26 +49,6 @@ class _AcksEarly(Journal):
         super().append(records, done, early=True)
 
 
-class _ForgetsForce(Journal):
-    """Takes a force for a record like any other, which may be reported before a sync."""
-
-    def append(self, records: Any, done: object, *, early: bool = False) -> None:
-        super().append(records, done, early=early or not records)
-
-    def _is_sync_due(self) -> bool:
-        return False
-
-
-class _TriesSyncAgain(Journal):
-    """Syncs again after a failed sync, and believes the second."""
-
-    def _sync(self, file: AppendFile) -> None:
-        try:
-            super()._sync(file)
-        except OSError:
-            super()._sync(file)
-
-
 class _RemovesOneMore(Journal):
     """Removes the journal that the mark is in."""
 
@@ -103,13 +81,6 @@ class _LacInMemory(LedgerStorage):
 
     def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
         state.explicit_lac = packet
-
-
-class _DropsLive(LedgerStorage):
-    """Tells compactions that nothing in an entry log is alive."""
-
-    def still_at(self, places: Sequence[tuple[int, int, int]]) -> list[bool]:
-        return [False] * len(places)
 
 
 class _MarksFirst(Storages):
@@ -208,15 +179,7 @@ FAULTS: Final[dict[str, BuiltIn]] = {
     "ack-before-sync": BuiltIn(
         "the journal answers when a record is written, not when it is synced",
         _engine(journal_class=_AcksEarly),
-        10,
-    ),
-    "force-without-sync": BuiltIn(
-        "a force is answered without a sync", _engine(journal_class=_ForgetsForce), 100
-    ),
-    "retry-failed-sync": BuiltIn(
-        "a journal's failed sync is tried again and believed",
-        _engine(journal_class=_TriesSyncAgain),
-        200,
+        60,
     ),
     "remove-one-more": BuiltIn(
         "the journal that the mark names is removed", _engine(journal_class=_RemovesOneMore), 50
@@ -224,16 +187,13 @@ FAULTS: Final[dict[str, BuiltIn]] = {
     "no-key-record": BuiltIn(
         "no LEDGER_KEY goes before a ledger's first record",
         _engine(storage_class=_NoKeyRecord),
-        10,
+        60,
     ),
     "fence-in-memory": BuiltIn(
         "a checkpoint does not write fences", _engine(storage_class=_FenceInMemory), 50
     ),
     "lac-in-memory": BuiltIn(
         "a checkpoint does not write explicit LACs", _engine(storage_class=_LacInMemory), 50
-    ),
-    "compaction-drops-live": BuiltIn(
-        "a compaction takes live entries for garbage", _engine(storage_class=_DropsLive), 100
     ),
     "mark-before-index": BuiltIn(
         "the marks are written before entries and indexes",
