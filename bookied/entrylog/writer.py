@@ -141,9 +141,11 @@ class EntryLogWriter:
         self._held: deque[_Write] = deque()
         self._given_up_id = -1
         self.moves = 0
-        """How often a log was given up, or begun elsewhere; see ``sync``."""
+        """How often records were taken back from a log, or one begun elsewhere; see ``sync``."""
         # Held while a file is synced outside the other lock, so that it is not closed meanwhile.
         self._syncing = threading.Lock()
+        # The system tells a failed sync to one of two that wait for it: so one at a time.
+        self._one_sync = threading.Lock()
         self._wake = threading.Semaphore(0)
         self._retry = threading.Event()
         self._thread: threading.Thread | None = None
@@ -268,6 +270,7 @@ class EntryLogWriter:
             self._accepted_bytes -= command.size_bytes
             records.append(command)
         assert isinstance(command, _Close)
+        self.moves += 1  # What was asked for before knows places that are none any more.
         self._held.clear()
         self._given_up_id = -1
         self._retry.set()
@@ -351,6 +354,7 @@ class EntryLogWriter:
         """
         moves = self.moves if moves is None else moves
         with self._io:
+            self._insist_usable()
             for _ in range(len(self._commands)):
                 self._step()
             file, until = self._file, self.readable_until
@@ -366,11 +370,15 @@ class EntryLogWriter:
                 self._guarded(lambda: self._sync(file), self._file_log_id, may_give_up=False)
         assert self.readable_until >= until
 
-    def _step(self) -> bool:
+    def _insist_usable(self) -> None:
+        """Refuse to go on after a failure: another sync might succeed, and save nothing."""
         if self.failure is not None:
             raise self.failure
         if self._given_up_id >= 0:
             raise _no_room("records wait to be taken to another log")
+
+    def _step(self) -> bool:
+        self._insist_usable()
         if not self._commands:
             return False
         command = self._commands[0]
@@ -404,9 +412,10 @@ class EntryLogWriter:
         self._die(path, error)
 
     def _die(self, path: Path, error: Exception) -> NoReturn:
-        self.failure = WriteFailedError(path, error)
-        log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
-        self._on_fatal(self.failure)
+        if self.failure is None:  # Else the other thread was there before.
+            self.failure = WriteFailedError(path, error)
+            log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
+            self._on_fatal(self.failure)
         raise self.failure from error
 
     def _tell_full(self, directory: Path, *, is_stuck: bool) -> None:
@@ -437,7 +446,6 @@ class EntryLogWriter:
                 cutting.truncate(kept)
             finally:
                 cutting.close()
-        self.moves += 1
         self._given_up_id = self._file_log_id
         self._on_given_up()
         return True
@@ -535,11 +543,14 @@ class EntryLogWriter:
 
     def _sync(self, file: AppendFile | UpdateFile) -> None:
         """Sync a file; what it holds after a failure is unknown, whatever the error."""
-        try:
-            file.sync()
-        except BaseException:
-            self._is_sync_failed = True
-            raise
+        with self._one_sync:
+            if self._is_sync_failed:
+                raise OSError(errno.EIO, "an earlier sync has failed")
+            try:
+                file.sync()
+            except BaseException:
+                self._is_sync_failed = True
+                raise
 
     def _note_readable(self, file: AppendFile) -> None:
         location = self._file_log_id << 32 | file.readable_bytes

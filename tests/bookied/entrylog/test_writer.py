@@ -15,7 +15,7 @@ from bookied.entrylog import format as layout
 from bookied.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
 from bookied.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter
 from bookied.errors import NoWritableDirError, WriteFailedError
-from bookied.files import Files, RealFiles
+from bookied.files import AppendFile, Files, RealFiles
 from tests.sim.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")
@@ -438,6 +438,102 @@ def test_a_log_that_cannot_be_synced_is_not_given_up_but_the_end() -> None:
         desk.writer.step()
     assert len(desk.fatal) == 1
     assert desk.writer.take_back() == []
+
+
+def test_a_sync_asked_for_between_giving_up_and_taking_back_knows_nothing_of_the_move() -> None:
+    desk = Desk(size_bytes_max=100_000)
+    append(desk.writer, record(1, 0))
+    drain(desk.writer)
+    desk.targets = [B]
+    fill(desk, A)
+    append(desk.writer, *(record(1, number) for number in range(1, 60)))
+    desk.writer.hand_over()
+    with pytest.raises(OSError, match="No space"):
+        desk.writer.step()
+    asked = desk.writer.moves
+    for _, blob in desk.writer.take_back():
+        append(desk.writer, blob)
+    desk.writer.hand_over()
+    with pytest.raises(OSError, match="moved to another log"):
+        desk.writer.sync(asked)
+    desk.files.fault = None
+    desk.writer.stop()
+
+
+def test_nothing_counts_as_synced_while_the_end_of_a_log_waits_for_another() -> None:
+    desk = Desk(size_bytes_max=100_000, direct=True)
+    append(desk.writer, record(1, 0))
+    drain(desk.writer)
+    desk.targets = [B]
+    fill(desk, A)
+    with pytest.raises(OSError, match="No space"):
+        desk.writer.sync()
+    with pytest.raises(OSError, match="wait to be taken"):
+        desk.writer.sync()
+    assert [blob for _, blob in desk.writer.take_back()] == [record(1, 0)]
+    desk.files.fault = None
+    desk.writer.stop()
+
+
+def test_after_a_failed_sync_no_other_succeeds() -> None:
+    """The system tells of what it could not write once; the next sync finds nothing to do."""
+    desk = Desk()
+    append(desk.writer, record(1, 0))
+    drain(desk.writer)
+    desk.fail("sync", errno.EIO)
+    for _ in range(2):
+        with pytest.raises(WriteFailedError):
+            desk.writer.sync()
+        desk.files.fault = None
+    assert len(desk.fatal) == 1
+
+
+def test_a_log_is_never_synced_twice_at_once(tmp_path: Path) -> None:
+    """Of two syncs that wait for the same bytes the system tells only one that they are lost."""
+    files = OneAtATime()
+    failed: list[WriteFailedError] = []
+    writer = EntryLogWriter(
+        files, [tmp_path], choose_directory=lambda: tmp_path, on_fatal=failed.append, sync_bytes=1
+    )
+    append(writer, record(1, 0))
+    drain(writer)
+    files.is_watching = True
+    checkpoint = threading.Thread(target=writer.sync)
+    checkpoint.start()
+    assert files.is_in.wait(10)
+    append(writer, record(1, 1))
+    drain(writer)
+    checkpoint.join(10)
+    writer.stop()
+    assert files.at_once == 1
+    assert failed == []
+
+
+class OneAtATime(RealFiles):
+    """Counts the syncs under way at once; the first waits a moment for company."""
+
+    def __init__(self) -> None:
+        self.is_in, self.is_watching = threading.Event(), False
+        self.at_once = self._now = 0
+        self._company = threading.Event()
+
+    def open_append(self, path: Path, **options: Any) -> AppendFile:
+        file = super().open_append(path, **{**options, "direct": False})
+        plain = file.sync
+
+        def sync() -> None:
+            self._now += 1
+            self.at_once = max(self.at_once, self._now)
+            if self.is_watching and not self.is_in.is_set():
+                self.is_in.set()
+                self._company.wait(0.2)
+            else:
+                self._company.set()
+            plain()
+            self._now -= 1
+
+        file.sync = sync  # type: ignore[method-assign]
+        return file
 
 
 class TestNextLogId:
