@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from collections.abc import Collection, Iterable, Iterator
@@ -257,13 +258,8 @@ class EntryLogReader:
             EntryLogFormatError: the log is none.
         """
         log_id, offset = layout.split_location(location)
-        path = self._path(log_id)
-        try:
-            with self._open.use(path) as file:
-                self._check(log_id, file, path)
-                return _read_packet(file, path, offset, ledger_id, entry_id)
-        except FileNotFoundError:
-            raise MissingLogError(path, None, f"no such log; entry {entry_id}") from None
+        with self._reading(log_id) as (file, path):
+            return _read_packet(file, path, offset, ledger_id, entry_id)
 
     def read_now(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
         """Return an entry packet if that takes no waiting for a disk.
@@ -290,17 +286,12 @@ class EntryLogReader:
             As ``read``.
         """
         log_id, offset = layout.split_location(location)
-        path = self._path(log_id)
-        try:
-            with self._open.use(path) as file:
-                self._check(log_id, file, path)
-                at = max(0, offset - layout.LENGTH.size)
-                start = file.read_at(at, layout.RECORD.size)
-                end = offset + _check_head(start, path, offset, ledger_id, entry_id)
-                if end > file.size():
-                    raise MissingEntryError(path, at, f"entry {entry_id} is cut; the log ends")
-        except FileNotFoundError:
-            raise MissingLogError(path, None, f"no such log; entry {entry_id}") from None
+        with self._reading(log_id) as (file, path):
+            at = max(0, offset - layout.LENGTH.size)
+            start = file.read_at(at, layout.RECORD.size)
+            end = offset + _check_head(start, path, offset, ledger_id, entry_id)
+            if end > file.size():
+                raise MissingEntryError(path, at, f"entry {entry_id} is cut; the log ends")
 
     def mentions(self, ledger_id: int) -> bool:
         """Whether a log holds an entry of a ledger, or may: one that cannot be read counts."""
@@ -311,6 +302,32 @@ class EntryLogReader:
             except CorruptError:
                 return True
         return False
+
+    @contextlib.contextmanager
+    def _reading(self, log_id: int) -> Iterator[tuple[ReadFile, Path]]:
+        """Give a log, open and known to be one, and its path.
+
+        Raises:
+            MissingLogError: it is not there.
+            EntryLogFormatError: it is none.
+        """
+        with contextlib.ExitStack() as stack:
+            path = self._path(log_id)
+            try:
+                file = stack.enter_context(self._open.use(path))
+            except FileNotFoundError:
+                # Perhaps it had no room there when it was listed, and was begun elsewhere then.
+                self._paths.pop(log_id, None)
+                path = self._path(log_id)
+                file = self._open_again(path, stack)
+            self._check(log_id, file, path)
+            yield file, path
+
+    def _open_again(self, path: Path, stack: contextlib.ExitStack) -> ReadFile:
+        try:
+            return stack.enter_context(self._open.use(path))
+        except FileNotFoundError:
+            raise MissingLogError(path, None, "no such log") from None
 
     def _path(self, log_id: int) -> Path:
         path = self._paths.get(log_id)
