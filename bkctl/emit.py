@@ -154,7 +154,11 @@ class Emitter:
         if self._form == "csv":
             return self._csv(view, values)
         field = view[view.id_field]
-        return (f"{self._plain(field, field.get(value))}\n" for value in values)
+        return (f"{line}\n" for value in values for line in self._id_lines(field, value))
+
+    def _id_lines(self, field: Field, value: Any) -> Sequence[Any]:
+        plain = self._plain(field, field.get(value))
+        return plain if isinstance(plain, list) else (plain,)
 
     def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:
         yield f'{{"schema": {SCHEMA}, "{view.name}": ['

@@ -35,7 +35,11 @@ class Report:
         told = f"{self.message} {self.hint}"
         named = self.about if self.about and self.about not in told else ""
         text = f"{named}: {self.message}" if named else self.message
-        return f"bkctl: {text}; {self.hint}" if self.hint else f"bkctl: {text}"
+        if not self.hint:
+            return f"bkctl: {text}"
+        if text.endswith("?"):
+            return f"bkctl: {text} {self.hint[:1].upper()}{self.hint[1:]}"
+        return f"bkctl: {text}; {self.hint}"
 
     def machine(self) -> dict[str, Any]:
         """Return what programs read."""
@@ -76,7 +80,7 @@ def _describe(error: BaseException, session: Session | None) -> Report:
         return Report("BK-INTERRUPTED", words, status, about, hint)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
-        message = error.format_message().removesuffix(".")
+        message = " ".join(error.format_message().split()).removesuffix(".")
         hint = "" if message.endswith("?") else f"`{path} --help` shows how"
         return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
     if isinstance(error, click.ClickException):

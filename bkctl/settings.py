@@ -21,6 +21,7 @@ DEFAULT_CONF: Final = (
 """Where a bookie's settings are looked for when nothing else says where the cluster is."""
 
 _URI_KEY: Final = "metadataServiceUri"
+_NO_FILE: Final = "-X or BK_metadataServiceUri"
 
 
 @attrs.frozen
@@ -40,13 +41,14 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
         UsageError: none of them names one, or an override is no ``KEY=VALUE``.
         PropertiesError, ConfigError: the file cannot be read, or a value is refused.
     """
-    properties, source = _file(options)
+    properties, origin = _file(options)
+    source = origin
     properties = properties.override(environment(environ, ClientConfig), "environment")
     properties = properties.override(overrides(options.overrides), "-X")
     if options.service_uri:
         properties = properties.override({_URI_KEY: _as_value(options.service_uri)}, "-u")
         source = "-u or BKCTL_SERVICE_URI"
-    config, findings = load(ClientConfig, properties, also=_bookie_classes(source))
+    config, findings = load(ClientConfig, properties, also=_bookie_classes(origin))
     if config.service_uri is None:
         raise UsageError(
             "which cluster?",
@@ -62,7 +64,7 @@ def _file(options: Options) -> tuple[Properties, str]:
     for path in DEFAULT_CONF if not options.service_uri else ():
         if path.is_file():
             return read_properties(path), str(path)
-    return parse_properties(""), "-X or BK_metadataServiceUri"
+    return parse_properties(""), _NO_FILE
 
 
 def overrides(given: tuple[str, ...]) -> dict[str, str]:
@@ -85,9 +87,9 @@ def _as_value(uri: str) -> str:
     return uri.replace("\\", "\\\\").replace(",", "\\,")
 
 
-def _bookie_classes(source: str) -> tuple[type, ...]:
+def _bookie_classes(origin: str) -> tuple[type, ...]:
     """Know the bookie's keys only where a file may hold them: their module is a large one."""
-    if "BKCTL_SERVICE_URI" in source:
+    if origin == _NO_FILE:
         return ()
     try:
         from bookied.config import BookieConfig

@@ -477,7 +477,7 @@ VIEWS: Final[Mapping[type, View]] = {
         "plans",
         (Field("would", "The steps, in order.", lambda v: list(v.steps), Kind.NESTED),),
         "would",
-        sentence=lambda v: "\n".join(f"would {step}" for step in v.steps),
+        sentence=lambda v: "\n".join(f"would {step}" for step in v.steps or ("change nothing",)),
     ),
     LedgerSummary: View("ledgers", _LEDGER, "ledger_id"),
     LedgerCount: View(

@@ -242,7 +242,7 @@ def test_no_arguments_at_all_print_help(capsys: pytest.CaptureFixture[str]) -> N
 def test_without_a_cluster_the_error_says_how_to_name_one() -> None:
     status, out, err = _run("ledger", "list")
     assert (status, out) == (ExitStatus.USAGE, "")
-    assert "give -u URI or -c FILE, set BKCTL_SERVICE_URI, or start one: bkctl local 3" in err
+    assert "Give -u URI or -c FILE, set BKCTL_SERVICE_URI, or start one: bkctl local 3" in err
 
 
 def test_an_error_is_one_json_object_with_a_hint() -> None:
