@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from bkctl.disk_db_work import RebuiltDb, StorageConverted
@@ -10,7 +11,7 @@ from bkctl.disk_format_work import Formatted, Initialized
 from bkctl.disk_repair_work import Flushed, RebuiltLedger, Salvaged
 from bkctl.disk_upgrade_work import LayoutChanged, RootStatus
 from bkctl.emit import WIDE, Field, Kind, View
-from bkctl.units import human_bytes
+from bkctl.units import counted, human_bytes
 
 _BOOKIE: Final = Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE")
 _DIRECTORIES: Final = Field(
@@ -24,7 +25,8 @@ _LEDGER: Final = Field(
 def _formatted(v: Formatted) -> str:
     cookie = "; its stored cookie is removed" if v.cookie_removed else ""
     return (
-        f"bookie {v.bookie_id} formatted: {v.files} files and {v.ledgers} ledgers removed "
+        f"bookie {v.bookie_id} formatted: {counted(v.files, 'file')} and "
+        f"{counted(v.ledgers, 'ledger')} removed "
         f"({human_bytes(v.size_bytes)}){cookie}"
     )
 
@@ -48,9 +50,19 @@ def _layout_changed(v: LayoutChanged) -> str:
     return f"bookie {v.bookie_id} {done}{then}" if v.changed else nothing
 
 
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
 def _salvaged(v: Salvaged) -> str:
+    if v.payload_path is None:
+        return (
+            f"ledger {v.ledger_id}: nothing saved, {v.refused} refused; "
+            "what an earlier run saved is left as it was"
+        )
     return (
-        f"ledger {v.ledger_id}: {v.entries} entries ({human_bytes(v.payload_bytes)}) saved to "
+        f"ledger {v.ledger_id}: {counted(v.entries, 'entry')} "
+        f"({human_bytes(v.payload_bytes)}) saved to "
         f"{v.payload_path}; {v.missing} missing, {v.refused} refused, {v.unverified} unverified"
     )
 
@@ -58,7 +70,8 @@ def _salvaged(v: Salvaged) -> str:
 def _flushed(v: Flushed) -> str:
     torn = f", {len(v.torn)} torn at the end as a crash leaves them" if v.torn else ""
     return (
-        f"replayed {v.entries} entries ({human_bytes(v.size_bytes)}) of {v.journals} journals"
+        f"replayed {counted(v.entries, 'entry')} ({human_bytes(v.size_bytes)}) of "
+        f"{counted(v.journals, 'journal')}"
         f"{torn}; everything is in entry logs and indexes"
     )
 
@@ -75,7 +88,7 @@ def _converted(v: StorageConverted) -> str:
     what = (
         "the conversion is finished"
         if v.ledgers is None
-        else (f"converted {v.ledgers} ledgers with {v.entries} entries")
+        else (f"converted {counted(v.ledgers, 'ledger')} with {counted(v.entries or 0, 'entry')}")
     )
     return f"{what}; set ledgerStorageClass to {_CLASSES[v.to]} before the bookie starts"
 
@@ -192,8 +205,12 @@ DISK_CHANGE_VIEWS: Final[Mapping[type, View]] = {
             Field("size", "Bytes of payload.", lambda v: v.payload_bytes, Kind.BYTES),
             Field("digest", "Kind of digest.", lambda v: v.digest and v.digest.name.lower()),
             Field("fenced", "Whether a journal fences it.", lambda v: v.is_fenced, Kind.FLAG),
-            Field("payloads", "The file of payloads.", lambda v: str(v.payload_path)),
-            Field("list", "The list of entries.", lambda v: str(v.list_path)),
+            Field(
+                "payloads",
+                "The file of payloads; none where nothing was right.",
+                lambda v: _path(v.payload_path),
+            ),
+            Field("list", "The list of entries.", lambda v: _path(v.list_path)),
         ),
         "ledger_id",
         sentence=_salvaged,

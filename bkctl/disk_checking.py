@@ -10,6 +10,7 @@ import attrs
 
 from bkctl.disk_dirs import open_bookie
 from bkctl.errors import NothingFoundError, ProblemsError
+from bkctl.units import counted
 from bookied.consistency import Findings, Problem, Severity, stages
 from bookied.in_use import uses
 from bookied.offline_index import IndexKind
@@ -74,28 +75,28 @@ class Checking:
         """
         self._session.finish()  # What was found comes before the sum.
         counts = self._findings.counts
-        digests = f", {counts.verified} digests" if self._deep else ""
+        digests = f", {counted(counts.verified, 'digest')}" if self._deep else ""
         seen = (
-            _many(counts.ledgers, "ledger"),
-            _many(counts.entries, "entry") + digests,
-            _many(counts.logs, "entry log"),
-            _many(counts.journals, "journal"),
+            counted(counts.ledgers, "ledger"),
+            counted(counts.entries, "entry") + digests,
+            counted(counts.logs, "entry log"),
+            counted(counts.journals, "journal"),
         )
         self._session.note(f"checked {', '.join(seen)}: {self._sum()}")
         if self._deep and counts.unverified:
             self._session.note(
-                f"({_many(counts.unverified, 'entry')} of ledgers with a digest that needs the "
+                f"({counted(counts.unverified, 'entry')} of ledgers with a digest that needs the "
                 "password, or without one: only their heads were compared)"
             )
         if self._severities[Severity.PROBLEM]:
             raise ProblemsError(
-                _many(self._severities[Severity.PROBLEM], "problem") + " found",
+                counted(self._severities[Severity.PROBLEM], "problem") + " found",
                 next_step="--repair-plan says what to do",
             )
 
     def _sum(self) -> str:
         found = [
-            _many(self._severities[severity], severity.value)
+            counted(self._severities[severity], severity.value)
             for severity in Severity
             if self._severities[severity]
         ]
@@ -119,9 +120,3 @@ def plan(problems: Iterable[Problem]) -> Iterator[RepairStep]:
         for step, about in found.items()
     ]
     yield from sorted(steps, key=lambda step: order.index(step.severity))
-
-
-def _many(count: int, what: str) -> str:
-    if count == 1:
-        return f"1 {what}"
-    return f"{count} {what.removesuffix('y')}ies" if what.endswith("ry") else f"{count} {what}s"

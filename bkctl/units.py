@@ -38,6 +38,16 @@ def human_bytes(count: float) -> str:
     raise AssertionError("unreachable")
 
 
+def counted(count: int, what: str) -> str:
+    """Return ``1 ledger``, ``2 ledgers`` or ``0 entries`` for ``ledger`` and ``entry``.
+
+    Only words that end in ``y`` after a consonant, or take a plain ``s``.
+    """
+    if count == 1:
+        return f"1 {what}"
+    return f"{count} {what[:-1]}ies" if what.endswith("ry") else f"{count} {what}s"
+
+
 def human_duration(seconds: float) -> str:
     """Return ``4d2h``, ``3m20s``, ``7.5s`` or ``0.42s``: two units at most."""
     if seconds < _WITH_FRACTION_S:

@@ -96,7 +96,7 @@ def salvage(
 
     ``ledger-ID.entries`` has the payloads, each after its length (4 bytes, big-endian), in order of
     their entry ids; ``ledger-ID.jsonl`` has a line for each entry. With nothing found, nothing is
-    written.
+    written; with nothing right (the password is wrong), what an earlier run saved stays.
 
     Args:
         files: the disk.
@@ -241,6 +241,10 @@ class _Tally:
         self.last = entry_id
 
 
+class _NothingRightError(Exception):
+    """All entries were refused: what an earlier run saved is worth more."""
+
+
 def _write(
     search: _Search, ledger_id: int, out: Path, password: bytes | None, digest: DigestType | None
 ) -> Salvaged:
@@ -248,7 +252,9 @@ def _write(
     tally = _Tally()
     paths: tuple[Path | None, Path | None] = (None, None)
     if next(search.entry_ids(), None) is not None:
-        paths = _write_files(search, ledger_id, out, _Checker(ledger_id, kind, password), tally)
+        checker = _Checker(ledger_id, kind, password)
+        with contextlib.suppress(_NothingRightError):
+            paths = _write_files(search, ledger_id, out, checker, tally)
     found = tally.entries + tally.refused
     return Salvaged(
         ledger_id=ledger_id,
@@ -279,6 +285,8 @@ def _write_files(
             tally.found(entry_id)
             copy, is_right = checker.best(search.copies(entry_id), entry_id)
             _write_entry(copy, entry_id, is_right, checker, (payload_file, list_file), tally)
+        if not tally.entries and files.exists(payloads):
+            raise _NothingRightError
     return payloads, listing
 
 
