@@ -18,8 +18,9 @@ import attrs
 
 from bkclient.metadata.api import ANY
 from bkctl import disk_dirs
-from bkctl.errors import CommandError, NothingFoundError, RefusedError
+from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
 from bookied.dirs import CURRENT, Directories, DirectoryLocks, directories
+from bookied.errors import DbRecordError
 from bookied.exit_status import DirectoryInUseError
 from bookied.identity import RealHost, identify
 from bookied.in_use import uses
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.api import CookieStore, Versioned
     from bkctl.session import Session
+
+_NEEDS: Final[dict[int | None, str]] = {
+    errno.ENOSPC: "make room first; ",
+    errno.EDQUOT: "make room first; ",
+    errno.EROFS: "it must be writable; ",
+    errno.EACCES: "its owner must run this; ",
+}
+"""What an error of the disk wants before anything is tried again."""
 
 REGISTERED: Final = "registered"
 """The safety check that a bookie is not registered in the metadata service."""
@@ -133,8 +142,26 @@ def repeatable(session: Session, words: str) -> Iterator[None]:
         raise
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        raise CommandError(f"{place}{error.strerror or error}", next_step=words) from error
+        raise CommandError(
+            f"{place}{error.strerror or error}", next_step=_NEEDS.get(error.errno, "") + words
+        ) from error
+    except DbRecordError as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise CommandError(str(error), next_step=_NEEDS[errno.ENOSPC] + words) from error
     session.resume = ""
+
+
+def insist_named(found: Directories, *, journals: bool) -> None:
+    """Refuse to work on half of a bookie, where its directories are named one by one.
+
+    Raises:
+        UsageError: no ledger directory is named, or no journal where ``journals`` are needed.
+    """
+    if not found.ledger_dirs:
+        raise UsageError("where are its entry logs?", next_step="name them with --ledger-dir")
+    if journals and not found.journal_dirs:
+        raise UsageError("where are its journals?", next_step="name them with --journal-dir")
 
 
 def insist_current(found: Directories) -> None:

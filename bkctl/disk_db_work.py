@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkctl.disk_change import held, insist_current, repeatable
+from bkctl.disk_change import held, insist_current, insist_named, repeatable
 from bkctl.disk_dirs import find_directories
 from bkctl.disk_repair_work import keys, offline_settings, warn_damage
-from bkctl.errors import PartlyDoneError, UsageError
+from bkctl.errors import ConflictError, PartlyDoneError, UsageError
+from bkctl.units import counted
 from bookied.convert import Conversion
 from bookied.files import RealFiles
 from bookied.offline_flush import flush
 from bookied.offline_storages import open_rocks, open_rocks_read_only, storages_of
-from bookied.rebuild_db import RebuildDb
+from bookied.rebuild_db import NoLedgersError, RebuildDb, RebuiltLocations
 from bookied.rescan import size_of
+from bookied.storage_kind import has_index_files
 
 if TYPE_CHECKING:
     from bkctl.session import Session
+    from bookied.dirs import Directories
     from bookied.errors import CorruptError
 
 AGAIN = "the old databases are as they were, or the new ones are there; run the same command again"
@@ -50,12 +53,15 @@ def rebuild_db(
 
     Raises:
         UsageError: neither of them.
+        ConflictError: the index is one of files.
         PartlyDoneError: something could not be read, or a key is not known.
     """
     if not (locations or ledgers):
         raise UsageError("which database? --ledgers, --locations, or both")
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=False)
     insist_current(found)
+    _insist_no_index_files(found)
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     key_of = keys(session, password_file, named=any(dirs.values()))
     done: list[RebuiltDb] = []
@@ -77,19 +83,42 @@ def rebuild_db(
             for one in work.ledgers(key_of):
                 done.append(_row("ledgers", one, keyless=one.keyless))
                 damaged |= {str(error): error for error in one.damaged}
-        if locations:
-            for other in work.locations():
-                done.append(_row("locations", other, entries=other.entries, kept=other.unreadable))
-                damaged |= {str(error): error for error in other.damaged}
+        for other in _locations(session, work, after_ledgers=ledgers) if locations else ():
+            done.append(_row("locations", other, entries=other.entries, kept=other.unreadable))
+            damaged |= {str(error): error for error in other.damaged}
     session.emit_all(done, RebuiltDb)
     keyless = [one for row in done for one in row.keyless]
     if keyless:
         session.warn(
-            f"{len(keyless)} ledgers have no master key, {keyless[0]} for one: the first key that "
-            "is presented will be theirs; -u URI or --password-file gives them their own"
+            f"no master key is known of {counted(len(keyless), 'ledger')}, {keyless[0]} for one: "
+            "the first key that is presented will be its own; -u URI or --password-file gives the "
+            "right one"
         )
     if warn_damage(session, damaged.values()):
-        raise PartlyDoneError(f"{len(damaged)} files cannot be read as a whole")
+        raise PartlyDoneError(
+            f"{counted(len(damaged), 'file')} cannot be read as a whole",
+            next_step="`bkctl disk check --deep` shows what is lost",
+        )
+
+
+def _locations(session: Session, work: RebuildDb, *, after_ledgers: bool) -> list[RebuiltLocations]:
+    try:
+        return work.locations()
+    except NoLedgersError:
+        if not (session.dry_run and after_ledgers):
+            raise
+        session.note("locations can be shown once there are ledgers")
+        return []
+
+
+def _insist_no_index_files(found: Directories) -> None:
+    for directory in found.index_dirs:
+        if has_index_files(RealFiles(), directory):
+            raise ConflictError(
+                f"{directory} holds index files, as Interleaved and SortedLedgerStorage have them",
+                next_step="`bkctl disk rebuild-index` makes those anew, "
+                "`bkctl disk convert --to db` moves them to databases",
+            )
 
 
 def _row(
@@ -133,6 +162,7 @@ class StorageConverted:
 def convert(session: Session, to: str, dirs: Any) -> None:
     """Replay the journals, then move the index to the other kind of storage."""
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=True)
     insist_current(found)
     with (
         held(found, port=0 if config is None else config.port),

@@ -21,15 +21,16 @@ from bkctl.disk_change import (
     stopped_bookie,
 )
 from bkctl.errors import RefusedError
-from bkctl.units import human_bytes
+from bkctl.units import counted, human_bytes
 from bookied.cookie_check import check_cookies
 from bookied.dirs import CURRENT, LOCK, Directories, prepare
-from bookied.errors import CorruptError
+from bookied.errors import BadCookieError, CorruptError
 from bookied.exit_status import DirectoryError
 from bookied.files import RealFiles
 from bookied.identity import RealHost, identify
 from bookied.offline import OfflineBookie
 from bookied.offline_index import entries_of
+from bookied.old_layout import read_cookie
 from bookied.sole_copies import is_only_copy
 from bookied.wipe import Contents, contents, wipe
 from wire.ids import BookieId, LedgerId
@@ -78,28 +79,39 @@ class _Doomed:
     def lines(self) -> list[str]:
         """Return what goes, for people."""
         lines = [
-            f"  {one.root}: {one.files} files, {human_bytes(one.size_bytes)}" for one in self.roots
+            f"  {one.root}: {counted(one.files, 'file')}, {human_bytes(one.size_bytes)}"
+            for one in self.roots
         ]
         at_least = "at least " if self.damaged else ""
-        lines.append(f"  {len(self.ledgers)} ledgers with {at_least}{self.entries} entries")
+        lines.append(
+            f"  {counted(len(self.ledgers), 'ledger')} with {at_least}"
+            f"{counted(self.entries, 'entry')}"
+        )
         if self.damaged:
-            lines.append(f"  (the index of {self.damaged} ledgers, or all of it, is damaged)")
+            lines.append(
+                f"  (the index of {counted(self.damaged, 'ledger')}, or all of it, is damaged)"
+            )
         if self.only_here is None:
             lines.append("  (whether other bookies have copies was not asked)")
         elif self.only_here:
             named = ", ".join(map(str, self.only_here[:NAMED_MAX]))
             more = ", ..." if len(self.only_here) > NAMED_MAX else ""
             lines.append(
-                f"  {len(self.only_here)} ledgers have entries of which no bookie that is up has "
-                f"another copy: {named}{more}"
+                f"  {counted(len(self.only_here), 'ledger')} with entries of which no bookie "
+                f"that is up has another copy: {named}{more}"
             )
         return lines
 
 
 def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]) -> None:
-    """Show what would go, ask, and empty the bookie's directories."""
+    """Show what would go, ask, and empty the bookie's directories.
+
+    Raises:
+        RefusedError: it runs, is of another cluster than is asked, or nobody confirmed.
+    """
     bookie = stopped_bookie(session)
     if METADATA not in force:
+        _insist_same_cluster(session, bookie)
         refuse_registered(session, bookie.bookie_id, forced=REGISTERED in force)
     existing = Directories(
         *(tuple(root for root in roots if root.is_dir()) for roots in attrs.astuple(bookie.found))
@@ -128,6 +140,25 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
     )
 
 
+def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
+    """Refuse to ask a cluster that the bookie is none of: it would have nothing against it."""
+    cluster = session.call(_instance_id)
+    for root in bookie.found.roots:
+        try:
+            cookie = read_cookie(RealFiles(), root / CURRENT)
+        except (BadCookieError, OSError):
+            continue  # It goes, whatever it says.
+        if cookie is not None and cookie.instance_id not in {None, cluster}:
+            raise RefusedError(
+                f"{root} is of the cluster {cookie.instance_id}, and asked is {cluster}",
+                next_step="is -u or BKCTL_SERVICE_URI another's? --force metadata asks nobody",
+            )
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
+
+
 def _last(delete_cookie: bool) -> list[str]:  # noqa: FBT001  # one question
     return ["remove the stored cookie"] if delete_cookie else []
 
@@ -136,7 +167,7 @@ def _confirm(
     session: Session, bookie: StoppedBookie, doomed: _Doomed, *, delete_cookie: bool
 ) -> None:
     if doomed.only_here:
-        session.warn(f"{len(doomed.only_here)} ledgers have entries with no other copy")
+        session.warn(f"entries of {counted(len(doomed.only_here), 'ledger')} have no other copy")
     if any(one.files for one in doomed.roots):
         cookie = ["  and its stored cookie"] if delete_cookie else []
         session.confirm(
@@ -225,7 +256,10 @@ def init_bookie(session: Session, *, write: bool) -> None:
 
 def _insist_new(session: Session, bookie: StoppedBookie) -> None:
     if session.call(is_registered, bookie.bookie_id):
-        raise RefusedError(f"{bookie.bookie_id} is registered already: it runs")
+        raise RefusedError(
+            f"{bookie.bookie_id} is registered already: it runs",
+            next_step="stop it, or give the new one an id or port of its own",
+        )
     if bookie.stored.read() is not None:
         raise RefusedError(
             f"the metadata service has a cookie of {bookie.bookie_id}: it was in use before",

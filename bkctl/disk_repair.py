@@ -30,7 +30,7 @@ _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
             "where nothing on the disk knows the ledger's key",
         ),
     ),
-    exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.PARTLY),
+    exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT, ExitStatus.PARTLY),
     replaces="bookkeeper shell regenerate-interleaved-storage-index-file -l ID -password P",
 )
 @click.argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
-from bkctl.disk_change import held, insist_current, repeatable
+from bkctl.disk_change import held, insist_current, insist_named, repeatable
 from bkctl.disk_dirs import bookie_properties, find_directories
-from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
+from bkctl.units import counted, human_bytes
 from bookied.errors import CorruptError
 from bookied.files import RealFiles
 from bookied.offline_config import KEYS, OfflineConfig, offline_config
@@ -20,6 +21,7 @@ from bookied.offline_storages import holds_databases, storages_of
 from bookied.rebuild_index import RebuiltLedger, rebuild
 from bookied.rescan import size_of
 from bookied.salvage import Salvaged, salvage
+from bookied.storage_config import StorageClass
 from wire.codes import DigestType
 from wire.digest import master_key
 from wire.ids import LedgerId
@@ -64,7 +66,8 @@ def rebuild_index(
     """Write index files anew, and say what became of each ledger.
 
     Raises:
-        UsageError: neither ledgers nor ``--all``.
+        UsageError: neither ledgers nor ``--all``, or the index is in databases.
+        ConflictError: the settings want databases.
         NothingFoundError: none of the ledgers is here.
         PartlyDoneError: something could not be read, or a key is not known.
     """
@@ -72,11 +75,17 @@ def rebuild_index(
     if all_ledgers == bool(wanted):
         raise UsageError("which ledgers? Name them, or give --all")
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=False)
     insist_current(found)
     if holds_databases(RealFiles(), found):
         raise UsageError(
             "the index is that of DbLedgerStorage, in RocksDB",
             next_step="`bkctl disk rebuild-db --locations` makes that one anew",
+        )
+    if config is not None and config.storage_class is StorageClass.DB:
+        raise ConflictError(
+            "ledgerStorageClass is DbLedgerStorage, which reads no index files",
+            next_step="`bkctl disk rebuild-db --ledgers --locations` makes its databases anew",
         )
     key_of = keys(session, password_file, named=bool(any(dirs.values())))
     version = 1 if config is None else config.file_info_format_version
@@ -107,26 +116,36 @@ def _tell_rebuilt(
     lost = [one.ledger_id for one in ledgers if one.journal_only]
     if lost:
         session.warn(
-            f"ledgers {_named(lost)} have entries that only old journals hold: "
+            f"{_named(lost)}: only old journals hold some of its entries: "
             f"`bkctl disk salvage {lost[0]} --out DIR` takes them out"
         )
     if missing and not ledgers:
-        raise NothingFoundError(f"ledgers {_named(missing)}: neither logs nor journals have them")
+        raise NothingFoundError(
+            f"{_named(missing)}: neither logs nor journals have it",
+            next_step="`bkctl disk ledgers` lists what is here",
+        )
     if keyless:
         raise PartlyDoneError(
-            f"nothing was written for ledgers {_named(keyless)}: their master key is not known",
+            f"nothing was written for {_named(keyless)}: the master key is not known",
             next_step="give the ledger's password with --password-file, or the cluster with -u",
         )
     if missing or damaged:
         raise PartlyDoneError(
-            f"{len(missing)} ledgers are nowhere, {damaged} files cannot be read as a whole",
+            _lacking(missing, damaged),
             next_step="`bkctl disk check` looks at all of them",
         )
 
 
 def _named(ledger_ids: list[int]) -> str:
+    word = "ledger" if len(ledger_ids) == 1 else "ledgers"
     more = ", ..." if len(ledger_ids) > NAMED_MAX else ""
-    return ", ".join(map(str, ledger_ids[:NAMED_MAX])) + more
+    return f"{word} {', '.join(map(str, ledger_ids[:NAMED_MAX]))}{more}"
+
+
+def _lacking(missing: list[int], damaged: int) -> str:
+    found = [f"{_named(missing)} found nowhere"] if missing else []
+    found += [f"{counted(damaged, 'file')} not readable as a whole"] if damaged else []
+    return ", ".join(found)
 
 
 def keys(
@@ -176,12 +195,14 @@ def salvage_ledger(
     """
     found = find_directories(session, **dirs)
     insist_current(found)
+    if Path(out).exists() and not Path(out).is_dir():
+        raise UsageError(f"--out {out}: is no directory")
     session.about = f"ledger {ledger_id}"
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     password = None if password_file is None else session.password(password_file)
     if session.dry_run:
         session.plan(
-            [f"search {total} bytes of logs and journals", f"write what is found to {out}"]
+            [f"search {human_bytes(total)} of logs and journals", f"write what is found to {out}"]
         )
         return
     with (
@@ -203,8 +224,17 @@ def salvage_ledger(
     session.emit(saved)
     if saved.refused or damaged:
         raise PartlyDoneError(
-            f"{saved.refused} entries are not right, {damaged} files cannot be read as a whole"
+            _not_saved(saved.refused, damaged),
+            next_step=""
+            if saved.entries or password is None
+            else "nothing else is there: is it the right password?",
         )
+
+
+def _not_saved(refused: int, damaged: int) -> str:
+    found = [f"{counted(refused, 'entry')} refused: the digest is wrong"] if refused else []
+    found += [f"{counted(damaged, 'file')} not readable as a whole"] if damaged else []
+    return ", ".join(found)
 
 
 # flush --------------------------------------------------------------------------------------------
@@ -225,19 +255,20 @@ class Flushed:
 def flush_journals(session: Session, dirs: Any) -> None:
     """Replay the journals of a stopped bookie into its logs and indexes."""
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=True)
     insist_current(found)
-    if session.dry_run:
-        session.plan(
-            [f"replay the journals of {directory}" for directory in found.journal_dirs]
-            + ["write entry logs, indexes and marks"]
-        )
-        return
     with (
         held(found, port=0 if config is None else config.port),
         repeatable(session, "nothing is lost; run the same command again"),
         session.progress("replaying") as progress,
     ):
         storages = storages_of(RealFiles(), found, config)
+        if session.dry_run:
+            session.plan(
+                [f"replay the journals of {directory}" for directory in found.journal_dirs]
+                + ["write entry logs, indexes and marks"]
+            )
+            return
         skip = config is not None and config.skip_invalid_records
         done = flush(RealFiles(), found, storages, skip_invalid=skip, tell=progress.update)
     session.emit(

@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     replaces="bookkeeper upgrade --upgrade | --rollback | --finalize",
 )  # fmt: skip
 @click.option(
-    "--upgrade", "action", flag_value="upgrade",
+    "--upgrade", "upgrade_", is_flag=True,
     help="Make `current/` from data of layout 1 or 2, or complete the cookie of 3 or 4.",
 )  # fmt: skip
 @click.option(
-    "--rollback", "action", flag_value="rollback",
+    "--rollback", "rollback_", is_flag=True,
     help="Remove `current/` where the data of layout 1 or 2 is still there.",
 )  # fmt: skip
 @click.option(
-    "--finalize", "action", flag_value="finalize",
+    "--finalize", "finalize_", is_flag=True,
     help="Remove the data of layout 1 or 2, once a bookie has started since the upgrade.",
 )  # fmt: skip
-@click.option("--check", "action", flag_value="check", help="Show the layout of each directory.")
+@click.option("--check", "check_", is_flag=True, help="Show the layout of each directory.")
 @click.option(
     "--force", type=click.Choice(["empty-directory"]), multiple=True,
     help="Override a safety check by its name.",
 )  # fmt: skip
 @click.pass_obj
-def upgrade(session: Session, *, action: str | None, force: Sequence[str]) -> None:
+def upgrade(session: Session, /, *, force: Sequence[str], **actions: bool) -> None:
     """Bring a stopped bookie's directories from an old release's layout to today's, or back.
 
     The old data stays where it is until --finalize: journals and entry logs are shared by hard
@@ -58,13 +58,15 @@ def upgrade(session: Session, *, action: str | None, force: Sequence[str]) -> No
     """
     from bkctl import disk_upgrade_work as work
 
-    if action is None:
-        raise click.UsageError("one of --upgrade, --rollback, --finalize, --check is needed")
-    if action == "check":
+    chosen = [name.removesuffix("_") for name, is_given in actions.items() if is_given]
+    if len(chosen) != 1:
+        only = "only " if chosen else ""
+        raise click.UsageError(f"{only}one of --upgrade, --rollback, --finalize, --check is needed")
+    if chosen == ["check"]:
         work.check(session)
-    elif action == "upgrade":
+    elif chosen == ["upgrade"]:
         work.upgrade(session, force)
-    elif action == "rollback":
+    elif chosen == ["rollback"]:
         work.rollback(session)
     else:
         work.finalize(session)

@@ -19,7 +19,7 @@ from bkctl.disk_change import (
     stopped_bookie,
 )
 from bkctl.errors import ProblemsError
-from bkctl.units import human_bytes
+from bkctl.units import counted, human_bytes
 from bookied.cookie_check import master_cookie
 from bookied.files import RealFiles
 from bookied.old_layout import RootLayout, RootState, look
@@ -107,7 +107,7 @@ def rollback(session: Session) -> None:
     with _at_work(session) as (bookie, steps, told):
         losses = steps.losses()
         lines = [
-            f"{loss.root}: {loss.files} journals, logs and indexes of after the upgrade, "
+            f"{loss.root}: {counted(loss.files, 'file')} (journals, logs, indexes), "
             f"{human_bytes(loss.size_bytes)}"
             for loss in losses
         ]
@@ -132,8 +132,10 @@ def finalize(session: Session) -> None:
             session.plan([f"remove {path}" for path in doomed])
             return
         if doomed:
+            files = counted(len(doomed), "file")
+            going = f"{files} of the old layout will go; the upgraded data stays."
             session.confirm(
-                [f"{len(doomed)} files of the old layout go; the upgraded ones stay."],
+                [going],
                 "Remove the way back to the old layout?",
                 effect=Effect.REVERSIBLE,
             )

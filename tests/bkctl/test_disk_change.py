@@ -37,9 +37,12 @@ class Bookie:
     def journal(self) -> Path:
         return self.base / "journal"
 
-    def run(self, *words: object, ok: bool = True, typed: str = "", tty: bool = False) -> Result:
+    def run(
+        self, *words: object, ok: bool = True, typed: str = "", tty: bool = False, uri: str = ""
+    ) -> Result:
         host = FakeHost(typed, tty=tty, environ={"PAGER": ""})
-        status = cli.run([*map(str, words), "-c", str(self.conf)], host)
+        cluster = ["-u", uri] if uri else []
+        status = cli.run([*cluster, *map(str, words), "-c", str(self.conf)], host)
         result = Result(status, host.out.data.decode(), host.err.text)
         assert not ok or status == 0, (words, result)
         return result
@@ -146,6 +149,28 @@ class TestFormat:
         bookie.run("disk", "format", "--yes", "--force", "metadata")
         assert not (bookie.ledgers / CURRENT).exists()
 
+    def test_another_cluster_is_not_asked_about_it(self, bookie: Bookie) -> None:
+        """It would know neither the bookie nor its ledgers, and have nothing against it."""
+        bookie.run("disk", "format", "--yes")
+        bookie.run("disk", "init", "--write")
+        other = f"sqlite://{bookie.base}/other.db"
+        bookie.run("cluster", "init", uri=other)
+        for words in (["--yes"], ["--dry-run"]):
+            refused = bookie.run("disk", "format", *words, ok=False, uri=other)
+            assert (refused.status, "is of the cluster" in refused.err) == (4, True)
+        assert (bookie.ledgers / CURRENT / "VERSION").exists()
+        assert bookie.run("disk", "format", "--yes").status == 0
+
+    def test_a_bookies_own_keys_are_known_whatever_names_the_cluster(self, bookie: Bookie) -> None:
+        uri = f"sqlite://{bookie.base}/metadata.db"
+        told = bookie.run("disk", "format", "--dry-run", uri=uri)
+        assert "unknown key" not in told.err
+
+    def test_one_of_anything_is_told_as_one(self, bookie: Bookie) -> None:
+        for path in list(bookie.ledgers.rglob("*.idx"))[1:]:
+            path.unlink()
+        assert "1 ledger with" in bookie.run("disk", "format", "--dry-run").out
+
 
 class TestInit:
     def test_full_directories_are_refused(self, bookie: Bookie) -> None:
@@ -175,6 +200,7 @@ class TestUpgrade:
         assert (done["changed"], done["files"]) == (True, 13)
         assert bookie.run("upgrade", "--check").status == 0
         assert "nothing to upgrade" in bookie.run("upgrade", "--upgrade").out
+        assert "would change nothing" in bookie.run("upgrade", "--upgrade", "--dry-run").out
         early = bookie.run("upgrade", "--finalize", "--yes", ok=False)
         assert (early.status, "no bookie has started" in early.err) == (4, True)
         refused = bookie.run("upgrade", "--rollback", ok=False)
@@ -187,7 +213,7 @@ class TestUpgrade:
         bookie.run("upgrade", "--upgrade")
         (bookie.journal / CURRENT / "1a1fc679000.txn").write_bytes(b"")
         asked = bookie.run("upgrade", "--finalize", tty=True, typed="n\n", ok=False)
-        assert (asked.status, "13 files of the old layout go" in asked.err) == (4, True)
+        assert (asked.status, "13 files of the old layout will go" in asked.err) == (4, True)
         bookie.run("upgrade", "--finalize", "--yes")
         assert not (bookie.ledgers / "0.log").exists()
         assert (bookie.ledgers / CURRENT / "0.log").exists()
@@ -197,6 +223,14 @@ class TestUpgrade:
 
     def test_one_action_is_needed(self, bookie: Bookie) -> None:
         assert bookie.run("upgrade", ok=False).status == 2
+
+    def test_two_actions_are_none(self, bookie: Bookie) -> None:
+        """The last of them would have its way, and one of them removes data."""
+        to_layout_1(bookie)
+        bookie.run("upgrade", "--upgrade")
+        refused = bookie.run("upgrade", "--upgrade", "--rollback", "--yes", ok=False)
+        assert (refused.status, "only one of" in refused.err) == (2, True)
+        assert (bookie.ledgers / CURRENT / "0.log").exists()
 
     def test_an_old_layout_is_named_where_today_s_is_needed(self, bookie: Bookie) -> None:
         to_layout_1(bookie)
@@ -244,6 +278,28 @@ class TestRepairs:
         lines = [json.loads(line) for line in Path(found["list"]).read_text().splitlines()]
         assert [line["entry"] for line in lines] == [0, 1, 2, 3]
 
+    def test_a_wrong_password_leaves_what_was_saved_before(
+        self, bookie: Bookie, tmp_path: Path
+    ) -> None:
+        """All is refused then: nothing is there to take the place of the entries."""
+        out = tmp_path / "saved"
+        (tmp_path / "password").write_text("wrong\n")
+        ledgers = bookie.run("disk", "ledgers", "-o", "id").out.split()
+        macs = [
+            one
+            for one in ledgers
+            if bookie.run("disk", "salvage", one, "--out", out, "--json").json["digest"] == "mac"
+        ]
+        saved = snapshot(out)
+        for one in macs[:1]:
+            refused = bookie.run(
+                "disk", "salvage", one, "--out", out, "--password-file", tmp_path / "password",
+                ok=False,
+            )  # fmt: skip
+            assert (refused.status, "right password" in refused.err) == (8, True)
+            assert snapshot(out)[f"ledger-{one}.entries"] == saved[f"ledger-{one}.entries"]
+        assert macs
+
     def test_a_killed_bookie_is_flushed(self, bookie: Bookie) -> None:
         shutil.rmtree(bookie.base / "ledgers")
         shutil.rmtree(bookie.base / "journal")
@@ -251,17 +307,48 @@ class TestRepairs:
         shutil.copytree(DIRECTORY / "sorted" / "crash" / "journal", bookie.journal)
         assert "would replay" in bookie.run("disk", "flush", "--dry-run").out
         assert bookie.run("disk", "flush", "--json").json["entries"] == 26
-        assert bookie.run("disk", "flush", "--json").json["entries"] == 0
+        assert "replayed 0 entries (0 B) of 1 journal;" in bookie.run("disk", "flush").out
         assert len(list(bookie.ledgers.rglob("*.idx"))) == 7
 
     def test_a_bookie_that_runs_is_left_alone(self, bookie: Bookie) -> None:
         locks = DirectoryLocks()
         locks.take([bookie.journal])
         try:
-            for words in (["flush"], ["rebuild-index", "--all"]):
+            for words in (["flush"], ["flush", "--dry-run"], ["rebuild-index", "--all"]):
                 assert bookie.run("disk", *words, ok=False).status == 4
         finally:
             locks.release()
+
+    def test_directories_that_are_needed_are_asked_for(self, bookie: Bookie) -> None:
+        """Without its journals nothing can be said to be in the logs."""
+        before = snapshot(bookie.base)
+        journal = ["--journal-dir", bookie.journal]
+        for words, missing in (
+            (["flush", "--ledger-dir", bookie.ledgers], "--journal-dir"),
+            (["flush", *journal], "--ledger-dir"),
+            (["convert", "--to", "db", "--ledger-dir", bookie.ledgers], "--journal-dir"),
+            (["convert", "--to", "db", *journal], "--ledger-dir"),
+            (["rebuild-index", "--all", *journal], "--ledger-dir"),
+            (["rebuild-db", "--ledgers", *journal], "--ledger-dir"),
+        ):
+            host = FakeHost(environ={})
+            assert cli.run(["disk", *map(str, words)], host) == 2, words
+            assert missing in host.err.text
+        assert snapshot(bookie.base) == before
+
+    def test_salvage_needs_a_directory_to_write_to(self, bookie: Bookie) -> None:
+        refused = bookie.run("disk", "salvage", 3, "--out", bookie.conf, ok=False)
+        assert (refused.status, "is no directory" in refused.err) == (2, True)
+
+    def test_a_plan_s_steps_are_lines_of_the_shortest_form(self, bookie: Bookie) -> None:
+        lines = bookie.run("disk", "flush", "--dry-run", "-o", "id").out.splitlines()
+        assert lines[-1] == "write entry logs, indexes and marks"
+
+    def test_an_option_that_is_missing_is_told_in_one_line(
+        self, bookie: Bookie, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert bookie.run("disk", "convert", ok=False).status == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
     def test_named_directories_do_without_settings(self, bookie: Bookie) -> None:
         words = ["disk", "flush", "--journal-dir", bookie.journal, "--ledger-dir", bookie.ledgers]
@@ -316,3 +403,35 @@ class TestDatabases:
         again = bookie.run("disk", "rebuild-db", "--locations", "--dry-run", "-o", "jsonl").rows
         assert (again[0]["entries"], again[0]["backup"]) == (25, None)
         assert bookie.run("disk", "rebuild-db", ok=False).status == 2
+
+    def test_index_files_are_not_joined_by_databases(self, bookie: Bookie) -> None:
+        """No bookie starts on both, and which of them is right nobody could say."""
+        before = snapshot(bookie.ledgers)
+        for words in (["--ledgers"], ["--locations"], ["--ledgers", "--dry-run"]):
+            refused = bookie.run("disk", "rebuild-db", *words, ok=False)
+            assert (refused.status, "`bkctl disk rebuild-index`" in refused.err) == (7, True)
+        assert {k: v for k, v in snapshot(bookie.ledgers).items() if "lock" not in k} == before
+
+    def test_lost_databases_are_not_replaced_by_index_files(self, bookie: Bookie) -> None:
+        bookie.run("disk", "convert", "--to", "db")
+        shutil.rmtree(bookie.ledgers / CURRENT / "locations")
+        shutil.rmtree(bookie.ledgers / CURRENT / "ledgers")
+        with bookie.conf.open("a") as conf:
+            conf.write(
+                "ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage\n"
+            )
+        refused = bookie.run("disk", "rebuild-index", "--all", ok=False)
+        assert (refused.status, "rebuild-db --ledgers --locations" in refused.err) == (7, True)
+        assert list(bookie.ledgers.rglob("*.idx")) == []
+
+    def test_nothing_to_convert_is_said_by_a_dry_run_too(self, bookie: Bookie) -> None:
+        told = bookie.run("disk", "convert", "--to", "interleaved", "--dry-run").out
+        assert "would change nothing" in told
+
+    def test_both_databases_can_be_shown_before_they_are_made(self, bookie: Bookie) -> None:
+        bookie.run("disk", "convert", "--to", "db")
+        shutil.rmtree(bookie.ledgers / CURRENT / "locations")
+        shutil.rmtree(bookie.ledgers / CURRENT / "ledgers")
+        words = ("disk", "rebuild-db", "--ledgers", "--locations", "--dry-run", "-o", "jsonl")
+        rows = bookie.run(*words).rows
+        assert [(row["database"], row["ledgers"]) for row in rows] == [("ledgers", 7)]
