@@ -48,7 +48,10 @@ class Ledgers(Protocol):
 
 
 class Healed(Protocol):
-    """The storage as the check needs it. Reactor's thread; errors are the storage's."""
+    """The storage as the check needs it. Reactor's thread; errors are the storage's.
+
+    What is about one ledger raises ``NoSuchLedgerError`` once that was deleted, but for ``ensure``.
+    """
 
     @property
     def needs_check(self) -> bool:

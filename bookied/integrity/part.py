@@ -14,6 +14,7 @@ from bookied.integrity.cookies import HealingCookies, Stale
 from bookied.integrity.healer import Healer
 from bookied.integrity.peers import ClientPeers
 from bookied.integrity.storage import HealedStorages
+from bookied.integrity.uncut import Uncut
 from bookied.parts import Parts
 from wire.ids import BookieId
 
@@ -41,6 +42,7 @@ class Integrity:
         self._stale: Stale | None = None
         self._client: Client | None = None
         self._healer: Healer | None = None
+        self._uncut = Uncut()
 
     async def check_cookies(self) -> None:
         """Look whether the cookies fit; ``is_stale`` says so if not.
@@ -68,9 +70,10 @@ class Integrity:
             await check.mark(self._stale.reason)
             await self._cookies.stamp(self._stale.version)
             self._stale, needs_check = None, True
-        self._healer = Healer(
-            self._check(engine, engine.checkpoint, needs_check=needs_check), self._parts.clock
+        check = self._check(
+            engine, lambda: self._uncut.run(engine.checkpoint()), needs_check=needs_check
         )
+        self._healer = Healer(check, self._parts.clock)
 
     def _check(
         self, engine: Engine, flush: Callable[[], Awaitable[None]], *, needs_check: bool
@@ -78,7 +81,7 @@ class Integrity:
         parts = self._parts
         storage = HealedStorages(
             engine.storages,
-            run_blocking=engine.between_checkpoints,
+            run_blocking=lambda work: self._uncut.run(engine.between_checkpoints(work)),
             flush=flush,
             needs_check=needs_check,
         )
@@ -98,5 +101,6 @@ class Integrity:
         """Stop fetching; the next start goes on."""
         if self._healer is not None:
             await self._healer.stop()
+        await self._uncut.ended()
         if self._client is not None:
             await self._client.close()

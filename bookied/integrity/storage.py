@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from bkclient.errors import NoSuchLedgerError
 from bookied.storage import LedgerState
 from bookied.storages import Storages
 from wire.ids import EntryId, LedgerId
@@ -82,5 +83,6 @@ class HealedStorages:
 
     def _state(self, ledger_id: LedgerId) -> LedgerState:
         state = self._storages.of(ledger_id).lookup(ledger_id)
-        assert state is not None, ledger_id
+        if state is None:  # Garbage collection has dropped it meanwhile.
+            raise NoSuchLedgerError(f"ledger {ledger_id}")
         return state
