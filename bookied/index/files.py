@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 import re
 from array import array
@@ -132,8 +133,27 @@ class IndexFiles:
         for path in self._moving.get(ledger_id, ()):
             with contextlib.suppress(FileNotFoundError):
                 return stack.enter_context(self._open.use(path))
-        path = self.path(ledger_id) or Path()
-        return stack.enter_context(self._open.use(path))
+        return stack.enter_context(self._open.use(self._insist_path(ledger_id)))
+
+    def _insist_path(self, ledger_id: int) -> Path:
+        path = self.path(ledger_id)
+        if path is None:
+            name = str(layout.relative_path(ledger_id))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return path
+
+    def _read_slots(self, ledger_id: int, offset: int, size_bytes: int) -> bytes:
+        """Return bytes of a ledger's file; none of one that is deleted, be it right now."""
+        path = self.path(ledger_id)
+        if path is None:
+            return b""
+        try:
+            with self._reading(path, ledger_id) as file:
+                return file.read_at(offset, size_bytes)
+        except FileNotFoundError:
+            if ledger_id not in self._directory_of:
+                return b""
+            raise
 
     # Reading --------------------------------------------------------------------------------------
 
@@ -165,11 +185,9 @@ class IndexFiles:
         return True
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return a page; slots the file does not have are 0."""
-        path = self.path(ledger_id)
-        assert path is not None, ledger_id
-        with self._reading(path, ledger_id) as file:
-            return layout.decode_page(file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES))
+        """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
+        offset = layout.page_offset(page_no)
+        return layout.decode_page(self._read_slots(ledger_id, offset, layout.PAGE_BYTES))
 
     def location(self, ledger_id: int, entry_id: int) -> int:
         """Return where an entry is, 0 if nowhere.
@@ -177,16 +195,12 @@ class IndexFiles:
         Raises:
             IndexEntryError: the location cannot be.
         """
-        path = self.path(ledger_id)
-        if path is None:
-            return 0
         offset = layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
-        with self._reading(path, ledger_id) as file:
-            slot = file.read_at(offset, layout.SLOT_BYTES)
+        slot = self._read_slots(ledger_id, offset, layout.SLOT_BYTES)
         if len(slot) < layout.SLOT_BYTES:
             return 0
         location = int(layout.SLOT.unpack(slot)[0])
-        return check_location(location, path, offset)
+        return check_location(location, self.path(ledger_id) or Path(), offset)
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the pages of a ledger's file that may hold something, with their numbers."""

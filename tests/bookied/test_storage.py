@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 import pytest
@@ -45,8 +47,8 @@ def packet(ledger: int, entry: int, size: int = 60, lac: int | None = None) -> b
 class Desk:
     """A storage on a simulated disk, every step of it done at once."""
 
-    def __init__(self, limits: StorageLimits = SMALL) -> None:
-        self.files = SimFiles(Random(1))
+    def __init__(self, limits: StorageLimits = SMALL, files: SimFiles | None = None) -> None:
+        self.files = files or SimFiles(Random(1))
         for directory in (L0, L1, I0):
             self.files.mkdirs(directory)
             self.files.sync_dir(directory.parent)
@@ -444,6 +446,61 @@ def test_a_ledger_that_comes_again_during_a_checkpoint_begins_empty(*, is_new: b
         assert desk.read(1, 0) == sent
         desk.restart()
     assert desk.storage.entries(1) == [0]
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_read_that_was_asked_for_before_its_ledger_was_deleted_finds_nothing(
+    *, is_removed: bool
+) -> None:
+    desk = Desk()
+    for entry in range(3000):
+        desk.add(1, entry, 0)
+    desk.restart()
+    state = desk.storage.lookup(1)
+    assert state is not None
+    asked = [desk.storage.read_memory(state, entry) for entry in (0, 2999)]
+    desk.storage.delete(1)
+    if is_removed:
+        desk.flush()
+    for needed, entry in zip(asked, (0, 2999), strict=True):
+        assert isinstance(needed, NeedsDisk)
+        with pytest.raises(NoSuchEntryError):
+            desk.storage.fetch(needed, entry)
+    assert desk.storage.lookup(1) is None
+
+
+class LateFiles(SimFiles):
+    """Lets something happen right before a file is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.before: dict[Path, Callable[[], None]] = {}
+
+    def open_read(self, path: Path) -> Any:
+        self.before.pop(path, lambda: None)()
+        return super().open_read(path)
+
+
+def test_a_read_finds_nothing_whose_index_file_goes_right_before_it_is_opened() -> None:
+    files = LateFiles()
+    desk = Desk(files=files)
+    desk.add(1, 0)
+    desk.restart()
+    state = desk.storage.lookup(1)
+    assert state is not None
+    needed = desk.storage.read_memory(state, 0)
+    assert isinstance(needed, NeedsDisk)
+    path = I0 / relative_path(1)
+    desk.storage._index._open.forget(path)  # type: ignore[attr-defined]
+
+    def go() -> None:
+        desk.storage.delete(1)
+        desk.flush()
+
+    files.before[path] = go
+    with pytest.raises(NoSuchEntryError):
+        desk.storage.fetch(needed, 0)
+    assert not files.before
 
 
 def test_a_ledger_can_come_again_after_it_was_deleted() -> None:
