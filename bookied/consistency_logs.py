@@ -132,7 +132,34 @@ def _scan(
         yield Problem(Severity.NOTE, "torn-log", message, scan.path, scan.end)
     for ledger_id, one in list(unindexed.items())[:_UNINDEXED_MAX]:
         found_one = _unindexed(scan.path, ledger_id, one, is_known=ledger_id in known)
+        if found_one.severity is Severity.PROBLEM and one.first > _last(shard, ledger_id, found):
+            found_one = _never_acknowledged(found_one)
         yield _not_yet(found_one) if found.is_live else found_one
+
+
+def _last(shard: Shard, ledger_id: int, found: Findings) -> int:
+    """Return the last entry that the index has or a journal brings back; -1 for none."""
+    pending = found.tail.ledgers.get(ledger_id)
+    last = -1 if pending is None else pending.last_entry
+    try:
+        stored = shard.index.load(ledger_id)
+    except (CorruptError, OSError):
+        return last  # Told with the index.
+    return last if stored is None else max(last, stored.last_entry)
+
+
+def _never_acknowledged(problem: Problem) -> Problem:
+    """Return what is probably no loss: entries get to their log before the journal has them.
+
+    A bookie that is killed in between leaves them so, at the end of their ledger, for good.
+    """
+    message = f"{problem.message}, nor any behind them: a crash leaves what it never acknowledged"
+    fix = (
+        f"none; if the ledger is known to go on here: bkctl disk rebuild-index {problem.ledger_id}"
+    )
+    return attrs.evolve(
+        problem, severity=Severity.WARNING, kind="unindexed-end", message=message, fix=fix
+    )
 
 
 def _is_indexed(shard: Shard, record: logs.LogRecord, known: set[int], found: Findings) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -271,6 +272,19 @@ def test_entries_that_the_index_has_lost_are_found_by_a_deep_check(place: Place)
     assert (found[0].kind, found[0].severity) == ("unindexed", Severity.PROBLEM)
     assert "1 entries (3 to 3" in found[0].message
     assert (found[1].kind, found[1].severity) == ("no-index", Severity.NOTE)
+
+
+def test_entries_behind_the_last_that_anything_knows_may_never_have_been_acknowledged(
+    place: Place,
+) -> None:
+    """A bookie killed between log and journal leaves them; that is no reason to fail a check."""
+    slots = array("q", place.index(0).read_bytes()[1024:])
+    last = max(entry for entry, location in enumerate(slots) if location)
+    place.set_location(0, last, 0)
+    (found,) = (one for one in place.check(deep=True) if one.ledger_id == 0)
+    assert (found.kind, found.severity) == ("unindexed-end", Severity.WARNING)
+    assert f"1 entries ({last} to {last}" in found.message
+    assert "never acknowledged" in found.message
 
 
 def test_a_damaged_log_is_told_with_its_offset(rotated: Place) -> None:
