@@ -234,7 +234,10 @@ class Client:
         while (event := self._decoder.next_event()) is not NEED_DATA:
             assert isinstance(event, Answer)
             key = event.txn_id if self.protocol is V3 else _place(event.response)
-            self._asked[key].pop(0)(event.response)
+            # Of adds of one entry in V2 the last to be sent was refused: at once, while those
+            # before it wait for the journal.
+            was_refused = event.response.rc is ReturnCode.EFENCED
+            self._asked[key].pop(-1 if was_refused else 0)(event.response)
 
     def lose(self) -> None:
         """Break the connection: no answer comes any more."""
