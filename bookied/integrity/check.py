@@ -23,7 +23,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bookied.integrity.plan import entries_owed, is_kept_here, may_have_forgotten
 from wire.digest import master_key
@@ -171,7 +171,7 @@ class IntegrityCheck:
         if not self._storage.needs_check:
             return found
         log.info("comparing the entries that are here with the metadata")
-        async for ledger_id, metadata in self._ledgers_kept_here():
+        async for ledger_id, metadata in self._ledgers_kept_here(found):
             found.ledgers += 1
             await self._heal_one(ledger_id, metadata, found)
         await self._storage.flush()
@@ -219,13 +219,26 @@ class IntegrityCheck:
     def _pause(self, seconds: float) -> Deferred[None]:
         return deferLater(self._clock, seconds, lambda: None)
 
-    async def _ledgers_kept_here(self) -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
+    async def _ledgers_kept_here(
+        self, healing: Healing | None = None
+    ) -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
+        """Give those of all ledgers that belong here.
+
+        While healing, one with metadata that cannot be read has failed, and keeps no other waiting;
+        before that nobody knows what it may have forgotten here.
+        """
         async for ids in self._ledgers.ledger_ranges():
             for ledger_id in ids:
                 try:
                     metadata = (await self._ledgers.read_ledger(ledger_id)).value
                 except NoSuchLedgerError:
                     continue  # Deleted since it was listed.
+                except MetadataSerializationError as error:
+                    if healing is None:
+                        raise
+                    healing.failed += 1
+                    log.warn("ledger {id} is not healed yet: {error}", id=ledger_id, error=error)
+                    continue
                 if is_kept_here(metadata, self._bookie_id):
                     yield ledger_id, metadata
 

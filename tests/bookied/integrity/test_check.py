@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bkclient.errors import LedgerRecoveryError, ReadFailedError
+from bkclient.errors import LedgerRecoveryError, MetadataSerializationError, ReadFailedError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bookied.integrity.check import IntegrityCheck
@@ -116,6 +116,7 @@ class Ledgers:
     def __init__(self, store: MemoryMetadata) -> None:
         self.store, self.is_away = store, False
         self.to_delete: LedgerId | None = None
+        self.unreadable: set[LedgerId] = set()
 
     async def ledger_ranges(self) -> AsyncIterator[tuple[LedgerId, ...]]:
         if self.is_away:
@@ -125,6 +126,8 @@ class Ledgers:
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
         found = await self.store.read_ledger(ledger_id)
+        if ledger_id in self.unreadable:
+            raise MetadataSerializationError(f"ledger {ledger_id}")
         if ledger_id == self.to_delete:
             await self.store.remove_ledger(ledger_id)
         return found
@@ -241,6 +244,19 @@ class TestWhileItServes:
         world.ledgers.to_delete = LedgerId(2)
         found = world.run(world.check.heal())
         assert (found.deleted, found.failed) == (1, 0)
+
+    def test_metadata_that_cannot_be_read_keeps_no_other_ledger_from_healing(
+        self, world: World
+    ) -> None:
+        world.run(world.check.mark("a directory is new"))
+        world.ledgers.unreadable = {LedgerId(1)}
+        found = world.run(world.check.heal())
+        assert (found.failed, found.recovered) == (1, 1)
+        assert not world.kept()[2].limbo
+        assert world.storage.durable[0], "the ledger is looked at again"
+        world.ledgers.unreadable = set()
+        assert world.run(world.check.heal()).failed == 0
+        assert not world.storage.durable[0]
 
     def test_copying_waits_while_the_storage_is_busy(self, world: World) -> None:
         world.run(world.check.mark("a directory is new"))
