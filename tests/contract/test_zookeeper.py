@@ -155,7 +155,7 @@ class TestConnections:
         self, zk_driver: ZooKeeperDriver, contract_zookeeper: ZooKeeperProcess
     ) -> None:
         async def scenario() -> None:
-            store = await zk_driver.open(session_timeout_s=5.0)
+            store = await zk_driver.open(session_timeout_s=20.0)
             await store.register(B1, info(B1), read_only=False)
             await store.create_ledger(L1, metadata())
             events: list[SessionEvent] = []
