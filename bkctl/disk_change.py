@@ -23,7 +23,7 @@ from bookied.dirs import CURRENT, Directories, DirectoryLocks, directories
 from bookied.errors import DbRecordError
 from bookied.exit_status import DirectoryInUseError
 from bookied.identity import RealHost, identify
-from bookied.in_use import uses
+from bookied.in_use import TOOL, uses
 from bookied.offline_config import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.stored_cookie import StoredCookie
 from wire.ids import BookieId
@@ -228,9 +228,11 @@ def _refuse_use(found: Directories) -> None:
     for use in uses(found.roots):
         if use.is_used:
             who = ", ".join(map(str, use.workers)) or "a running bookie"
+            is_tool = any(worker.program.startswith(TOOL) for worker in use.workers)
+            first = "wait until that is through" if is_tool else "stop that bookie first"
             raise RefusedError(
                 f"{use.root} is in use by {who}",
-                next_step="stop that bookie first; `bkctl disk lock-status` shows who is there",
+                next_step=f"{first}; `bkctl disk lock-status` shows who is there",
             )
 
 

@@ -8,6 +8,7 @@ can be seen unless one is root; then ``DIRTY`` is the only sign of somebody else
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,11 +19,19 @@ import attrs
 from bookied.dirs import CURRENT, DIRTY, LOCK, is_locked
 
 PROC: Final = Path("/proc")
+TOOL: Final = "bkctl"
+"""The program whose commands hold the locks of a bookie while they change its directories."""
+
+_NAME_WITHIN: Final = 3
+"""A program's name is among its first words, where an interpreter runs it: ``python -m NAME``."""
 
 
 @attrs.frozen
 class Worker:
-    """A process that writes below a root, and what it is: ``bookied``, ``Java bookie``, a name."""
+    """A process that writes below a root, and what it is: ``bookied``, ``Java bookie``, a name.
+
+    A command of ours is named with its group: ``bkctl disk convert``.
+    """
 
     pid: int
     program: str
@@ -139,6 +148,10 @@ def _program(process: Path) -> str:
     if name == "java":
         is_bookie = any(word.startswith("org.apache.bookkeeper.") for word in words)
         return "Java bookie" if is_bookie else "java"
+    for at, word in enumerate(words[:_NAME_WITHIN]):
+        if Path(word).name == TOOL:
+            told = itertools.takewhile(lambda one: one[:1].isalpha(), words[at + 1 : at + 3])
+            return " ".join((TOOL, *told))
     if any(Path(word).name == "bookied" or word.startswith("bookied") for word in words):
         return "bookied"
     return name

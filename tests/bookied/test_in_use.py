@@ -86,3 +86,22 @@ def test_the_sign_of_an_unclean_stop_is_told(tmp_path: Path, *, dirty: bool) -> 
     if dirty:
         (tmp_path / "current" / "DIRTY").touch()
     assert uses([tmp_path])[0].is_dirty == dirty
+
+
+def test_a_tool_of_ours_is_called_by_its_own_name(tmp_path: Path) -> None:
+    """Not by its interpreter's, nor by a directory that is named like the bookie."""
+    root, proc = tmp_path / "bk", tmp_path / "proc"
+    root.mkdir()
+    written = {f"{root}/current/1.txn": os.O_RDWR}
+    convert = ["disk", "convert", "--to", "db", "--ledger-dir", "bookied-data"]
+    _process(proc, 77, ["/usr/bin/python3.11", "/usr/bin/bkctl", *convert], written)
+    _process(proc, 78, ["python3", "-m", "bkctl", *convert], written)
+    _process(proc, 79, ["/usr/bin/python3.11", "-m", "bookied", "--conf", "x"], written)
+    _process(proc, 80, ["/usr/bin/python3.11", "other.py"], written)
+    (use,) = uses([root], proc)
+    assert [worker.program for worker in use.workers] == [
+        "bkctl disk convert",
+        "bkctl disk convert",
+        "bookied",
+        "python3.11",
+    ]
