@@ -23,6 +23,7 @@ import attrs
 
 from bookied.dirs import Directories
 from bookied.entrylog import format as log_layout
+from bookied.entrylog.reader import highest_log_id
 from bookied.errors import CorruptError, IndexTruncatedError
 from bookied.files import Files, UpdateFile
 from bookied.index import format as layout
@@ -125,6 +126,7 @@ class _Rebuild:
         self._wanted = None if wanted is None else frozenset(wanted)
         self._header_version, self._is_dry = header_version, pages_max is None
         self.rescan = Rescan(files, tell)
+        self._log_id_max = highest_log_id(files, found.ledger_dirs)
         self._old = self._old_indexes()
         self._homes: dict[int, Path] = {}
         self._pages = _Pages(files, self._temporary, pages_max)
@@ -177,7 +179,7 @@ class _Rebuild:
     def finish(self, ledger_id: int, key_of: KeyOf) -> RebuiltLedger:
         """Put one ledger's new index in the place of its old one."""
         old = self._old_header(ledger_id)
-        unreadable = self._keep_unreadable(ledger_id)
+        unreadable = self._keep_unreadable(ledger_id, is_ruined=old is None)
         key, key_from = self._key(ledger_id, old, key_of)
         lac = self._explicit_lac(ledger_id, old)
         entries, first, last = self._pages.summary(ledger_id)
@@ -218,12 +220,16 @@ class _Rebuild:
         finally:
             file.close()
 
-    def _keep_unreadable(self, ledger_id: int) -> int:
-        """Keep the old places that nothing was read from: what was there may be acknowledged."""
+    def _keep_unreadable(self, ledger_id: int, *, is_ruined: bool) -> int:
+        """Keep the old places that nothing was read from: what was there may be acknowledged.
+
+        Of an index without a header, only places in logs that there can have been.
+        """
         kept = 0
+        log_id_max = self._log_id_max if is_ruined else log_layout.LOG_ID_MAX
         for entry_id, location in self._old_slots(ledger_id):
             log_id, offset = log_layout.split_location(location)
-            if location <= 0 or offset < log_layout.LOCATION_MIN:
+            if location <= 0 or offset < log_layout.LOCATION_MIN or log_id > log_id_max:
                 continue
             is_readable = self.rescan.was_read(log_id, offset)
             if not is_readable and not self._pages.get(ledger_id, entry_id):

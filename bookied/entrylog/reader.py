@@ -219,6 +219,19 @@ def _last_log_id(files: Files, directory: Path, used: list[int]) -> int:
     return max(last, _before_largest_gap(used))
 
 
+def highest_log_id(files: Files, directories: Iterable[Path]) -> int:
+    """Return the highest id that a log of these directories has or may have had; -1 for none."""
+    return max(
+        (
+            number
+            for directory in directories
+            for number in (*_used_log_ids(files, directory), _read_last_id(files, directory))
+            if number is not None
+        ),
+        default=-1,
+    )
+
+
 def _read_last_id(files: Files, directory: Path) -> int | None:
     try:
         text = files.read(directory / layout.LAST_ID).decode("ascii", "replace").strip()

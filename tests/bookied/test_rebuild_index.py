@@ -178,6 +178,20 @@ def test_a_key_that_nobody_knows_leaves_the_old_index_alone() -> None:
     assert stored(files).master_key == master_key(b"secret")
 
 
+def test_places_in_a_ruined_index_are_believed_only_where_a_log_can_have_been() -> None:
+    """Behind a header that is none lies anything; what names no log of ours is no entry."""
+    lost, invented = location(1, 2000), location(0x51F3A2C4, 0x0B7D91E2)
+    ruined = bytes(4) + index(places=(0, lost, invented))[4:]
+    files = world(
+        {"/l0/current/0.log": log(packet(7, 0)), "/l0/current/lastId": b"1\n", str(INDEX_7): ruined}
+    )
+    one = only(rebuild(files, FOUND, [7], key_of=lambda _ledger_id: (KEY, "password")))
+    assert (one.entries, one.unreadable, one.last) == (1, 1, 1)
+    whole = index(places=(0, lost, invented))
+    files = world({"/l0/current/0.log": log(packet(7, 0)), str(INDEX_7): whole})
+    assert only(rebuild(files, FOUND, [7])).unreadable == 2
+
+
 def test_the_copy_in_the_later_log_counts() -> None:
     """Compaction writes what lives into later logs, and may die before the old one is gone."""
     files = world(
