@@ -76,31 +76,35 @@ class _Doomed:
     only_here: list[int] | None
     """None where the metadata was not asked."""
 
-    def lines(self) -> list[str]:
+    def lost(self) -> list[str]:
         """Return what goes, for people."""
-        lines = [
-            f"  {one.root}: {counted(one.files, 'file')}, {human_bytes(one.size_bytes)}"
-            for one in self.roots
-        ]
+        ledgers = counted(len(self.ledgers), "ledger")
         at_least = "at least " if self.damaged else ""
-        lines.append(
-            f"  {counted(len(self.ledgers), 'ledger')} with {at_least}"
-            f"{counted(self.entries, 'entry')}"
-        )
+        return [
+            *(
+                f"{one.root}: {counted(one.files, 'file')}, {human_bytes(one.size_bytes)}"
+                for one in self.roots
+            ),
+            f"{ledgers} with {at_least}{counted(self.entries, 'entry')}",
+        ]
+
+    def remarks(self) -> list[str]:
+        """Return what is to be known about it."""
+        remarks = []
         if self.damaged:
-            lines.append(
-                f"  (the index of {counted(self.damaged, 'ledger')}, or all of it, is damaged)"
+            remarks.append(
+                f"the index of {counted(self.damaged, 'ledger')}, or all of it, is damaged"
             )
         if self.only_here is None:
-            lines.append("  (whether other bookies have copies was not asked)")
+            remarks.append("whether other bookies have copies was not asked")
         elif self.only_here:
             named = ", ".join(map(str, self.only_here[:NAMED_MAX]))
             more = ", ..." if len(self.only_here) > NAMED_MAX else ""
-            lines.append(
-                f"  {counted(len(self.only_here), 'ledger')} with entries of which no bookie "
-                f"that is up has another copy: {named}{more}"
+            remarks.append(
+                f"no bookie that is up has another copy of entries of "
+                f"{counted(len(self.only_here), 'ledger')}: {named}{more}"
             )
-        return lines
+        return remarks
 
 
 def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]) -> None:
@@ -120,7 +124,9 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
     also = () if bookie.metadata_cache is None else (bookie.metadata_cache,)
     if session.dry_run:
         doomed = _doomed(session, bookie, also, ask=METADATA not in force)
-        session.plan([f"remove {line.strip()}" for line in doomed.lines()] + _last(delete_cookie))
+        for line in doomed.remarks():
+            session.note(line)
+        session.plan([f"remove {line}" for line in doomed.lost()] + _last(delete_cookie))
         return
     with locked(bookie.found, port=bookie.config.port):
         doomed = _doomed(session, bookie, also, ask=METADATA not in force)
@@ -171,7 +177,12 @@ def _confirm(
     if any(one.files for one in doomed.roots):
         cookie = ["  and its stored cookie"] if delete_cookie else []
         session.confirm(
-            [f"All data of bookie {bookie.bookie_id} will be lost:", *doomed.lines(), *cookie],
+            [
+                f"All data of bookie {bookie.bookie_id} will be lost:",
+                *(f"  {line}" for line in doomed.lost()),
+                *cookie,
+                *doomed.remarks(),
+            ],
             f"Format bookie {bookie.bookie_id}?",
             proof=bookie.bookie_id,
         )
