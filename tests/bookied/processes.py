@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bkclient.metadata import open_metadata
@@ -59,7 +60,9 @@ def write_conf(directory: Path, uri: str, **changes: object) -> Path:
 class BookieProcess:
     """``python -m bookied`` with its output in a file; end it with ``kill`` or ``stop``."""
 
-    def __init__(self, conf: Path, *arguments: str, **environ: str) -> None:
+    def __init__(
+        self, conf: Path, *arguments: str, prefix: Sequence[str] = (), **environ: str
+    ) -> None:
         self.directory = conf.parent
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         address = f"\0bookied-test-{os.getpid()}-{id(self)}"
@@ -68,7 +71,7 @@ class BookieProcess:
         self.output = self.directory / "output"
         with self.output.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "bookied", "--conf", str(conf), *arguments],
+                [*prefix, sys.executable, "-m", "bookied", "--conf", str(conf), *arguments],
                 stdout=out,
                 stderr=out,
                 env={**os.environ, "NOTIFY_SOCKET": address.replace("\0", "@"), **environ},
