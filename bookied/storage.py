@@ -600,12 +600,13 @@ class LedgerStorage:
         """
         self._log.hand_over()
         while True:
+            moves = self._log.moves
             try:
                 while self._log.step():
                     pass
                 break
             except OSError:
-                if not self.take_back():
+                if not self.take_back() and self._log.moves == moves:
                     raise
         self._cache.trim(self._log.readable_until)
 
