@@ -42,9 +42,16 @@ def written_by_java(peers: Peers, conf: dict[str, Any], directories: int = 1) ->
         names = [str(handover.directory / f"ledger{n}") for n in range(directories)]
         handover.conf |= {"ledgerDirectories": ",".join(names)}
     handover.start(JavaBookie)
-    handover.write(explicit_lacs=True)
+    write_with_explicit_lacs(handover)
     handover.end("stopped")
     return handover
+
+
+def write_with_explicit_lacs(handover: Handover) -> None:
+    """Write ledgers, some with an explicit LAC, and then entries: without any behind it Java's
+    DbLedgerStorage forgets an explicit LAC over a clean stop (storage.md D2)."""
+    handover.write(explicit_lacs=True)
+    handover.write(explicit_lacs=False)
 
 
 def roots(handover: Handover) -> list[Path]:
@@ -153,7 +160,7 @@ def test_databases_of_java_are_rebuilt_as_they_were(peers: Peers) -> None:
     bkctl(handover, "disk", "rebuild-db", "--locations")
     handover.start(JavaBookie)
     handover.check()
-    handover.write(explicit_lacs=True)
+    write_with_explicit_lacs(handover)
     handover.end("stopped")
     for root in handover.directory.glob("ledger*/current"):
         shutil.rmtree(root / "ledgers")
@@ -161,6 +168,8 @@ def test_databases_of_java_are_rebuilt_as_they_were(peers: Peers) -> None:
     rows = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     assert sum(row["ledgers"] for row in rows) == len(handover.written)
     assert [row["keyless"] for row in rows] == [[], []]
+    for one in handover.written:
+        one.lac = None  # Only the databases had it where Java has removed the journal since.
     handover.start(JavaBookie)
     handover.check()
     handover.check_fences()
