@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 
 import pytest
 
@@ -141,10 +142,10 @@ def test_an_explicit_lac_is_kept(module_peers: Peers, uri: str, bookies, v3: Jav
     writer = writing.create_ledger(3, 3, 2)
     writer.add_many([b"a", b"b", b"c"])
     reader = v3.open_ledger(writer.ledger_id, recover=False)
-    for _ in range(100):
-        if reader.read_explicit_last_confirmed() == 2:
-            break
-    assert reader.read_explicit_last_confirmed() == 2
+    deadline_s = time.monotonic() + 20
+    while reader.read_explicit_last_confirmed() != 2:
+        assert time.monotonic() < deadline_s, "the writer's timer left no explicit LAC"
+        time.sleep(0.05)
     writer.close()
 
 
