@@ -15,6 +15,7 @@ import errno
 import itertools
 import os
 import shutil
+import struct
 import tempfile
 import threading
 import time
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 log = Logger()
 
 CURRENT: Final = "CURRENT"
+# A MANIFEST: blocks of 32 KiB with records of (masked CRC32C, length, type), little-endian.
+_BLOCK: Final = 32 << 10
+_RECORD: Final = struct.Struct("<IHB")
+_KINDS: Final = range(1, 5)
+_RECYCLABLE: Final = range(5, 9)
 """The file without which there is no database."""
 
 BINDING_FILE: Final = "rocksdict-config.json"
@@ -179,6 +185,7 @@ def open_read_only(path: Path) -> RocksDatabase:
     # rocksdict writes a file of its own where it opens a database: let that be elsewhere.
     links = Path(tempfile.mkdtemp(prefix="bookied-db-"))
     try:
+        _check_manifest(path)
         for file in path.iterdir():
             if file.name != BINDING_FILE and file.is_file():
                 (links / file.name).symlink_to(file.resolve())
@@ -204,8 +211,35 @@ def _open(path: Path, options: Options) -> Rdict:
     import rocksdict
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    _check_manifest(path)
     with _Translated(path):
         return rocksdict.Rdict(str(path), options)
+
+
+def _check_manifest(path: Path) -> None:
+    """Refuse a MANIFEST that RocksDB never ends reading (seen with its release 9.8.4).
+
+    A record there is one of four types. At a type of the other four, those of a write-ahead log
+    written over an older one, its reader goes round and round; all other damage it finds itself.
+    """
+    if not (path / CURRENT).exists():
+        return
+    manifest = path / (path / CURRENT).read_bytes().rstrip().decode("ascii", "replace")
+    if not manifest.is_file():
+        return
+    content, at = manifest.read_bytes(), 0
+    while at + _RECORD.size <= len(content):
+        left = _BLOCK - at % _BLOCK
+        if left < _RECORD.size:
+            at += left
+            continue
+        _, size, kind = _RECORD.unpack_from(content, at)
+        if kind in _RECYCLABLE:
+            words = f"{manifest.name} is damaged at offset {at}: a record of type {kind}"
+            raise DbRecordError(path, None, words)
+        if kind not in _KINDS:
+            return
+        at += _RECORD.size + size
 
 
 class RocksDatabase:

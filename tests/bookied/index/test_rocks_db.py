@@ -21,7 +21,13 @@ from bookied.errors import (
 from bookied.index.format import IndexHeader, decode_native
 from bookied.index.ledger_pages import LedgerChange
 from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import STALLED_WAITS_MAX, RocksDatabase, open_read_only
+from bookied.index.rocks_db import (
+    STALLED_WAITS_MAX,
+    RocksDatabase,
+    RocksSettings,
+    open_of_index,
+    open_read_only,
+)
 from tests.sim.disk import SimFiles
 from tests.sim.key_values import SimKeyValues
 
@@ -49,6 +55,10 @@ class Handle:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+def open_to_write(path: Path) -> RocksDatabase:
+    return open_of_index(RocksSettings(), path)
 
 
 def database(
@@ -158,3 +168,19 @@ def test_an_index_without_room_says_where_and_for_whom() -> None:
     index.open()
     assert sorted(index.ledger_ids()) == [1, 2]
     assert [index.location(one, 0) for one in (1, 2)] == [5000, 5000]
+
+
+@pytest.mark.parametrize("kind", [5, 6, 7, 8])
+@pytest.mark.parametrize("opened", [open_to_write, open_read_only])
+def test_a_manifest_that_rocksdb_would_read_for_ever_is_refused(
+    tmp_path: Path, kind: int, opened: Callable[[Path], RocksDatabase]
+) -> None:
+    path = tmp_path / "locations"
+    open_to_write(path).close()
+    manifest = path / (path / "CURRENT").read_text().strip()
+    content = bytearray(manifest.read_bytes())
+    second = 7 + int.from_bytes(content[4:6], "little")
+    content[second + 6] = kind
+    manifest.write_bytes(content)
+    with pytest.raises(DbRecordError, match=f"{manifest.name} is damaged at offset {second}"):
+        opened(path)
