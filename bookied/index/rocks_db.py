@@ -279,9 +279,16 @@ class RocksDatabase:
 
         bounds = rocksdict.ReadOptions()
         bounds.set_iterate_upper_bound(end)
+        found: list[tuple[bytes, bytes]] = []
         with self._lock, _Translated(self._path):
-            found: Iterator[Any] = self._db.items(from_key=begin, read_opt=bounds)
-            return list(itertools.islice(found, count_max))
+            at = self._db.iter(bounds)
+            at.seek(begin)
+            while len(found) < count_max and at.valid():
+                found.append((at.key(), at.value()))
+                at.next()
+            # Damage ends the iteration too, and only this tells: rocksdict's ``items`` does not.
+            at.status()
+        return found
 
     def floor(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See ``KeyValues``."""

@@ -184,3 +184,19 @@ def test_a_manifest_that_rocksdb_would_read_for_ever_is_refused(
     manifest.write_bytes(content)
     with pytest.raises(DbRecordError, match=f"{manifest.name} is damaged at offset {second}"):
         opened(path)
+
+
+def test_damage_does_not_read_as_the_end_of_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "locations"
+    store = open_to_write(path)
+    store.put((b"%08d" % n, b"value") for n in range(100))
+    store.close()
+    open_to_write(path).close()  # makes a table of the write-ahead log
+    (table,) = path.glob("*.sst")
+    content = bytearray(table.read_bytes())
+    content[3] ^= 1
+    table.write_bytes(content)
+    store = open_to_write(path)
+    with pytest.raises(DbRecordError, match="checksum"):
+        store.items(b"", b"\xff", 1000)
+    store.close()
