@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
 from typing import get_args
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,10 +26,8 @@ from bkclient.add import (
     State,
     WriterEnding,
 )
-from bkclient.distribution import write_set
 from bkclient.errors import (
     AddQuorumTimeoutError,
-    BookieUnavailableError,
     ClientLedgerFencedError,
     LedgerClosedError,
     NotEnoughBookiesError,
@@ -40,14 +35,9 @@ from bkclient.errors import (
     RequestTimeoutError,
     WriteFailedError,
 )
+from tests.bkclient.interleavings import LOST, Model, explore, names
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId
-
-LOST = BookieUnavailableError("gone")
-
-
-def names(size: int) -> tuple[BookieId, ...]:
-    return tuple(BookieId(f"b{number}") for number in range(1, size + 1))
 
 
 def quorum(size: int = 3, write: int = 3, ack: int = 2, **rest: object) -> AddQuorum:
@@ -322,202 +312,6 @@ def test_every_pair_of_state_and_event_is_decided(state: State, kind: type) -> N
 # Every interleaving ----------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Send:
-    """A copy on its way to a bookie."""
-
-    index: int
-    bookie: BookieId
-    entry: int
-
-
-class Model:
-    """One writer, its bookies and the stored metadata; ``check`` is the oracle."""
-
-    def __init__(
-        self,
-        rules: AddQuorum,
-        write: int,
-        ack: int,
-        entries: int,
-        failures: int,
-        spares: int = 99,
-    ) -> None:
-        self.rules, self.write, self.ack = rules, write, ack
-        self.fragments: dict[int, tuple[BookieId, ...]] = {0: rules.ensemble}
-        self.sends: frozenset[Send] = frozenset()
-        self.held: frozenset[tuple[BookieId, int]] = frozenset()
-        self.unpushed, self.failures = entries, failures
-        self.used = len(rules.ensemble)
-        self.bookies = self.used + spares
-        self.change: ChangeEnsemble | None = None
-        self.confirmed = -1
-
-    def fork(self) -> Model:
-        forked = copy.copy(self)
-        forked.rules = copy.copy(self.rules)
-        for name in ("_acks", "_failures", "_delayed", "_given_up"):
-            setattr(forked.rules, name, dict(getattr(self.rules, name)))
-        forked.fragments = dict(self.fragments)
-        return forked
-
-    def forget(self) -> None:
-        """Drop what cannot matter any more: answers of bookies that are in no ensemble now."""
-        ensembles = {*self.rules.ensemble, *list(self.fragments.values())[-1]}
-        self.sends = frozenset(send for send in self.sends if send.bookie in ensembles)
-        self.held = frozenset(
-            (bookie, entry)
-            for bookie, entry in self.held
-            if bookie in ensembles and entry > self.confirmed
-        )
-
-    def key(self) -> object:
-        rules = self.rules
-        return (
-            rules.state,
-            rules.ensemble,
-            rules._stored,
-            rules._head,
-            tuple(sorted(rules._acks.items())),
-            tuple(sorted(rules._delayed.items())),
-            tuple(sorted(rules._failures.items())),
-            tuple(sorted(rules._given_up.items())),
-            self.used,
-            list(self.fragments.items())[-1],
-            self.sends,
-            self.held,
-            self.unpushed,
-            self.failures,
-            self.change,
-        )
-
-    def moves(self) -> Iterator[tuple[str, object]]:
-        if self.rules.state is State.ENDED:
-            return
-        if self.unpushed:
-            yield "push", None
-        if self.change is not None:
-            yield "store", None
-        for send in self.sends:
-            yield "ack", send
-            if self.failures:
-                yield "fail", send
-
-    def make(self, move: tuple[str, object]) -> None:
-        kind, what = move
-        if kind == "push":
-            self.unpushed -= 1
-            entry = self.rules.push()
-            self.do(self.rules.handle(AddsReady()))
-            ensemble = self.rules.ensemble
-            self.send(entry, write_set(entry, len(ensemble), self.write))
-        elif kind == "store":
-            self.store()
-        else:
-            assert isinstance(what, Send)
-            self.sends -= {what}
-            if kind == "ack":
-                self.held |= {(what.bookie, what.entry)}
-                self.do(self.rules.handle(AddsAcked(what.index, what.bookie, (what.entry,))))
-            else:
-                self.failures -= 1
-                self.do(self.rules.handle(AddsFailed(what.index, what.bookie, (what.entry,), LOST)))
-
-    def send(self, entry: int, indexes: tuple[int, ...]) -> None:
-        ensemble = self.rules.ensemble
-        self.sends |= {Send(index, ensemble[index], entry) for index in indexes}
-
-    def store(self) -> None:
-        change, self.change = self.change, None
-        assert change is not None
-        before = list(self.fragments.values())[-1]
-        ensemble = list(before)
-        for index, bookie in change.failed:
-            if ensemble[index] == bookie and self.used < self.bookies:
-                self.used += 1
-                ensemble[index] = BookieId(f"b{self.used}")
-        if tuple(ensemble) == before and any(before[i] == b for i, b in change.failed):
-            self.do(self.rules.handle(EnsembleRefused(NotEnoughBookiesError("none left"))))
-            return
-        assert change.first_entry >= max(self.fragments), "a fragment goes back"
-        self.fragments[change.first_entry] = tuple(ensemble)
-        self.do(self.rules.handle(EnsembleStored(tuple(ensemble))))
-
-    def do(self, commands: list[Command]) -> None:
-        for command in commands:
-            if isinstance(command, ConfirmAdds):
-                assert command.first == self.confirmed + 1, "out of order"
-                for entry in range(command.first, command.last + 1):
-                    self.check(entry)
-                self.confirmed = command.last
-            elif isinstance(command, SendAgain):
-                assert self.rules.ensemble[command.index] == command.bookie
-                for entry in command.entries:
-                    self.sends |= {Send(command.index, command.bookie, entry)}
-            elif isinstance(command, ChangeEnsemble):
-                assert self.change is None
-                assert command.first_entry == self.confirmed + 1
-                self.change = command
-            else:
-                assert isinstance(command, (GiveUp, FailAdds))
-
-    def check(self, entry: int) -> None:
-        """I1: a confirmed entry is on Qa bookies where the stored metadata says to look."""
-        fragment = max(first for first in self.fragments if first <= entry)
-        ensemble = self.fragments[fragment]
-        holders = [
-            index
-            for index in write_set(entry, len(ensemble), self.write)
-            if (ensemble[index], entry) in self.held
-        ]
-        assert len(holders) >= self.ack, f"entry {entry} is on {len(holders)} bookies only"
-
-    def check_end(self) -> None:
-        """L1: with nothing under way every add has been confirmed, or has failed."""
-        assert self.rules.state is State.ENDED or self.confirmed == self.rules.last_pushed
-
-
-def explore(
-    rules: AddQuorum, write: int, ack: int, entries: int, failures: int, spares: int = 99
-) -> int:
-    """Walk every interleaving; return how many states there are."""
-    start = Model(rules, write, ack, entries, failures, spares)
-    seen, stack = {start.key()}, [start]
-    while stack:
-        model = stack.pop()
-        moves = list(model.moves())
-        if not moves:
-            model.check_end()
-        for move in moves:
-            following = model.fork()
-            following.make(move)
-            following.forget()
-            if (key := following.key()) not in seen:
-                seen.add(key)
-                stack.append(following)
-    return len(seen)
-
-
-SMALL = [
-    # E, Qw, Qa, entries, failures
-    (1, 1, 1, 4, 2),
-    (2, 1, 1, 4, 2),
-    (2, 2, 1, 3, 2),
-    (2, 2, 2, 4, 2),
-    (3, 2, 2, 4, 2),
-    (3, 3, 2, 2, 2),
-    (4, 2, 2, 4, 2),
-]
-
-
-@pytest.mark.parametrize(("size", "write", "ack", "entries", "failures"), SMALL)
-def test_s6_no_interleaving_confirms_too_early_or_never(
-    size: int, write: int, ack: int, entries: int, failures: int
-) -> None:
-    states = explore(quorum(size, write, ack), write, ack, entries, failures)
-    assert states > 10
-
-
 @pytest.mark.parametrize("delay", [False, True])
 @pytest.mark.parametrize(
     ("size", "write", "ack", "entries", "spares"),
@@ -539,37 +333,6 @@ def test_no_add_hangs_where_changes_are_delayed(
     """A failure of an entry that has its quorum counts once an ack of it is taken back."""
     rules = quorum(size, write, ack, delay_changes=True)
     assert explore(rules, write, ack, entries, failures=4) > 10
-
-
-class InterleavedQuorum(AddQuorum):
-    """What Java 4.18.0 does: takes acks back one by one, and confirms while it is at it (#4097)."""
-
-    def _stored_change(self, event: EnsembleStored) -> list[Command]:
-        self._stored = event.ensemble
-        self._delayed = {i: b for i, b in self._delayed.items() if self._stored[i] == b}
-        if self._delayed:
-            return self._next_change()
-        replaced = [i for i in range(self._size) if self.ensemble[i] != self._stored[i]]
-        self.ensemble, self.state = self._stored, State.OPEN
-        commands: list[Command] = []
-        for entry in sorted(self._acks):
-            mine = [i for i in replaced if i in write_set(entry, self._size, self._write_quorum)]
-            for index in mine if entry in self._acks else ():
-                self._acks[entry] &= ~(1 << index)
-                commands.append(SendAgain(index, self.ensemble[index], (entry,)))  # type: ignore[arg-type]
-            if not mine:
-                commands += self._confirm()
-        return [*commands, *self._confirm()]
-
-    TRANSITIONS = {  # noqa: RUF012
-        **AddQuorum.TRANSITIONS,
-        (State.CHANGING, EnsembleStored): _stored_change,
-    }
-
-
-def test_s6_the_order_that_java_has_would_be_caught() -> None:
-    with pytest.raises(AssertionError, match="bookies only"):
-        explore(InterleavedQuorum(names(4), 2, 2), 2, 2, 4, 1)
 
 
 class EagerQuorum(AddQuorum):
@@ -610,7 +373,7 @@ def test_random_walks_keep_every_promise(data: st.DataObject) -> None:
             break
         model.make(moves[data.draw(st.integers(0, len(moves) - 1))])
     # In the end everything is answered.
-    while moves := [move for move in model.moves() if move[0] != "fail"]:
+    while moves := [move for move in model.moves() if move.kind != "fail"]:
         model.make(min(moves, key=repr))
     model.check_end()
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from bkclient.distribution import Coverage
 from bkclient.errors import (
     BookieUnavailableError,
     ClientDigestMismatchError,
@@ -95,31 +92,6 @@ def test_speculation_waits_grow_up_to_a_limit() -> None:
 
 
 # The LAC ---------------------------------------------------------------------------------------
-
-
-def test_s15_every_order_and_subset_of_answers() -> None:
-    """E=3, Qw=2, Qa=2 and E=5, Qw=3, Qa=2: OK, negative, unknown and silent, in any order."""
-    for size, write, ack in ((3, 2, 2), (5, 3, 2)):
-        for kinds in itertools.product("onus", repeat=size):
-            order = sorted(range(size), key=lambda i: (kinds[i], -i))
-            quorum = LacQuorum(size, write, ack)
-            definite: set[int] = set()
-            for index in order:
-                kind = kinds[index]
-                if kind == "s":
-                    continue
-                if kind == "u":
-                    quorum.failed(index, LIMBO)
-                elif kind == "n":
-                    quorum.failed(index, NEGATIVE)
-                    definite.add(index)
-                else:
-                    quorum.answered(index, KnownLac(index))
-                    definite.add(index)
-                covered = Coverage(size, write, ack).covered(definite)
-                assert (isinstance(quorum.result, KnownLac)) == covered
-            if "s" not in kinds:
-                assert quorum.result is not None, "all have answered"
 
 
 def test_the_highest_lac_of_those_that_answered_counts() -> None:
