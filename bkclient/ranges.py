@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -45,7 +45,7 @@ async def read_range(
     local: LocalMetadata,
     first: int,
     last: int,
-) -> AsyncIterator[list[Entry]]:
+) -> AsyncGenerator[list[Entry], None]:
     """Yield the entries in chunks, in order. Cancelling or closing it stops the reading ahead.
 
     Raises:
@@ -54,20 +54,27 @@ async def read_range(
     """
     if not 0 <= first <= last:
         raise IncorrectParameterError(f"entries {first} to {last} are no range")
-    ahead: deque[Deferred[list[Entry]]] = deque()
+    ahead: deque[tuple[range, Deferred[list[Entry]]]] = deque()
     sizer, following = ChunkSizer(), first
     try:
         while ahead or following <= last:
             while following <= last and len(ahead) < CHUNKS_AHEAD:
                 end = _chunk_end(local.value, following, last, sizer.entries)
-                ahead.append(_fetch(cluster, fetcher, local, following, end))
+                chunk = _fetch(cluster, fetcher, local, following, end)
+                ahead.append((range(following, end + 1), chunk))
                 following = end + 1
-            entries = await ahead[0]
-            ahead.popleft()
-            sizer.learn(entries)
-            yield entries
+            ids, chunk = ahead.popleft()
+            try:
+                entries = await chunk
+            except ClientError:
+                # Give those before the one that cannot be read; by itself it may be had after all.
+                for entry_id in ids:
+                    yield [await fetcher.entry(local.value, EntryId(entry_id))]
+            else:
+                sizer.learn(entries)
+                yield entries
     finally:
-        for chunk in ahead:
+        for _, chunk in ahead:
             chunk.addErrback(lambda _failure: None)
             chunk.cancel()
 

@@ -6,25 +6,30 @@ the ledger's metadata, so that it finds entries also after they were replicated 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from bkclient.cluster import Cluster
 from bkclient.errors import (
     BookieUnavailableError,
+    ClientClosedError,
     ClientError,
+    ClientUnauthorizedError,
     NoSuchEntryInLedgerError,
     NoSuchLedgerError,
     ReadFailedError,
     RequestTimeoutError,
+    TooManyRequestsClientError,
 )
 from bkclient.frames import LedgerKeys
 from bkclient.handed_over import confirmed_by_handover
-from bkclient.metadata.api import Versioned, Watch
+from bkclient.metadata.api import MetadataUnavailableError, Versioned, Watch
 from bkclient.ranges import read_range
+from bkclient.read import Polled
 from bkclient.updates import LocalMetadata
 from wire.digest import Entry
 from wire.errors import BookKeeperError
@@ -37,6 +42,13 @@ POLL_WAIT_S: Final = 3.0
 """How long a bookie holds a long poll; shorter than the read time-out of Java's client."""
 
 RETRY_S: Final = 0.5
+"""Between tries at what failed, or came back sooner than it should."""
+
+PASSING: Final = (BookieUnavailableError, RequestTimeoutError, TooManyRequestsClientError)
+"""What says nothing about an entry, only that bookies do not answer now."""
+
+NOT_WITH_TIME: Final = (ClientClosedError, ClientUnauthorizedError)
+"""What no later try will change."""
 
 
 class LedgerReader:
@@ -164,7 +176,7 @@ class LedgerReader:
 
     async def read(
         self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
-    ) -> AsyncIterator[Entry]:
+    ) -> AsyncGenerator[Entry, None]:
         """Yield entries in order, reading ahead in bounded memory; by default all confirmed ones.
 
         With ``unconfirmed`` entries beyond the LAC are asked for too: they may vanish again.
@@ -173,21 +185,24 @@ class LedgerReader:
             ReadFailedError: ``last`` is not confirmed.
             ClientError: an entry cannot be read; those before it have been yielded.
         """
-        async for entries in self.read_chunks(first, last, unconfirmed=unconfirmed):
-            for entry in entries:
-                yield entry
+        async with aclosing(self.read_chunks(first, last, unconfirmed=unconfirmed)) as chunks:
+            async for entries in chunks:
+                for entry in entries:
+                    yield entry
 
     async def read_chunks(
         self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
-    ) -> AsyncIterator[list[Entry]]:
+    ) -> AsyncGenerator[list[Entry], None]:
         """Yield the same as ``read``, but lists of consecutive entries: faster where many."""
         if last is None:
             last = self.last_add_confirmed
             if first > last:
                 return
         self._check(first, last, unconfirmed=unconfirmed)
-        async for entries in read_range(self._cluster, self._fetcher, self._local, first, last):
-            yield entries
+        chunks = read_range(self._cluster, self._fetcher, self._local, first, last)
+        async with aclosing(chunks):
+            async for entries in chunks:
+                yield entries
 
     def _check(self, first: int, last: int, *, unconfirmed: bool) -> None:
         """Refuse what is beyond the LAC; beyond the end of a closed ledger there is nothing."""
@@ -243,42 +258,110 @@ class LedgerReader:
             self._saw_lac(polled.lac)
         return self.last_add_confirmed
 
-    async def tail(self, first: int = 0) -> AsyncIterator[Entry]:
+    async def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         """Yield entries from ``first`` on as they are confirmed, until the ledger is closed.
 
-        Silent bookies are asked again; it ends only with the ledger, or when that is deleted.
-        """
-        while True:
-            if self.last_add_confirmed >= first:
-                async for entry in self.read(first):
-                    yield entry
-                    first = entry.entry_id + 1
-            elif self.is_closed:
-                return
-            else:
-                await self._wait_for_more(first - 1)
+        What passes is waited out: bookies that do not answer, ensembles that have moved, a metadata
+        service that is away. It holds no more entries than ``read`` does. Cancelling what waits for
+        the next entry ends it.
 
-    async def _wait_for_more(self, previous: int) -> None:
+        Raises:
+            NoSuchLedgerError: the ledger was deleted.
+            ClientClosedError: the client was closed.
+            ClientError: a confirmed entry cannot be read although bookies answer.
+        """
+        while not self.is_closed or self.last_add_confirmed >= first:
+            if self.last_add_confirmed < first:
+                entry = await self._wait_for_more(first)
+                if entry is not None:
+                    yield entry
+                    first += 1
+                continue
+            try:
+                async with aclosing(self.read(first)) as entries:
+                    async for entry in entries:
+                        yield entry
+                        first = entry.entry_id + 1
+            except ClientError as error:
+                await self._wait_out(error)
+
+    async def _wait_for_more(self, first: int) -> Entry | None:
+        """Return once there may be news; with the entry, where that came along and is confirmed."""
+        began_s = self._cluster.clock.seconds()
         try:
-            await self.poll_lac(previous)
-        except (BookieUnavailableError, RequestTimeoutError, NoSuchEntryInLedgerError):
-            await self._pause()
+            polled = await self._poll(first - 1)
+        except NOT_WITH_TIME:
+            raise
         except ClientError as error:
             log.info("tail of {ledger_id}: {error}", ledger_id=self.ledger_id, error=error)
-            await self._pause()
-        await self._see_whether_closed(previous)
+        else:
+            if polled.lac >= first:
+                return polled.entry
+        if not self.is_closed and self._lac < first:
+            if self._cluster.clock.seconds() - began_s < RETRY_S:
+                await self._pause()
+            # The watch may be late, or what it told could not be read.
+            await self._refresh_if_there()
+        return None
 
-    async def _see_whether_closed(self, previous: int) -> None:
-        """The watch may be late: without news, ask whether there will be any."""
-        if not self.is_closed and self._lac <= previous:
+    async def _poll(self, previous: int) -> Polled[Entry]:
+        """Poll until there is news, or the metadata changes: it may be about other bookies.
+
+        With no news it is the unchanged LAC.
+        """
+        polling = self._fetcher.poll(self.metadata, previous, POLL_WAIT_S)
+        moved = self._when_changed()
+        moved.addCallback(lambda _: polling.cancel())
+        try:
+            polled = await polling
+        except CancelledError:
+            if not moved.called:
+                raise
+            return Polled(self._lac)
+        finally:
+            self._forget(moved)
+        self._saw_lac(polled.lac)
+        return polled
+
+    async def _wait_out(self, error: ClientError) -> None:
+        """Return when the entry that could not be read is worth another try; else raise ``error``.
+
+        It is where bookies gave no answer, or where others are to be asked.
+        """
+        known = self._local.current.version
+        if isinstance(error, PASSING):
+            log.info("tail of {ledger_id}: {error}", ledger_id=self.ledger_id, error=error)
+            await self._pause()
+        await self._refresh_if_there()
+        if not isinstance(error, PASSING) and self._local.current.version == known:
+            raise error
+
+    async def _refresh_if_there(self) -> None:
+        try:
             await self.refresh()
+        except MetadataUnavailableError as error:
+            log.info(
+                "ledger {ledger_id}: metadata not read: {error}",
+                ledger_id=self.ledger_id,
+                error=error,
+            )
 
     async def _pause(self) -> None:
-        waiter: Deferred[None] = Deferred()
-        self._on_change.append(waiter)
-        timer = self._cluster.clock.callLater(RETRY_S, self._metadata_changed)
+        """Wait a little, or until the metadata changes."""
+        waiter = self._when_changed()
+        timer = self._cluster.clock.callLater(RETRY_S, waiter.callback, None)
         try:
             await waiter
         finally:
+            self._forget(waiter)
             if timer.active():
                 timer.cancel()
+
+    def _when_changed(self) -> Deferred[None]:
+        waiter: Deferred[None] = Deferred()
+        self._on_change.append(waiter)
+        return waiter
+
+    def _forget(self, waiter: Deferred[None]) -> None:
+        if waiter in self._on_change:
+            self._on_change.remove(waiter)
