@@ -1,7 +1,7 @@
 """What a client can report, one class for each result code of the Java client.
 
-Agrees with BookKeeper 4.18.0, BKException. ``code`` is Java's number. Where the class says that
-the outcome is unknown, the operation may or may not have happened.
+Agrees with BookKeeper 4.18.0, BKException. ``code`` is Java's number; docs/client.md has them all.
+Stricter: limbo (-108) is a class of its own, where Java's factory knows none and reports -999.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from wire.errors import BookKeeperError
 class ClientError(BookKeeperError):
     """The client could not do what was asked."""
 
+    outcome_unknown: bool = False
+    """Whether what was asked may have been done, or may yet be: look before doing it again.
+
+    An add that was handed to bookies and then failed says so whatever its class.
+    """
     code: ClassVar[int] = -999
     by_code: ClassVar[dict[int, type[ClientError]]] = {}
 
@@ -44,6 +49,12 @@ class NoBookieAvailableError(ClientError):
     exit_status = 5
 
 
+class DigestNotInitializedError(ClientError):
+    """The ledger's digest cannot be computed here: its algorithm is missing."""
+
+    code = -4
+
+
 class ClientDigestMismatchError(ClientError):
     """Entries do not match their digest: damage, or another digest type or password."""
 
@@ -66,9 +77,10 @@ class NoSuchLedgerOnBookieError(ClientError):
 
 
 class BookieUnavailableError(ClientError):
-    """A bookie cannot be reached, or its connection was lost; what was asked may have been done."""
+    """A bookie cannot be reached, or the connection was lost before it answered."""
 
     code = -8
+    outcome_unknown = True
     exit_status = 5
 
 
@@ -86,16 +98,17 @@ class LedgerRecoveryError(ClientError):
 
 
 class LedgerClosedError(ClientError):
-    """The ledger is closed; it takes no more entries."""
+    """The handle or the ledger is closed; it takes no more entries."""
 
     code = -11
     exit_status = 7
 
 
 class WriteFailedError(ClientError):
-    """An add failed; its outcome is unknown until the ledger is recovered."""
+    """An add failed, or could not be forced to disk."""
 
     code = -12
+    outcome_unknown = True
 
 
 class NoSuchEntryInLedgerError(ClientError):
@@ -116,6 +129,7 @@ class InterruptedOperationError(ClientError):
     """The operation was cancelled."""
 
     code = -15
+    outcome_unknown = True
     exit_status = 130
 
 
@@ -140,9 +154,10 @@ class MetaStoreListError(ClientError):
 
 
 class ClientClosedError(ClientError):
-    """The client is closed."""
+    """The client is closed; what was in flight was let go of."""
 
     code = -19
+    outcome_unknown = True
 
 
 class LedgerExistsError(ClientError):
@@ -153,9 +168,10 @@ class LedgerExistsError(ClientError):
 
 
 class AddQuorumTimeoutError(ClientError):
-    """An add waited too long for its ack quorum; its outcome is unknown until recovered."""
+    """An add waited too long for its ack quorum."""
 
     code = -21
+    outcome_unknown = True
     exit_status = 6
 
 
@@ -167,9 +183,10 @@ class DuplicateEntryIdError(ClientError):
 
 
 class RequestTimeoutError(ClientError):
-    """A bookie did not answer in time; what was asked may have been done."""
+    """A bookie did not answer in time."""
 
     code = -23
+    outcome_unknown = True
     exit_status = 6
 
 
@@ -254,6 +271,7 @@ class UnexpectedConditionError(ClientError):
     """Something that should not happen."""
 
     code = -999
+    outcome_unknown = True
 
 
 BY_RETURN_CODE: Final[dict[ReturnCode, type[ClientError]]] = {

@@ -373,7 +373,7 @@ class AddPipeline:
             f"{which} of ledger {self._keys.ledger_id} not confirmed: {command.error}; "
             "the outcome is unknown until the ledger is closed or recovered"
         )
-        error.__cause__ = command.error
+        error.__cause__, error.outcome_unknown = command.error, True
         return error
 
     def _send_again(self, command: SendAgain) -> None:

@@ -59,6 +59,7 @@ class MetadataUnavailableError(MetadataStoreError):
     A write that ends so may have been applied: read again before repeating it.
     """
 
+    outcome_unknown = True
     hint: ClassVar[str] = "check the metadata service URI, and that the service runs"
 
 

@@ -460,6 +460,14 @@ class World:
         deferred = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
         return Running(self, deferred).finish(limit_s)
 
+    def failure(self, deferred: Deferred[Any]) -> BaseException:
+        """Drive the clock until it fails; return the error."""
+        try:
+            self.run(deferred)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it.
+            return error
+        raise AssertionError("it has not failed")
+
 
 class Running(Generic[T]):
     """Work under way; ``result`` is its value or error once ``done``."""
