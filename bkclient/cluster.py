@@ -17,6 +17,7 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.placement import Ensemble, Placement, replace_failed
 from bkclient.pool import BookiePool
 from bkclient.quarantine import Quarantine
+from bkclient.rate import RateLimit, rate_limit
 from bkclient.topology import Topology
 from bkclient.trouble import TroubleBook
 from bkclient.updates import Updater
@@ -54,8 +55,12 @@ class Cluster:
             digester=digester(digest_type, password),
         )
 
-    def fetcher(self, keys: LedgerKeys) -> EntryFetcher:
-        """Return what reads a ledger's entries."""
+    def rate_limit(self) -> RateLimit | None:
+        """Return the limit on the requests of a new handle."""
+        return rate_limit(self.clock, self.config.requests_per_s_max)
+
+    def fetcher(self, keys: LedgerKeys, rate: RateLimit | None = None) -> EntryFetcher:
+        """Return what reads a ledger's entries, at most at the rate."""
         return EntryFetcher(
             self.pool,
             keys.ledger_id,
@@ -63,6 +68,7 @@ class Cluster:
             self.placement,
             self.troubles,
             sticky=self.rng.randrange(2**16) if self.config.sticky_reads else None,
+            rate=rate,
         )
 
     async def choose_ensemble(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:

@@ -241,15 +241,25 @@ class ClientConfig(MetadataConfig):
         minimum=1,
         doc="How long connecting to a bookie may take.",
     )
-    requests_in_flight_max: int = setting(
-        5000, key="throttle", minimum=0, doc="Adds in flight for one ledger; 0 is no limit."
+    requests_per_s_max: int = setting(
+        0,
+        key="throttle",
+        unit="requests/s",
+        minimum=0,
+        doc="Adds and reads a second through one handle; 0 is no limit (Java's default is 5000).",
+    )
+    adds_in_flight_max: int = setting(
+        5000,
+        key="maxAddsInFlight",
+        minimum=0,
+        doc="Adds of a ledger on their way before room() waits; 0 is no limit. Not a key of Java.",
     )
     backpressure_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnBackpressureMs",
         unit="ms",
-        doc="How long to wait for a connection that takes no more; below 0 does not wait.",
-        without_effect="writers wait for room as they ask for it",
+        doc="How long adds wait for a connection that takes no more, before its bookie counts as "
+        "failed; below 0 they are kept until the time-out of adds.",
     )
     use_v2_protocol: bool = setting(
         False,

@@ -27,6 +27,7 @@ from bkclient.errors import (
 )
 from bkclient.placement import Placement
 from bkclient.pool import BookiePool
+from bkclient.rate import RateLimit
 from bkclient.read import (
     KnownLac,
     LacQuorum,
@@ -74,6 +75,7 @@ class EntryFetcher:
         saw_lac: called with a bookie's highest known LAC when it comes with an entry.
         sticky: the place in the ensemble whose bookie is asked first for every entry, where each
             has all of them, until it fails; ``None`` spreads reads over the bookies.
+        rate: how many reads may go a second; ``turn`` waits for it.
     """
 
     def __init__(
@@ -85,11 +87,12 @@ class EntryFetcher:
         troubles: TroubleBook,
         saw_lac: Callable[[int], None] = lambda _lac: None,
         sticky: int | None = None,
+        rate: RateLimit | None = None,
     ) -> None:
         self._pool, self._ledger_id, self._digester = pool, ledger_id, digester
         self._placement, self._troubles = placement, troubles
         self.saw_lac = saw_lac
-        self._sticky = sticky
+        self._sticky, self._rate = sticky, rate
         config = pool.config
         self._alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
         self._speculation = Speculation(
@@ -108,6 +111,11 @@ class EntryFetcher:
     def close(self) -> None:
         """Stop timers."""
         self._alarms.stop()
+
+    async def turn(self, reads: int = 1) -> None:
+        """Wait until reads may go, where their rate is limited."""
+        if self._rate is not None:
+            await self._rate.turn(reads)
 
     # Entries
 

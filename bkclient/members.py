@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from bkclient.channel import BookieChannel
@@ -17,6 +20,14 @@ from wire.codes import ProtocolVersion
 from wire.ids import BookieId
 
 log = Logger()
+
+
+@attrs.frozen
+class _Hold:
+    """A full connection is waited for: until it takes more, but not for ever."""
+
+    drained: Deferred[None]
+    overdue: IDelayedCall
 
 
 class Member:
@@ -50,6 +61,7 @@ class Member:
         self._channel: BookieChannel | None = None
         self._backlog: list[Packed] = []
         self._connecting = False
+        self._hold: _Hold | None = None
         self._ailing = False
         self._gone = False
         channel = pool.ready(bookie, keys.ledger_id, protocol)
@@ -75,16 +87,22 @@ class Member:
     def send(self, batch: Batch) -> None:
         """Send a batch; nothing is called back before this returns.
 
-        A bookie that failed something and takes no bytes now is not given more to pile up.
+        A bookie that failed something and takes no bytes now is not given more to pile up. With
+        ``waitTimeoutOnBackpressureMs`` none is, and what it would get waits that long.
         """
         stream = self._stream
-        if stream is None or stream.channel.lost is not None:
+        if self._hold is not None:
+            self._backlog += batch.packed
+        elif stream is None or stream.channel.lost is not None:
             self._backlog += batch.packed
             self._connect(self._protocol)
         elif self._ailing and not stream.channel.writable:
-            text = f"the connection to bookie {self.bookie} takes nothing"
-            error = TooManyRequestsClientError(text)
-            self._pool.clock.callLater(0, self._failed, batch.entries, error)
+            self._pool.clock.callLater(0, self._failed, batch.entries, self._full())
+        elif self._wait_s >= 0 and not stream.channel.writable:
+            self._backlog += batch.packed
+            overdue = self._pool.clock.callLater(self._wait_s, self._overdue)
+            self._hold = _Hold(stream.channel.when_writable(), overdue)
+            self._hold.drained.addCallbacks(lambda _: self._drained(), lambda _: None)
         else:
             is_v2 = stream.channel.protocol is ProtocolVersion.V2
             frames, keys = batch.v2() if is_v2 else batch.v3()
@@ -93,9 +111,33 @@ class Member:
     def part(self) -> None:
         """Let go of the bookie: nothing is sent or heard any more."""
         self._gone, self._backlog = True, []
+        self._let_go()
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+    def _full(self) -> ClientError:
+        return TooManyRequestsClientError(f"the connection to bookie {self.bookie} takes nothing")
+
+    @property
+    def _wait_s(self) -> float:
+        return self._pool.config.backpressure_wait_ms / 1000
+
+    def _let_go(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.drained.cancel()
+            if hold.overdue.active():
+                hold.overdue.cancel()
+
+    def _drained(self) -> None:
+        """Send what waited: the connection takes more, or has gone."""
+        self._let_go()
+        self._send_backlog()
+
+    def _overdue(self) -> None:
+        self._let_go()
+        self._fail_backlog(self._full())
 
     def _connect(self, protocol: ProtocolVersion) -> None:
         """Connect unless that is under way; what waits is sent then, or fails."""
@@ -119,14 +161,21 @@ class Member:
         if self._gone:
             return
         self._open_stream(channel)
-        if self._stream is not None and self._backlog:
-            backlog, self._backlog = self._backlog, []
+        if self._stream is not None:
+            self._send_backlog()
+
+    def _send_backlog(self) -> None:
+        backlog, self._backlog = self._backlog, []
+        if backlog:
             self.send(Batch(backlog, self._frames))
 
     def _not_connected(self, error: Any) -> None:
         """Fail what waited; the next batch tries to connect again."""
         self._connecting = False
         assert isinstance(error, ClientError), error
+        self._fail_backlog(error)
+
+    def _fail_backlog(self, error: ClientError) -> None:
         backlog, self._backlog = self._backlog, []
         self._failed([entry_id for entry_id, _ in backlog], error)
 

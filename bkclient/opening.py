@@ -237,6 +237,7 @@ class RecoveryRun:
             confirmed=lambda last: self._run(self._rules.wrote_back(last)),
             stamped_lac=lambda: lac0,
             flags=AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY,
+            rate=self._cluster.rate_limit(),
         )
 
     async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:

@@ -48,6 +48,7 @@ from bkclient.errors import (
 from bkclient.frames import Batch, FrameMaker, LedgerKeys
 from bkclient.members import Member
 from bkclient.pool import BookiePool
+from bkclient.rate import RateLimit
 from wire.adds import Packed
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError
@@ -79,6 +80,7 @@ class AddPipeline:
         gave_up: called once when nothing can be added any more, after the adds failed.
         stamped_lac: gives what entries carry as LAC; ``None`` is the LAC of the moment.
         flags: what every add carries.
+        rate: how many may go a second; shared with the reads of the same handle.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class AddPipeline:
         confirmed: Callable[[EntryId], None] = lambda _last: None,
         stamped_lac: Callable[[], int] | None = None,
         flags: AddFlag = AddFlag.NONE,
+        rate: RateLimit | None = None,
     ) -> None:
         self.quorum = quorum
         self.length = length
@@ -105,11 +108,11 @@ class AddPipeline:
         self._clock, self._config = pool.clock, pool.config
         self._change_ensemble, self._gave_up = change_ensemble, gave_up
         self._confirmed = confirmed
-        self._stamped_lac, self._flags = stamped_lac, flags
+        self._stamped_lac, self._flags, self._rate = stamped_lac, flags, rate
         self._frames = FrameMaker(keys, flags, pool.txn_ids)
         self._protocol = ProtocolVersion.V3 if flags & ~AddFlag.HIGH_PRIORITY else pool.protocol
         self._payload_bytes_max = self._config.frame_bytes_max - FRAME_OVERHEAD_BYTES
-        self._in_flight_max = self._config.requests_in_flight_max or 2**63
+        self._in_flight_max = self._config.adds_in_flight_max or 2**63
         self._members = [self._join(i, bookie) for i, bookie in enumerate(quorum.ensemble)]
         self._unsent: list[tuple[int, bytes, int]] = []
         self._packets: dict[int, bytes] = {}
@@ -227,13 +230,19 @@ class AddPipeline:
     async def room(self) -> None:
         """Wait until ``has_room``; also returns when the handle has ended."""
         while self.quorum.state is not State.ENDED and not self.has_room:
-            full = self._full_channel()
-            if full is not None:
-                await full.when_writable()
-                continue
             waiter: Deferred[None] = Deferred()
             self._want_room.append(waiter)
-            await waiter
+            # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
+            full = self._full_channel()
+            if full is None:
+                await waiter
+                continue
+            drained = full.when_writable()
+            drained.addCallbacks(lambda _, waiter=waiter: _fire(waiter), lambda _: None)
+            try:
+                await waiter
+            finally:
+                drained.cancel()
 
     def _full_channel(self) -> BookieChannel | None:
         for member in self._members:
@@ -246,8 +255,7 @@ class AddPipeline:
         if self._want_room and (self.quorum.state is State.ENDED or self.has_room):
             waiting, self._want_room = self._want_room, []
             for waiter in waiting:
-                if not waiter.called:
-                    waiter.callback(None)
+                _fire(waiter)
 
     def end(self, error: ClientError) -> None:
         """Take no more; what is pending fails with ``error``."""
@@ -271,10 +279,12 @@ class AddPipeline:
 
     def _flush(self) -> None:
         self._flush_call = None
+        if self._rate is not None and not self._may_go(self._rate):
+            return
         self._run(self.quorum.handle(AddsReady()) if self._unsent else [])
         if not self._unsent:
             return
-        packed = self._pack()
+        packed = self._pack(self._take_due())
         self._watch_quorum(packed)
         everything = Batch(packed, self._frames)
         for member in self._members:
@@ -289,16 +299,35 @@ class AddPipeline:
         if mine:
             member.send(Batch(mine, self._frames))
 
-    def _pack(self) -> list[Packed]:
+    def _may_go(self, rate: RateLimit) -> bool:
+        """Return whether anything may be sent now; if not, try again when it may."""
+        if rate.wait_s and self._unsent:
+            self._flush_call = self._clock.callLater(rate.wait_s, self._flush)
+            return False
+        return True
+
+    def _take_due(self) -> list[tuple[int, bytes, int]]:
+        """Take what may be sent now; with a limit on the rate the rest waits for its time."""
+        unsent, rate = self._unsent, self._rate
+        if rate is None:
+            self._unsent = []
+            return unsent
+        allowed = rate.allowance()
+        due, self._unsent = unsent[:allowed], unsent[allowed:]
+        rate.take(len(due))
+        if self._unsent and self._flush_call is None:
+            self._flush_call = self._clock.callLater(rate.wait_s, self._flush)
+        return due
+
+    def _pack(self, due: list[tuple[int, bytes, int]]) -> list[Packed]:
         """Make the packets of what is new; they are the same for every bookie, for ever."""
         package, ledger_id = self._keys.digester.package, self._keys.ledger_id
         lac = self.quorum.last_confirmed if self._stamped_lac is None else self._stamped_lac()
         self.piggybacked_lac = lac
         packed = [
             (entry_id, package(ledger_id, entry_id, lac, length, payload))
-            for entry_id, payload, length in self._unsent
+            for entry_id, payload, length in due
         ]
-        self._unsent = []
         self._packets.update(packed)
         return packed
 
@@ -446,3 +475,8 @@ class AddPipeline:
             return
         text = f"no ack quorum in {self._config.add_quorum_timeout_s} s"
         self._run(self.quorum.handle(AddsOverdue(AddQuorumTimeoutError(text))))
+
+
+def _fire(waiter: Deferred[None]) -> None:
+    if not waiter.called:
+        waiter.callback(None)

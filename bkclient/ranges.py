@@ -69,6 +69,7 @@ async def read_range(
             except ClientError:
                 # Give those before the one that cannot be read; by itself it may be had after all.
                 for entry_id in ids:
+                    await fetcher.turn()
                     yield [await fetcher.entry(local.value, EntryId(entry_id))]
             else:
                 sizer.learn(entries)
@@ -92,7 +93,14 @@ def _fetch(
     metadata = local.value
     if fetcher.can_batch and last > first and metadata.ensemble_size == metadata.write_quorum:
         return Deferred.fromCoroutine(_fetch_in_batches(cluster, fetcher, local, first, last))
-    return Deferred.fromCoroutine(fetcher.entries(metadata, first, last))
+    return Deferred.fromCoroutine(_fetch_singly(fetcher, local, first, last))
+
+
+async def _fetch_singly(
+    fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+) -> list[Entry]:
+    await fetcher.turn(last - first + 1)
+    return await fetcher.entries(local.value, first, last)
 
 
 async def _fetch_in_batches(
@@ -103,14 +111,15 @@ async def _fetch_in_batches(
     bytes_max = cluster.config.frame_bytes_max
     while (following := first + len(entries)) <= last:
         count = last - following + 1
+        await fetcher.turn()
         try:
             fetched = await fetcher.batch(local.value, EntryId(following), count, bytes_max)
         except BookieUnavailableError:
             # An old bookie closes the connection on a request it does not know.
             fetcher.can_batch = False
-            return entries + await fetcher.entries(local.value, following, last)
+            return entries + await _fetch_singly(fetcher, local, following, last)
         except ClientError:
             # Ask for each: that names the entry that is not there, or finds it elsewhere.
-            return entries + await fetcher.entries(local.value, following, last)
+            return entries + await _fetch_singly(fetcher, local, following, last)
         entries += fetched.entries[:count]
     return entries

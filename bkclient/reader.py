@@ -63,7 +63,7 @@ class LedgerReader:
     ) -> None:
         self.ledger_id: LedgerId = keys.ledger_id
         self._cluster, self._local = cluster, local
-        self._fetcher = cluster.fetcher(keys)
+        self._fetcher = cluster.fetcher(keys, cluster.rate_limit())
         self._fetcher.saw_lac = self._saw_lac
         self._lac = last_confirmed
         self._watch: Watch | None = None
@@ -172,6 +172,7 @@ class LedgerReader:
             ClientError: no bookie of its write set gave it.
         """
         self._check(entry_id, entry_id, unconfirmed=unconfirmed)
+        await self._fetcher.turn()
         return await self._fetcher.entry(self.metadata, EntryId(entry_id))
 
     async def read(

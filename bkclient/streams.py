@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bkclient.errors import ClientError, RequestTimeoutError
@@ -23,6 +24,8 @@ class StreamChannel(Protocol):
     writable: bool
 
     def write(self, data: bytes) -> None: ...
+
+    def when_writable(self) -> Deferred[None]: ...
 
     def forget_stream(self, stream: AddStream) -> None: ...
 

@@ -84,6 +84,7 @@ class LedgerWriter:
             changes_max=config.ensemble_changes_max,
             spans_enough=self._spans_enough if config.enforce_fault_domains else None,
         )
+        rate = cluster.rate_limit()
         self._pipeline = AddPipeline(
             cluster.pool,
             keys,
@@ -94,6 +95,7 @@ class LedgerWriter:
             gave_up=self._gave_up,
             stamped_lac=lambda: self.last_add_confirmed,
             flags=AddFlag.DEFERRED_SYNC if deferred_sync else AddFlag.NONE,
+            rate=rate,
         )
         self._explicit_lac = ExplicitLac(
             cluster.pool,
@@ -105,7 +107,7 @@ class LedgerWriter:
         if config.explicit_lac_interval_ms > 0:
             self._explicit_lac.start(cluster.clock, config.explicit_lac_interval_ms / 1000)
         self._taking = DeferredLock()
-        self._fetcher = cluster.fetcher(keys)
+        self._fetcher = cluster.fetcher(keys, rate)
         self._ended_by: ClientError | None = None
         self._closing: Shared[LedgerMetadata] | None = None
 

@@ -98,7 +98,7 @@ def wait_until_writable(uri: str, bookies: int) -> None:
 
 
 def run(uri: str, protocol: ProtocolVersion, options: argparse.Namespace) -> None:
-    config = ClientConfig(requests_in_flight_max=options.window)
+    config = ClientConfig(adds_in_flight_max=options.window)
     payload = os.urandom(options.size)
     with BlockingClient(uri, config=config, protocol=protocol) as client:
         for _ in range(options.rounds):

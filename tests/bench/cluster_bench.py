@@ -51,7 +51,7 @@ def java_client(v2: bool) -> Callable[..., Rate]:  # noqa: FBT001
 
 def our_client(protocol: ProtocolVersion) -> Callable[..., Rate]:
     def run(_vm: JavaVM, uri: str, adds: int, size: int, window: int) -> Rate:
-        config = ClientConfig(requests_in_flight_max=window)
+        config = ClientConfig(adds_in_flight_max=window)
         payload = bytes(size)
         with BlockingClient(uri, config=config, protocol=protocol) as client:
             writer = client.call(_new_ledger)

@@ -294,6 +294,16 @@ class FakeLink:
     def abortConnection(self) -> None:  # noqa: N802
         self.cut()
 
+    # What a test does
+
+    def fill(self) -> None:
+        """Let the client's buffer be full."""
+        self._protocol.pauseProducing()  # type: ignore[attr-defined]
+
+    def drain(self) -> None:
+        """Let there be room in it again."""
+        self._protocol.resumeProducing()  # type: ignore[attr-defined]
+
     # The way there and back
 
     def _arrive(self) -> None:

@@ -71,7 +71,7 @@ def test_every_entry_is_on_its_write_set(
 @PROTOCOLS
 def test_a_large_ledger_streams_through(protocol: ProtocolVersion) -> None:
     world = World(3)
-    client = world.client(protocol=protocol, requests_in_flight_max=100)
+    client = world.client(protocol=protocol, adds_in_flight_max=100)
 
     async def story() -> tuple[int, int]:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2)
@@ -226,7 +226,7 @@ def test_a_batch_begun_while_another_is_taken_comes_after_it(
     protocol: ProtocolVersion, window: int
 ) -> None:
     world = World(3)
-    client = world.client(protocol=protocol, requests_in_flight_max=window)
+    client = world.client(protocol=protocol, adds_in_flight_max=window)
     batches = [[b"%d" % number for number in range(at, at + 40)] for at in range(0, 400, 40)]
 
     async def story() -> tuple[list[int], list[bytes]]:

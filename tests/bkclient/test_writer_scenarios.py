@@ -500,7 +500,7 @@ def test_an_abandoned_writer_leaves_the_ledger_to_recovery() -> None:
 
 def test_room_bounds_what_is_in_flight() -> None:
     world = World(3)
-    writer = open_writer(world, world.client(requests_in_flight_max=10))
+    writer = open_writer(world, world.client(adds_in_flight_max=10))
     most = 0
 
     def watch(request: Request) -> Fate:
