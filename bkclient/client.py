@@ -118,6 +118,8 @@ class Client:
                 clock,
                 config.failure_memory_ms / 1000 if config.track_failures else 0.0,
                 pool.quarantine,
+                # Where load decides who is asked, slowness is not held against a bookie as well.
+                minds_slow=config.reorder_pending_threshold <= 0,
             ),
             updater=Updater(store=store, clock=clock, rng=rng),
             clock=clock,

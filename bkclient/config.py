@@ -323,8 +323,8 @@ class ClientConfig(MetadataConfig):
     reorder_pending_threshold: int = setting(
         0,
         key="readReorderThresholdPendingRequests",
-        doc="Requests pending at a bookie that make it come later; 0 is off.",
-        without_effect="reads are not moved by load",
+        doc="How many more requests than the least loaded bookie the first may have pending before "
+        "that one is asked first; 0 is off.",
     )
     sticky_reads: bool = setting(
         False, key="stickyReadSEnabled", doc="Read a ledger from one bookie as long as it answers."
@@ -335,8 +335,8 @@ class ClientConfig(MetadataConfig):
     recovery_batch_reads: bool = setting(
         False,
         key="recoveryBatchReadEnabled",
-        doc="Batch reads in recovery (V2 only).",
-        without_effect="recovery reads entry by entry",
+        doc="Batch reads where fragments are copied (V2 only).",
+        without_effect="fragments are copied entry by entry",
     )
     recovery_read_batch_size: int = setting(
         1, key="recoveryReadBatchSize", minimum=1, doc="Entries read at a time in recovery."
@@ -357,7 +357,7 @@ class ClientConfig(MetadataConfig):
         "disable_ensemble_change",
         key="disableEnsembleChangeFeatureName",
         doc="Name of the switch that turns ensemble changes off.",
-        without_effect="there are no feature switches",
+        without_effect="no file turns it on, in Java neither: its programs hand switches in",
     )
     placement_policy: str = setting(
         "org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy",
@@ -383,8 +383,7 @@ class ClientConfig(MetadataConfig):
         key="networkTopologyStabilizePeriodSeconds",
         unit="s",
         minimum=0,
-        doc="How long a lost bookie keeps its place in the topology.",
-        without_effect="a bookie's rack is known as long as it is registered",
+        doc="How long the rack of a bookie that is gone is remembered.",
     )
     zones_per_write_quorum_min: int = setting(
         2,

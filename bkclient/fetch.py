@@ -25,7 +25,7 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
-from bkclient.placement import Placement
+from bkclient.placement import Placement, least_loaded_first
 from bkclient.pool import BookiePool
 from bkclient.rate import RateLimit
 from bkclient.read import (
@@ -285,8 +285,17 @@ class EntryFetcher:
         first = entry_id
         if self._sticky is not None and metadata.ensemble_size == metadata.write_quorum:
             first = EntryId(self._sticky)
-        order = write_set(first, metadata.ensemble_size, metadata.write_quorum)
-        if self._pool.config.reorder_reads and self._troubles.any_lately:
+        order: Sequence[int] = write_set(first, metadata.ensemble_size, metadata.write_quorum)
+        config = self._pool.config
+        if not config.reorder_reads:
+            return order
+        if config.reorder_pending_threshold > 0:
+            order = least_loaded_first(
+                order,
+                lambda index: self._pool.pending(ensemble[index]),
+                config.reorder_pending_threshold,
+            )
+        if self._troubles.any_lately:
             return self._placement.read_order(order, tuple(ensemble), self._troubles.level)
         return order
 

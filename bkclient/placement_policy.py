@@ -72,6 +72,7 @@ def placement_of(
             local_host=local_host,
             arguments_max=config.topology_script_arguments_max,
             strict=config.enforce_racks,
+            remember_s=config.topology_stabilize_s,
         )
         return RackAwarePlacement(
             rng,

@@ -144,6 +144,16 @@ class BookiePool:
         slot = self._slots.get(self._key(bookie, ledger_id, protocol))
         return None if slot is None else slot.channel
 
+    def pending(self, bookie: BookieId) -> int:
+        """Return how many requests wait for a bookie's answer, over all connections to it."""
+        pending = 0
+        for protocol in ProtocolVersion:
+            for number in range(self.config.channels_per_bookie):
+                slot = self._slots.get((bookie, protocol, number))
+                if slot is not None and slot.channel is not None:
+                    pending += slot.channel.in_flight
+        return pending
+
     def channel(
         self, bookie: BookieId, ledger_id: LedgerId, protocol: ProtocolVersion | None = None
     ) -> Deferred[BookieChannel]:

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from bkclient.config import ClientConfig
 from bkclient.errors import (
+    BookieUnavailableError,
     ClientError,
     ClientLedgerFencedError,
     NoSuchEntryInLedgerError,
@@ -25,12 +26,16 @@ from wire.ids import BookieId
 log = Logger()
 
 EXPECTED: Final = (
+    BookieUnavailableError,
     NoSuchEntryInLedgerError,
     NoSuchLedgerOnBookieError,
     ClientLedgerFencedError,
     ReadOnlyBookieClientError,
 )
-"""What a bookie may say without being ill: PerChannelBookieClient.EXPECTED_BK_OPERATION_ERRORS."""
+"""What does not show that a bookie is ill: PerChannelBookieClient.EXPECTED_BK_OPERATION_ERRORS.
+
+A connection that is gone tells of itself; ``unreachable`` counts where connecting fails.
+"""
 
 
 class Quarantine:

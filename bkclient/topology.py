@@ -54,6 +54,7 @@ class Topology:
         local_host: str | None = None,
         arguments_max: int = 100,
         strict: bool = False,
+        remember_s: float = 0.0,
     ) -> None:
         """Know nothing yet.
 
@@ -64,6 +65,7 @@ class Topology:
             local_host: this host, as the script knows it; None if its rack does not matter.
             arguments_max: ``networkTopologyScriptNumberArgs``.
             strict: a script that does not even run without arguments is an error, every time.
+            remember_s: how long the rack of a bookie that is gone is remembered.
         """
         self._clock, self._run, self._host_of = clock, run, host_of
         self._local_host, self._arguments_max, self._strict = local_host, arguments_max, strict
@@ -72,6 +74,8 @@ class Topology:
         """The rack of this host, if it matters and is known."""
         self._racks: dict[BookieId, str] = {}
         self._asked_s: dict[BookieId, float] = {}
+        self._gone_s: dict[BookieId, float] = {}
+        self._remember_s = remember_s
         self._asking = DeferredLock()
 
     def rack_of(self, bookie: BookieId) -> str:
@@ -81,7 +85,7 @@ class Topology:
     async def learn(self, bookies: Collection[BookieId]) -> None:
         """Find the racks of bookies that are not known yet; a script that fails leaves them so.
 
-        Bookies that are not among them any more are forgotten.
+        Bookies that are not among them any more are forgotten, in time.
 
         Raises:
             ScriptError: with ``strict``, where the script cannot be run at all.
@@ -90,12 +94,18 @@ class Topology:
             return
         async with self._asking:
             await self._begin()
-            for gone in self._asked_s.keys() - set(bookies):
-                del self._asked_s[gone]
-                self._racks.pop(gone, None)
+            self._forget(self._asked_s.keys() - set(bookies))
             wanted = [bookie for bookie in sorted(bookies) if self._is_due(bookie)]
             for start in range(0, len(wanted), self._arguments_max):
                 await self._learn(wanted[start : start + self._arguments_max])
+
+    def _forget(self, missing: Collection[BookieId]) -> None:
+        now_s = self._clock.seconds()
+        self._gone_s = {bookie: self._gone_s.get(bookie, now_s) for bookie in missing}
+        for bookie, gone_s in tuple(self._gone_s.items()):
+            if now_s - gone_s >= self._remember_s:
+                del self._gone_s[bookie], self._asked_s[bookie]
+                self._racks.pop(bookie, None)
 
     async def _begin(self) -> None:
         """Try the script without arguments once, as Java does at start; then ask about this host.

@@ -18,10 +18,16 @@ class TroubleBook:
     """
 
     def __init__(
-        self, clock: IReactorTime, memory_s: float, quarantine: Quarantine | None = None
+        self,
+        clock: IReactorTime,
+        memory_s: float,
+        quarantine: Quarantine | None = None,
+        *,
+        minds_slow: bool = True,
     ) -> None:
         """Remember for ``memory_s``, 0 for not at all; failed reads count for ``quarantine``."""
         self._clock, self._memory_s, self._quarantine = clock, memory_s, quarantine
+        self._minds_slow = minds_slow
         self._failed_s: dict[BookieId, float] = {}
         self._slow_s: dict[BookieId, float] = {}
         self._latest_s = float("-inf")
@@ -38,7 +44,8 @@ class TroubleBook:
 
     def slow(self, bookie: BookieId) -> None:
         """Note that another bookie had to be asked because this one did not answer."""
-        self._latest_s = self._slow_s[bookie] = self._clock.seconds()
+        if self._minds_slow:
+            self._latest_s = self._slow_s[bookie] = self._clock.seconds()
 
     def fine(self, bookie: BookieId) -> None:
         """Note that a bookie did what it was asked."""

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.placement import RandomPlacement, replace_failed
+from bkclient.placement import RandomPlacement, least_loaded_first, replace_failed
+from bkclient.reader import LedgerReader
 from bkclient.trouble import TroubleBook
+from tests.bkclient.fakes import Fate, World, when
 from wire.ids import BookieId
+from wire.messages import ReadRequest
 
 NAMES = [BookieId(f"b{number}") for number in range(8)]
 
@@ -77,3 +80,58 @@ def test_bookies_with_trouble_are_asked_last_and_forgiven_with_time() -> None:
     clock.advance(60)
     assert not troubles.any_lately
     assert troubles.level(NAMES[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("pending", "threshold", "order"),
+    [
+        ((9, 5, 3), 5, (2, 0, 1)),
+        ((9, 5, 3), 6, (2, 0, 1)),
+        ((9, 5, 3), 7, (0, 1, 2)),
+        ((0, 5, 3), 1, (0, 1, 2)),
+        ((4, 3, 3), 1, (1, 0, 2)),
+    ],
+)
+def test_the_least_loaded_bookie_leads_where_the_first_has_much_more_to_do(
+    pending: tuple[int, ...], threshold: int, order: tuple[int, ...]
+) -> None:
+    assert tuple(least_loaded_first((0, 1, 2), pending.__getitem__, threshold)) == order
+
+
+@pytest.mark.parametrize(("threshold", "asked"), [(0, True), (3, False)])
+def test_a_bookie_with_many_requests_pending_is_read_from_last_where_that_is_asked_for(
+    threshold: int, asked: object
+) -> None:
+    world = World(3)
+    client = world.client(
+        reorder_pending_threshold=threshold, speculative_read_timeout_ms=0, timeout_s=60
+    )
+
+    async def story() -> LedgerReader:
+        writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+        await writer.add_many([b"x"] * 30)
+        await writer.close()
+        return await client.open_ledger(writer.ledger_id)
+
+    reader = world.run(story())
+    slow = world.bookies[reader.metadata.ensemble[0]]
+    slow.policy = when(lambda request: isinstance(request, ReadRequest), Fate.HOLD)
+    for number in range(0, 9, 3):  # Entries that the first of the ensemble is asked for first.
+        world.start(_read(reader, number))
+    world.settle(0.1)
+    assert len(slow.held) == 3
+    reading = world.start(_read(reader, 9))
+    world.settle(0.1)
+    assert len(slow.held) == 3 + bool(asked)
+    assert reading.done is not asked
+
+
+async def _read(reader: LedgerReader, entry_id: int) -> bytes:
+    return (await reader.read_entry(entry_id)).payload
+
+
+def test_where_load_decides_slowness_does_not() -> None:
+    troubles = TroubleBook(Clock(), 60.0, minds_slow=False)
+    troubles.slow(NAMES[0])
+    assert not troubles.any_lately
+    assert troubles.level(NAMES[0]) == 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from twisted.internet.task import Clock
 
 from bkclient.config import ClientConfig
-from bkclient.errors import BookieUnavailableError, NoSuchEntryInLedgerError, RequestTimeoutError
+from bkclient.errors import ClientError, RequestTimeoutError
 from bkclient.quarantine import Quarantine
 from tests.bkclient.fakes import Fate, World, is_add, when
 from wire.ids import BookieId
@@ -54,10 +55,11 @@ def test_each_interval_counts_for_itself() -> None:
     assert quarantine.members() == set()
 
 
-def test_answers_that_any_sound_bookie_gives_do_not_count() -> None:
+@pytest.mark.parametrize("code", [-7, -8, -13, -101, -104])
+def test_what_any_sound_bookie_can_say_does_not_count(code: int) -> None:
     clock = Clock()
     quarantine = made(clock)
-    quarantine.count(ILL, NoSuchEntryInLedgerError("entry 7"), 1000)
+    quarantine.count(ILL, ClientError.by_code[code]("entry 7"), 1000)
     clock.advance(60)
     assert quarantine.members() == set()
 
@@ -86,7 +88,7 @@ def test_chance_decides_by_the_configured_ratio() -> None:
 def test_without_the_setting_nothing_is_counted() -> None:
     clock = Clock()
     quarantine = made(clock, health_check=False)
-    quarantine.count(ILL, BookieUnavailableError("gone"), 1000)
+    quarantine.count(ILL, TIMEOUT, 1000)
     clock.advance(60)
     assert quarantine.members() == set()
 

@@ -66,6 +66,21 @@ def test_a_bookie_that_comes_back_is_asked_about_again() -> None:
     assert asked.learn(A, B) == ["/moved", "/rack-b"]
 
 
+def test_the_rack_of_one_that_is_gone_is_remembered_as_long_as_is_asked_for() -> None:
+    asked = Asked(by_name, remember_s=30.0)
+    asked.learn(A, B)
+    for _ in range(2):
+        asked.learn(B)
+        asked.clock.advance(29)
+        assert asked.learn(A, B) == ["/rack-a", "/rack-b"]
+    assert asked.calls == [("a", "b")]
+    asked.learn(B)
+    asked.clock.advance(30)
+    asked.learn(B)
+    asked.learn(A, B)
+    assert asked.calls == [("a", "b"), ("a",)]
+
+
 def test_hosts_come_in_portions() -> None:
     asked = Asked(by_name, arguments_max=2)
     asked.learn(A, B, C)
