@@ -19,16 +19,17 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
+from bkclient.free_space import ask_sizes
 from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
 from bkclient.opening import ProgressReport, mark
 from bkclient.read import NEGATIVE, LacQuorum
 from bkclient.read_run import as_client_error
 from bkclient.updates import LocalMetadata
-from wire.codes import BookieInfoFlag, ReadFlag, ReturnCode
+from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.messages import BookieInfoRequest, BookieInfoResponse, ReadRequest, Response
+from wire.messages import ReadRequest, Response
 from wire.records import BookieServiceInfo
 
 # Ledgers ---------------------------------------------------------------------------------------
@@ -207,16 +208,8 @@ async def bookie_info(client: Client, bookie_id: BookieId) -> BookieInfo:
         BookieUnavailableError: it cannot be reached.
         RequestTimeoutError: it does not answer.
     """
-    both = BookieInfoFlag.TOTAL_DISK_CAPACITY | BookieInfoFlag.FREE_DISK_SPACE
-    response = await client.cluster.pool.send(
-        bookie_id,
-        BookieInfoRequest(both),
-        timeout_s=client.config.bookie_info_timeout_s,
-    )
-    if response.rc is not ReturnCode.EOK:
-        raise refusal(response.rc, ReadFailedError, f"bookie {bookie_id}, disk sizes")
-    assert isinstance(response, BookieInfoResponse)
-    return BookieInfo(bookie_id, response.total_bytes or 0, response.free_bytes or 0)
+    sizes = await ask_sizes(client.cluster.pool, bookie_id)
+    return BookieInfo(bookie_id, sizes.total_bytes or 0, sizes.free_bytes or 0)
 
 
 async def read_entry_from(

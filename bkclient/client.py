@@ -40,6 +40,7 @@ from bkclient.errors import (
     RequestTimeoutError,
 )
 from bkclient.frames import LedgerKeys
+from bkclient.free_space import FreeSpace, ask_sizes
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.opening import ProgressReport, recover
@@ -99,8 +100,17 @@ class Client:
         async def host_of(bookie: BookieId) -> str:
             return (await pool.address(bookie))[0]
 
-        topology = None
+        topology = free_space = None
         if placement is None:
+            if config.weighted_placement:
+                free_space = FreeSpace(
+                    clock,
+                    lambda bookie: ask_sizes(pool, bookie).addCallback(
+                        lambda sizes: sizes.free_bytes or 0
+                    ),
+                    interval_s=config.bookie_info_interval_s,
+                    retry_s=config.bookie_info_retry_s,
+                )
             placement, topology = placement_of(
                 config,
                 rng,
@@ -108,12 +118,14 @@ class Client:
                 script=topology_script,
                 host_of=host_of,
                 local_host=local_host,
+                free_of=None if free_space is None else free_space.of,
             )
         self.cluster = Cluster(
             store=store,
             pool=pool,
             placement=placement,
             topology=topology,
+            free_space=free_space,
             troubles=TroubleBook(
                 clock,
                 config.failure_memory_ms / 1000 if config.track_failures else 0.0,

@@ -13,6 +13,7 @@ from bkclient.config import ClientConfig
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.fetch import EntryFetcher
 from bkclient.frames import LedgerKeys
+from bkclient.free_space import FreeSpace
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement import Ensemble, Placement, replace_failed
 from bkclient.pool import BookiePool
@@ -41,6 +42,8 @@ class Cluster:
     config: ClientConfig
     topology: Topology | None = None
     """Knows the racks, where the placement asks for them."""
+    free_space: FreeSpace | None = None
+    """Knows the room that bookies have, where it counts."""
 
     @property
     def quarantine(self) -> Quarantine:
@@ -79,6 +82,7 @@ class Cluster:
         """
         writable = await self.store.writable_bookies()
         await self.learn_racks(writable)
+        await self._learn_space(writable)
         failing = self.troubles.failing(writable)
         quarantined = await self._quarantined()
         for excluded in (failing | quarantined, quarantined, frozenset[BookieId]()):
@@ -108,6 +112,10 @@ class Cluster:
         if self.topology is not None:
             await self.topology.learn(bookies)
 
+    async def _learn_space(self, bookies: frozenset[BookieId]) -> None:
+        if self.free_space is not None:
+            await self.free_space.learn(bookies)
+
     async def replacement(
         self, metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]
     ) -> Replacement:
@@ -117,6 +125,7 @@ class Cluster:
             self.troubles.failed(bookie)
         writable = await self.store.writable_bookies()
         await self.learn_racks(writable.union(metadata.ensemble, gone.values()))
+        await self._learn_space(writable)
         return Replacement(
             placement=self.placement,
             failed=gone,

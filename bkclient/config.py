@@ -426,36 +426,32 @@ class ClientConfig(MetadataConfig):
         False,
         key="diskWeightBasedPlacementEnabled",
         doc="Prefer bookies with more free space.",
-        without_effect="bookies are not weighed by free space",
     )
     weighted_placement_multiple_max: int = setting(
         3,
         key="bookieMaxMultipleForWeightBasedPlacement",
-        doc="How much more than the median.",
-        without_effect="bookies are not weighed by free space",
+        doc="How many times the median a bookie's room counts at most; 0 is no limit.",
     )
     bookie_info_interval_s: int = setting(
         86_400,
         key="getBookieInfoIntervalSeconds",
         unit="s",
         minimum=1,
-        doc="Free space poll.",
-        without_effect="bookies are not weighed by free space",
+        doc="How often a bookie is asked for its free space.",
     )
     bookie_info_retry_s: int = setting(
         60,
         key="getBookieInfoRetryIntervalSeconds",
         unit="s",
         minimum=1,
-        doc="After a failure.",
-        without_effect="bookies are not weighed by free space",
+        doc="When to ask again after no answer.",
     )
     bookie_info_timeout_s: int = setting(
         5,
         key="getBookieInfoTimeoutSecs",
         unit="s",
         minimum=1,
-        doc="Time-out of that request.",
+        doc="How long a bookie may take to say it.",
     )
     track_failures: bool = setting(
         True,

@@ -14,6 +14,9 @@ from wire.ids import BookieId
 
 Ensemble = tuple[BookieId, ...]
 
+Draw = Callable[[Sequence[BookieId], int], list[BookieId]]
+"""Draws so many different bookies by lot; ``random.Random.sample`` is one, and fair."""
+
 
 class Placement(Protocol):
     """A placement policy: values in, values out; who is there is an argument."""
@@ -63,10 +66,10 @@ class Placement(Protocol):
 
 
 class RandomPlacement:
-    """The default policy: every writable bookie is as good as any other."""
+    """The default policy: every writable bookie is as good as any other, unless the lot knows."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    def __init__(self, rng: random.Random, draw: Draw | None = None) -> None:
+        self._draw: Draw = rng.sample if draw is None else draw
 
     def choose(
         self,
@@ -85,7 +88,7 @@ class RandomPlacement:
                 f"{size} bookies are needed, {len(usable)} can be used"
                 + (f" ({', '.join(usable)})" if usable else "")
             )
-        return tuple(self._rng.sample(usable, size))
+        return tuple(self._draw(usable, size))
 
     def replace(
         self,

@@ -12,6 +12,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.config import ClientConfig
 from bkclient.errors import IncorrectParameterError
+from bkclient.free_space import WeightedDraw
 from bkclient.placement import Ensemble, Placement, RandomPlacement
 from bkclient.rack_placement import RackAwarePlacement
 from bkclient.topology import HostOf, RunScript, Topology, run_script
@@ -43,6 +44,7 @@ def placement_of(
     script: RunScript | None,
     host_of: HostOf,
     local_host: str | None = None,
+    free_of: Callable[[BookieId], int] | None = None,
 ) -> tuple[Placement, Topology | None]:
     """Return the configured policy, and what knows the racks where it asks for them.
 
@@ -56,7 +58,11 @@ def placement_of(
         script: runs the topology script; None if there is none, and then there are no racks.
         host_of: where a bookie is.
         local_host: this host, if its rack is to be preferred.
+        free_of: the free bytes of a bookie, if they are to count.
     """
+    draw = None
+    if free_of is not None:
+        draw = WeightedDraw(rng, free_of, config.weighted_placement_multiple_max)
     name = config.placement_policy.rpartition(".")[2]
     if name not in {RANDOM, RACK_AWARE}:
         return _NoPlacement(
@@ -80,13 +86,14 @@ def placement_of(
             racks_min=config.racks_per_write_quorum_min,
             enforced=config.enforce_racks,
             local_rack=lambda: topology.local_rack,
+            draw=draw,
         ), topology
     if name == RACK_AWARE and config.enforce_racks:
         return _NoPlacement(
             "enforceMinNumRacksPerWriteQuorum needs networkTopologyScriptFileName, a script that "
             "says in which rack a host is"
         ), None
-    return RandomPlacement(rng), None
+    return RandomPlacement(rng, draw), None
 
 
 def local_host_of(config: ClientConfig) -> str | None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from bkclient.distribution import write_sets_of
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.placement import Ensemble, RandomPlacement
+from bkclient.placement import Draw, Ensemble, RandomPlacement
 from wire.ids import BookieId
 
 DEFAULT_RACK: Final = "/default-rack"
@@ -41,6 +41,7 @@ class RackAwarePlacement:
         racks_min: int = 2,
         enforced: bool = False,
         local_rack: Callable[[], str | None] = lambda: None,
+        draw: Draw | None = None,
     ) -> None:
         """Make a policy.
 
@@ -51,10 +52,12 @@ class RackAwarePlacement:
             enforced: ``enforceMinNumRacksPerWriteQuorum``: rather fail than span fewer, and never
                 use a bookie whose rack is not known.
             local_rack: the client's own rack by now, for the first bookie of an ensemble.
+            draw: the lot among bookies that are as good as each other; fair without it.
         """
-        self._rng, self._rack_of = rng, rack_of
+        self._rack_of = rack_of
+        self._draw: Draw = rng.sample if draw is None else draw
         self._racks_min, self._enforced, self._local_rack = racks_min, enforced, local_rack
-        self._random = RandomPlacement(rng)
+        self._random = RandomPlacement(rng, draw)
 
     def choose(
         self,
@@ -106,7 +109,7 @@ class RackAwarePlacement:
             ]
             if fitting:
                 bookies = [bookie for rack in fitting for bookie in free[rack]]
-                return self._rng.choice(sorted(bookies))
+                return self._draw(sorted(bookies), 1)[0]
         if self._enforced:
             raise NotEnoughBookiesError(
                 f"nobody can replace bookie {ensemble[index]} so that each write quorum spans "
@@ -169,7 +172,7 @@ class RackAwarePlacement:
         return by_rack
 
     def _shuffled(self, bookies: Sequence[BookieId]) -> list[BookieId]:
-        return self._rng.sample(bookies, len(bookies))
+        return self._draw(bookies, len(bookies))
 
     def _arrange(
         self, size: int, write_quorum: int, by_rack: Mapping[str, Sequence[BookieId]]
