@@ -85,6 +85,37 @@ class Stage(SynchronousTestCase):
         return channel
 
 
+class NeverInsideTheCallTests(Stage):
+    """A callback never runs inside the call that sent the request, also where nothing is sent."""
+
+    def test_what_is_asked_of_a_lost_v2_connection_fails_afterwards(self) -> None:
+        self._ask_a_lost_connection(ProtocolVersion.V2)
+
+    def test_what_is_asked_of_a_lost_v3_connection_fails_afterwards(self) -> None:
+        self._ask_a_lost_connection(ProtocolVersion.V3)
+
+    def _ask_a_lost_connection(self, protocol: ProtocolVersion) -> None:
+        channel, failed = self.make(protocol), list[int]()
+        stream = channel.open_stream(L, failed.extend, lambda entries, _: failed.extend(entries))
+        channel.connectionLost(Failure(ConnectionLost()))
+        read = channel.request(ReadRequest(L, EntryId(0)))
+        bulk = channel.read_many(L, [1, 2], 1.0)
+        stream.send(b"frame", (b"1",), (3,))
+        self.assertNoResult(read)
+        self.assertNoResult(bulk)
+        self.assertEqual(failed, [])
+        self.clock.advance(0)
+        self.failureResultOf(read, BookieUnavailableError)
+        self.assertEqual(self.successResultOf(bulk), {})
+        self.assertEqual(failed, [3])
+
+    def test_reading_nothing_is_done_afterwards_too(self) -> None:
+        bulk = self.channel.read_many(L, [], 1.0)
+        self.assertNoResult(bulk)
+        self.clock.advance(0)
+        self.assertEqual(self.successResultOf(bulk), {})
+
+
 class V3Tests(Stage):
     def test_answers_are_matched_by_transaction_whatever_their_order(self) -> None:
         reads = [self.channel.request(ReadRequest(L, EntryId(n))) for n in range(3)]

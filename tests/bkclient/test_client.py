@@ -19,6 +19,7 @@ from bkclient.errors import (
 from tests.bkclient.fakes import World, collect
 from wire.codes import DigestType, LedgerState, ProtocolVersion
 from wire.ids import LedgerId
+from wire.messages import BatchReadRequest, Request
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
 
@@ -106,7 +107,47 @@ def test_batch_reads_are_used_and_given_up_where_a_bookie_is_old() -> None:
     assert sum(len(bookie.log) for bookie in world.bookies.values()) - before < 10
     for bookie in world.bookies.values():
         bookie.knows_batch = False
+    reader = world.run(client.open_ledger(ledger_id))
+    assert world.run(collect(reader.read())) == payloads
+    # A handle falls back for the rest of its life; the next one tries again.
+    for bookie in world.bookies.values():
+        bookie.knows_batch = True
+        bookie.log.clear()
+    assert world.run(collect(reader.read())) == payloads
+    assert not any(is_batch(r) for bookie in world.bookies.values() for r in bookie.log)
     assert world.run(read(ledger_id)) == payloads
+    assert any(is_batch(r) for bookie in world.bookies.values() for r in bookie.log)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "settings", "sizes"),
+    [
+        (ProtocolVersion.V3, {}, (3, 3, 2)),
+        (ProtocolVersion.V2, {"batch_reads": False}, (3, 3, 2)),
+        (ProtocolVersion.V2, {}, (4, 3, 2)),
+    ],
+    ids=["V3 has none", "switched off", "striped"],
+)
+def test_entries_are_read_singly_where_batches_cannot_be(
+    protocol: ProtocolVersion, settings: dict[str, bool], sizes: tuple[int, int, int]
+) -> None:
+    world = World(4)
+    client = world.client(protocol=protocol, **settings)
+
+    async def story() -> list[bytes]:
+        writer = await client.create_ledger(
+            ensemble_size=sizes[0], write_quorum=sizes[1], ack_quorum=sizes[2]
+        )
+        await writer.add_many([b"x"] * 50)
+        await writer.close()
+        return await collect((await client.open_ledger(writer.ledger_id)).read())
+
+    assert world.run(story()) == [b"x"] * 50
+    assert not any(is_batch(r) for bookie in world.bookies.values() for r in bookie.log)
+
+
+def is_batch(request: Request) -> bool:
+    return isinstance(request, BatchReadRequest)
 
 
 @PROTOCOLS

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.errors import (
@@ -475,6 +476,50 @@ def test_a_callback_may_add_and_close() -> None:
     world.settle(1)
     assert order == ["confirmed 0", "confirmed 1", "confirmed 2", "confirmed 3", "Failure"]
     assert world.stored(writer.ledger_id).last_entry_id == 3
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
+def test_a_chain_of_callbacks_that_add_keeps_order_and_needs_no_stack(
+    protocol: ProtocolVersion,
+) -> None:
+    world = World(3)
+    writer = open_writer(world, world.client(protocol=protocol))
+    confirmed: list[int] = []
+    inside = False
+
+    def add_next(entry_id: int) -> None:
+        nonlocal inside
+        assert not inside, "a callback ran inside the call that added"
+        confirmed.append(entry_id)
+        if entry_id < 3000:
+            inside = True
+            writer.add(b"x").addCallback(add_next)
+            inside = False
+
+    for _ in range(3):
+        writer.add(b"x").addCallback(add_next)
+    world.settle(1)
+    assert confirmed == list(range(len(confirmed)))
+    assert len(confirmed) == 3001 + 2
+
+
+def test_a_callback_that_adds_after_a_failure_is_refused_at_once_and_disturbs_nobody() -> None:
+    world = World(3)
+    writer = open_writer(world, world.client())
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_add, Fate.HOLD)
+    failures: list[type[BaseException]] = []
+
+    def add_again(failure: Failure) -> None:
+        failures.append(failure.type)
+        writer.add(b"again").addErrback(lambda again: failures.append(again.type))
+
+    for _ in range(3):
+        writer.add(b"x").addErrback(add_again)
+    world.settle(0.1)
+    world.run(writer.close())
+    assert failures == [LedgerClosedError] * 6
+    assert world.stored(writer.ledger_id).last_entry_id == -1
 
 
 def test_a_cancelled_add_stays_in_the_ledger() -> None:
