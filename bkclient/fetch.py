@@ -29,6 +29,7 @@ from bkclient.placement import Placement, least_loaded_first
 from bkclient.pool import BookiePool
 from bkclient.rate import RateLimit
 from bkclient.read import (
+    AnyLac,
     KnownLac,
     LacQuorum,
     LongPoll,
@@ -349,13 +350,22 @@ class EntryFetcher:
 
     def lac(self, metadata: LedgerMetadata) -> Deferred[int]:
         """Read the LAC from the whole ensemble; V3's READ_LAC, which explicit LACs are in too."""
+        return self._ask_lac(
+            metadata,
+            LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum),
+        )
+
+    def any_lac(self, metadata: LedgerMetadata, known_lac: int) -> Deferred[int]:
+        """Read a LAC above the known one from whoever says so first; the known one if nobody."""
+        return self._ask_lac(metadata, AnyLac(metadata.ensemble_size, known_lac))
+
+    def _ask_lac(self, metadata: LedgerMetadata, rule: LacQuorum | AnyLac) -> Deferred[int]:
         request = ReadLacRequest(self._ledger_id)
-        quorum = LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
         answered = ask_all(
             metadata.last_fragment,
             lambda bookie: self._pool.send(bookie, request),
             self._known_lac,
-            quorum,
+            rule,
         )
         return answered.addCallback(lambda known: known.lac)
 
@@ -430,7 +440,7 @@ def ask_all(
     fragment: Fragment,
     send: Callable[[BookieId], Deferred[Any]],
     accept: Callable[[BookieId, Response], KnownLac | None],
-    quorum: LacQuorum,
+    quorum: LacQuorum | AnyLac,
 ) -> Deferred[KnownLac]:
     """Ask every member of an ensemble; fire as soon as the quorum has its result."""
     result: Deferred[KnownLac] = Deferred()

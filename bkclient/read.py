@@ -1,8 +1,8 @@
 """Whom to ask for an entry or for the LAC, and when enough have answered: rules, no I/O.
 
 Agrees with BookKeeper 4.18.0: PendingReadOp, ReadOpBase, PendingReadLacOp, ReadLastConfirmedOp,
-ReadLastConfirmedAndEntryOp and DefaultSpeculativeRequestExecutionPolicy. One rule is stricter: an
-answer that fails its digest is no answer, also when coverage is counted.
+TryReadLastConfirmedOp, ReadLastConfirmedAndEntryOp and DefaultSpeculativeRequestExecutionPolicy.
+One rule is stricter: an answer that fails its digest is no answer, also when coverage is counted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
     ClientUnauthorizedError,
+    LedgerRecoveryError,
     NoSuchEntryInLedgerError,
     NoSuchLedgerOnBookieError,
     ReadFailedError,
@@ -197,6 +198,43 @@ class LacQuorum:
         answers = len(self._definite) + len(self._failed)
         if self.result is None and answers == self._coverage.ensemble_size:
             self.result = self._last_error
+
+
+class AnyLac:
+    """The LAC as far as anybody tells: the first above a known one, else the highest of all.
+
+    Weaker than ``LacQuorum``: what it finds is confirmed, but more may be, and nobody is waited for
+    once there is news.
+    """
+
+    def __init__(self, ensemble_size: int, known_lac: int) -> None:
+        self._silent = set(range(ensemble_size))
+        self._known_lac = known_lac
+        self._definite = False
+        self.result: KnownLac | ClientError | None = None
+        """The outcome, once there is one; later answers do not change it."""
+
+    def answered(self, index: int, known: KnownLac | None) -> None:
+        """Take a verified answer; ``None`` is an honest "nothing here"."""
+        self._definite = True
+        if self.result is None and known is not None and known.lac > self._known_lac:
+            self.result = known
+        self._heard(index)
+
+    def failed(self, index: int, error: ClientError) -> None:
+        """Take an error; "no such entry" and "no such ledger" are answers too."""
+        if isinstance(error, NEGATIVE):
+            self.answered(index, None)
+            return
+        if self.result is None and isinstance(error, ClientUnauthorizedError):
+            self.result = error
+        self._heard(index)
+
+    def _heard(self, index: int) -> None:
+        self._silent.discard(index)
+        if self.result is None and not self._silent:
+            nobody = LedgerRecoveryError("no bookie of the ensemble said how far the ledger goes")
+            self.result = KnownLac(self._known_lac) if self._definite else nobody
 
 
 # Long poll -------------------------------------------------------------------------------------

@@ -246,6 +246,19 @@ class LedgerReader:
 
     read_lac = read_last_confirmed
 
+    async def try_read_last_confirmed(self) -> EntryId:
+        """Ask the bookies for a LAC above the one known; return how far the ledger is confirmed.
+
+        The first who knows more decides, so one live bookie is enough, and more may be confirmed.
+
+        Raises:
+            LedgerRecoveryError: no bookie answered.
+            ClientError: the ledger's password is another.
+        """
+        if not self.is_closed:
+            self._saw_lac(await self._fetcher.any_lac(self.metadata, self._lac))
+        return self.last_add_confirmed
+
     async def poll_lac(self, previous: int, *, wait_s: float = POLL_WAIT_S) -> EntryId:
         """Wait at the bookies until the LAC is above ``previous``; return it.
 

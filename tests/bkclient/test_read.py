@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from bkclient.errors import (
@@ -10,11 +12,13 @@ from bkclient.errors import (
     ClientError,
     ClientUnauthorizedError,
     DataUnknownError,
+    LedgerRecoveryError,
     NoSuchEntryInLedgerError,
     NoSuchLedgerOnBookieError,
     RequestTimeoutError,
 )
 from bkclient.read import (
+    AnyLac,
     Ask,
     Deliver,
     Fail,
@@ -118,6 +122,35 @@ def test_s16_s41_damage_and_limbo_are_no_answers() -> None:
     assert quorum.result is None
     quorum.answered(2, KnownLac(3))
     assert quorum.result is LIMBO
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_any_lac_takes_the_first_that_is_news_and_at_last_what_is_known(
+    order: tuple[int, ...],
+) -> None:
+    for kinds in itertools.product("hlnu", repeat=3):  # Higher, lower, negative, unknown.
+        rule = AnyLac(3, 5)
+        for answered, index in enumerate(order, 1):
+            kind = kinds[index]
+            if kind in "hl":
+                rule.answered(index, KnownLac(6 + index if kind == "h" else 4))
+            else:
+                rule.failed(index, NEGATIVE if kind == "n" else LIMBO)
+            so_far = [kinds[i] for i in order[:answered]]
+            if "h" in so_far:
+                assert rule.result == KnownLac(6 + order[so_far.index("h")])
+            elif answered < 3:
+                assert rule.result is None
+            elif set(so_far) == {"u"}:
+                assert isinstance(rule.result, LedgerRecoveryError)
+            else:
+                assert rule.result == KnownLac(5)
+
+
+def test_any_lac_stops_at_a_wrong_password() -> None:
+    rule, error = AnyLac(3, 5), ClientUnauthorizedError("wrong")
+    rule.failed(2, error)
+    assert rule.result is error
 
 
 # Long poll -------------------------------------------------------------------------------------

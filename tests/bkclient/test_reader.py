@@ -15,6 +15,7 @@ from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
     IncorrectParameterError,
+    LedgerRecoveryError,
     NoSuchEntryInLedgerError,
     ReadFailedError,
 )
@@ -299,6 +300,24 @@ def test_an_open_needs_enough_answers_to_know_the_lac() -> None:
         world.kill(bookie.bookie_id)
     with pytest.raises(ReadFailedError):
         world.run(client.open_ledger(writer.ledger_id, recover=False))
+
+
+def test_one_live_bookie_is_enough_to_try_for_news() -> None:
+    world = World(3)
+    client = world.client()
+    writer = write(world, client, 5)
+    reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
+    assert reader.last_add_confirmed == 3
+    world.run(writer.add(b"x"))
+    for bookie in members(world, writer)[:2]:
+        world.kill(bookie.bookie_id)
+    with pytest.raises(ClientError):
+        world.run(reader.read_last_confirmed())
+    assert world.run(reader.try_read_last_confirmed()) == 4
+    assert world.run(reader.try_read_last_confirmed()) == 4
+    world.kill(members(world, writer)[2].bookie_id)
+    with pytest.raises(LedgerRecoveryError):
+        world.run(reader.try_read_last_confirmed())
 
 
 def test_a_ledger_in_recovery_is_read_like_an_open_one() -> None:
