@@ -169,7 +169,12 @@ class Client:
         if uri is None:
             raise IncorrectParameterError("the configuration names no metadata service")
         config = ClientConfig() if config is None else config
-        store = open_metadata(uri, reactor=reactor, session_timeout_s=config.zk_timeout_ms / 1000)
+        store = open_metadata(
+            uri,
+            reactor=reactor,
+            session_timeout_s=config.zk_timeout_ms / 1000,
+            requests_per_s_max=config.zk_request_rate_limit,
+        )
         try:
             await store.connect()
             await store.layout()

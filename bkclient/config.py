@@ -115,8 +115,8 @@ class MetadataConfig:
         0,
         key="zkRequestRateLimit",
         unit="requests/s",
-        doc="Limit on metadata requests; 0 is none.",
-        without_effect="metadata requests are not throttled yet",
+        minimum=0,
+        doc="Requests a second to ZooKeeper; 0 is no limit.",
     )
     zk_enable_security: bool = setting(
         False,

@@ -141,6 +141,11 @@ def _open_store(config: BookieConfig, reactor: Any) -> MetadataStore:
     uri = config.service_uri
     assert uri is not None, "load() insists on one"
     try:
-        return open_metadata(uri, reactor=reactor, session_timeout_s=config.zk_timeout_ms / 1000)
+        return open_metadata(
+            uri,
+            reactor=reactor,
+            session_timeout_s=config.zk_timeout_ms / 1000,
+            requests_per_s_max=config.zk_request_rate_limit,
+        )
     except IncorrectParameterError as error:
         raise MetadataUriError(f"metadataServiceUri: {error}") from error

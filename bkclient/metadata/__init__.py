@@ -16,13 +16,19 @@ __all__ = ["open_metadata"]
 
 
 def open_metadata(
-    uri: str, *, reactor: Any = None, session_timeout_s: float = 10.0, **options: Any
+    uri: str,
+    *,
+    reactor: Any = None,
+    session_timeout_s: float = 10.0,
+    requests_per_s_max: float = 0.0,
+    **options: Any,
 ) -> MetadataStore:
     """Return the store that a metadata service URI names, not yet connected.
 
     ``zk[+LAYOUT]://HOST:PORT[;HOST:PORT]/ROOT`` is a ZooKeeper tree, ``sqlite:///FILE`` or
     ``sqlite:FILE`` a file. ``options`` are those of the driver: ``open_zookeeper``,
-    ``open_sqlite``. Without ``reactor`` it is Twisted's global one.
+    ``open_sqlite``. Without ``reactor`` it is Twisted's global one. ``requests_per_s_max`` spares a
+    service that others share, so a file has none; 0 is no limit.
 
     Raises:
         IncorrectParameterError: the URI cannot be understood.
@@ -38,6 +44,7 @@ def open_metadata(
     if kind == "zk":
         from bkclient.metadata.zookeeper import open_zookeeper
 
+        options["requests_per_s_max"] = requests_per_s_max
         return open_zookeeper(uri, reactor=reactor, session_timeout_s=session_timeout_s, **options)
     from bkclient.metadata.sqlite.store import open_sqlite
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import deferToThread
 
 from bkclient.errors import LedgerExistsError
@@ -42,6 +44,19 @@ def watch_count(server: ZooKeeperProcess) -> int:
         connection.sendall(b"mntr")
         answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
     return int(next(line for line in answer.splitlines() if "zk_watch_count" in line).split()[1])
+
+
+def test_requests_go_no_faster_than_they_may(zk_driver: ZooKeeperDriver) -> None:
+    async def scenario() -> float:
+        store = await zk_driver.open(requests_per_s_max=20)
+        await store.create_ledger(L1, metadata())
+        began_s = time.monotonic()
+        reads = [Deferred.fromCoroutine(store.read_ledger(L1)) for _ in range(60)]
+        assert len(await gatherResults(reads)) == 60
+        return time.monotonic() - began_s
+
+    # A second's worth may have been saved.
+    assert zk_driver.run(scenario()) > (60 - 20 - 2) / 20
 
 
 class TestLostAnswers:

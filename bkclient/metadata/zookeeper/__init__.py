@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bkclient.metadata.tree.store import TreeMetadata
 from bkclient.metadata.zookeeper.uri import parse_uri
+from bkclient.rate import rate_limit
 
 if TYPE_CHECKING:
     from bkclient.metadata.zookeeper.tree import KazooTree
@@ -33,6 +34,7 @@ def open_zookeeper(
     auth_data: Sequence[tuple[str, str]] = (),
     sasl_options: dict[str, str] | None = None,
     secure: bool = False,
+    requests_per_s_max: float = 0.0,
 ) -> ZooKeeperMetadata:
     """Return a store on ZooKeeper, not yet connected.
 
@@ -46,6 +48,7 @@ def open_zookeeper(
         auth_data: ``(scheme, credential)`` pairs.
         sasl_options: as kazoo takes them.
         secure: make nodes for their creator only (``zkEnableSecurity``); needs credentials.
+        requests_per_s_max: how many requests may go a second (``zkRequestRateLimit``); 0 is all.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.
     from bkclient.metadata.zookeeper.tree import KazooTree
@@ -57,6 +60,7 @@ def open_zookeeper(
         auth_data=auth_data,
         sasl_options=sasl_options,
         secure=secure,
+        rate=rate_limit(reactor, requests_per_s_max),
     )
     return ZooKeeperMetadata(
         tree,

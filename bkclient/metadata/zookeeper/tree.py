@@ -38,6 +38,7 @@ from bkclient.metadata.tree.nodes import (
 )
 from bkclient.metadata.zookeeper.client import Crossing, new_client, remove_watch
 from bkclient.metadata.zookeeper.uri import ZooKeeperUri
+from bkclient.rate import RateLimit
 
 log = Logger()
 T = TypeVar("T")
@@ -55,7 +56,9 @@ class KazooTree:
         auth_data: Sequence[tuple[str, str]] = (),
         sasl_options: dict[str, str] | None = None,
         secure: bool = False,
+        rate: RateLimit | None = None,
     ) -> None:
+        self._rate = rate
         self._uri, self._reactor, self._timeout_s = uri, reactor, session_timeout_s
         self._state = SessionState(reactor, uri.text)
         self._crossing = Crossing(reactor)
@@ -310,7 +313,9 @@ class KazooTree:
         return CREATOR_ALL_ACL if self._secure and not open_to_all else OPEN_ACL_UNSAFE
 
     async def _do(self, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
-        """Send one request and return its answer, in our terms."""
+        """Send one request, when it may go, and return its answer, in our terms."""
+        if self._rate is not None:
+            await self._rate.turn(1)
         await self._state.until_connected(self._timeout_s)
         answer: Deferred[Any] = Deferred()
         self._flying.add(answer)
