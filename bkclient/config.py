@@ -524,6 +524,7 @@ class ClientConfig(MetadataConfig):
         key="clientRole",
         doc="standard, or system for recovery tools.",
         choices=("standard", "system"),
+        without_effect="only authentication tells clients by their roles",
     )
 
     @property
