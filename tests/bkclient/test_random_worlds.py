@@ -129,6 +129,8 @@ class Story:
             seed=number,
             delay_ensemble_change=self.delayed,
             recovery_read_batch_size=self.window,
+            backpressure_wait_ms=self.backpressure_ms,
+            requests_per_s_max=self.rate,
         )
 
     def begin(self, work: Any) -> None:
@@ -186,10 +188,10 @@ class Story:
         for _ in range(self.rng.randrange(6)):
             await self.sleep(3.0)
             name = self.rng.choice(sorted(self.world.bookies))
-            what = self.rng.choice(["cut", "kill", "restart", "release"])
-            if what == "cut":
+            what = self.rng.choice(["cut", "fill", "drain", "kill", "restart", "release"])
+            if what in {"cut", "fill", "drain"}:
                 for link in list(self.world[name].connections):
-                    link.cut()
+                    getattr(link, what)()
             elif what == "kill" and len(down) < 2 and name not in down:
                 down.append(name)
                 self.world[name].crash()
@@ -204,6 +206,8 @@ class Story:
         self.failure: Any = None
         self.delayed = self.rng.random() < 0.3
         self.window = self.rng.choice([1, 1, 4])
+        self.backpressure_ms = self.rng.choice([-1, 0, 500])
+        self.rate = self.rng.choice([0, 0, 20])
         count = self.rng.choice([1, 3, 10, 40])
         writer = self.create()
         self.begin(self.write_all(writer, count))
@@ -247,6 +251,8 @@ class Story:
         for bookie in self.world.bookies.values():
             bookie.up = True
             bookie.release()
+            for link in bookie.connections:
+                link.drain()
 
     def finish(self, writer: LedgerWriter) -> None:
         """L1, L4: it all comes to an end. I2, I6, I8, I16: what the end is."""
