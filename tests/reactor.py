@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -45,6 +46,20 @@ def run(coroutine: Coroutine[Deferred[Any], Any, T], timeout_s: float = TIMEOUT_
     started: Any = start  # Its signature does not let a TypeVar through.
     value: T = blockingCallFromThread(reactor, started)
     return value
+
+
+def begin(coroutine: Coroutine[Deferred[Any], Any, T], timeout_s: float = TIMEOUT_S) -> Future[T]:
+    """Start a coroutine on the reactor and go on; the Future gets what ``run`` would give."""
+    reactor, future = the_reactor(), Future[T]()
+
+    def start() -> None:
+        deferred = Deferred.fromCoroutine(coroutine).addTimeout(timeout_s, reactor)
+        deferred.addCallbacks(
+            future.set_result, lambda failure: future.set_exception(failure.value)
+        )
+
+    reactor.callFromThread(start)
+    return future
 
 
 def call(function: Callable[..., T], *args: Any) -> T:

@@ -128,8 +128,7 @@ class TestConnections:
             store.on_session(events.append)
             await store.watch_ledger(L1, lambda: calls.append(1))
             session_id = store.session_id
-            for side in tuple(zk_driver.proxy.sides):
-                side.transport.abortConnection()
+            zk_driver.proxy.cut()
             await zk_driver.until(lambda: events[-1:] == [SessionEvent.CONNECTED])
             assert events == [SessionEvent.SUSPENDED, SessionEvent.CONNECTED]
             assert store.session_id == session_id

@@ -101,6 +101,7 @@ class JavaClient:
         configuration.setUseV2WireProtocol(v2)
         for key, value in conf.items():
             configuration.setProperty(key, value)
+        self._configuration = configuration
         self._client = vm.call(vm.bookkeeper.client.BookKeeper, configuration)
         self._open = True
 
@@ -143,6 +144,18 @@ class JavaClient:
         recover: bool = True,
     ) -> JavaLedger:
         """Open a ledger to read it; ``recover`` fences it and closes it where it ended."""
+        how = {"digest": digest, "password": password, "recover": recover}
+        return self.opened(self.open_async(ledger_id, **how))
+
+    def open_async(
+        self,
+        ledger_id: int,
+        *,
+        digest: str = "CRC32C",
+        password: bytes = b"",
+        recover: bool = True,
+    ) -> JavaFuture:
+        """Begin to open a ledger; give what it returns to ``opened``."""
         builder = (
             self._client.newOpenLedgerOp()
             .withLedgerId(ledger_id)
@@ -150,7 +163,11 @@ class JavaClient:
             .withPassword(password)
             .withRecovery(recover)
         )
-        return JavaLedger(self.vm, _wait(self.vm, builder.execute()))
+        return JavaFuture(self.vm, builder.execute())
+
+    def opened(self, opening: JavaFuture, timeout_s: float = _WAIT_S) -> JavaLedger:
+        """Return the handle of a ledger that was opened."""
+        return JavaLedger(self.vm, opening.result(timeout_s))
 
     def fence(self, ledger_id: int, *, digest: str = "CRC32C", password: bytes = b"") -> None:
         """Fence, recover and close a ledger whose writer may still be at work."""
@@ -164,6 +181,16 @@ class JavaClient:
         """Read a ledger's metadata from the store."""
         read = self._client.getLedgerManager().readLedgerMetadata(ledger_id)
         return _metadata(self.vm, _wait(self.vm, read).getValue())
+
+    def recover_bookie(self, ledger_id: int, bookie_id: str) -> None:
+        """Copy what a bookie has of a ledger to others, and put these in its place."""
+        admin = self.vm.bookkeeper.client.BookKeeperAdmin(self._configuration)
+        bookies = self.vm.java.util.HashSet()
+        bookies.add(self.vm.bookkeeper.net.BookieId.parse(bookie_id))
+        try:
+            self.vm.call(admin.recoverBookieData, ledger_id, bookies, False, False)
+        finally:
+            admin.close()
 
     def list_ledgers(self) -> list[int]:
         """Return the ids of all ledgers, in order."""

@@ -106,7 +106,7 @@ class JavaBookie:
 
     @property
     def bookie_id(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return str(self._conf.get("bookieId", f"127.0.0.1:{self.port}"))
 
     @property
     def conf_path(self) -> Path:
