@@ -118,6 +118,8 @@ class BookieChannel(Protocol):
         self._add_timeout_s, self._read_timeout_s = add_timeout_s, read_timeout_s
         self._no_delay, self._keepalive = no_delay, keepalive
         self._pending: dict[RequestKey, _Pending] = {}
+        self._adds_asked = 0
+        """How many adds are out as requests, so that their acks are not for streams."""
         self._waiting: dict[RequestKey, deque[_Pending]] = {}
         self._bulks: dict[RequestKey, BulkRead] = {}
         self._streams: dict[int, list[AddStream]] = {}
@@ -202,10 +204,13 @@ class BookieChannel(Protocol):
             RequestTimeoutError: no answer in time.
             BookieUnavailableError: the connection went.
         """
+        adds = isinstance(request, AddRequest)
         if timeout_s is None:
-            adds = isinstance(request, AddRequest)
             timeout_s = self._add_timeout_s if adds else self._read_timeout_s
         deferred: Deferred[Any] = Deferred()
+        if adds:
+            self._adds_asked += 1
+            deferred.addBoth(self._add_answered)
         pending = _Pending(request, deferred, timeout_s)
         if self.lost is not None:
             self._clock.callLater(0, _fail, deferred, self.lost)
@@ -216,6 +221,10 @@ class BookieChannel(Protocol):
             txn_id = self.next_txn_id()
             self._send(txn_id, pending, self._connection.send(request, txn_id))
         return deferred
+
+    def _add_answered(self, result: Any) -> Any:
+        self._adds_asked -= 1
+        return result
 
     def _request_v2(self, pending: _Pending) -> None:
         """Send it, unless one with the same key is in flight: that one's answer comes first."""
@@ -335,6 +344,8 @@ class BookieChannel(Protocol):
 
     def _take_plain_acks(self) -> None:
         """Take the plain acks at the start of the buffer, run by run."""
+        if self._adds_asked:
+            return
         while runs := self._take_acks(self._connection.buffer):
             for ledger_id, keys in runs:
                 for stream in tuple(self._streams.get(ledger_id, ())):

@@ -26,6 +26,7 @@ from wire import v2, v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.messages import (
+    AddRequest,
     AddResponse,
     BatchReadRequest,
     BatchReadResponse,
@@ -225,6 +226,20 @@ class V3Tests(Stage):
             [ClientLedgerFencedError, ClientUnauthorizedError, WriteFailedError],
         )
         self.assertEqual(stream.outstanding, {})
+
+    def test_an_add_may_be_a_request_beside_those_of_a_writer(self) -> None:
+        acked: list[int] = []
+        stream = self.channel.open_stream(L, acked.extend, lambda _entries, _error: None)
+        key = encode_varint(self.channel.next_txn_id())
+        stream.send(b"frame", [key], [300])
+        requests = [AddRequest(L, EntryId(n), b"k" * 20, b"p") for n in (700, 800)]
+        adds = [self.channel.request(request) for request in requests]
+        for txn_id, entry_id in ((2, 700), (1, 300), (3, 800)):
+            ack = AddResponse(ReturnCode.EOK, L, EntryId(entry_id))
+            self.channel.dataReceived(v3_reply(txn_id, ack, Operation.ADD_ENTRY))
+        answers = [self.successResultOf(add) for add in adds]
+        self.assertEqual([(one.rc, one.entry_id) for one in answers], [(0, 700), (0, 800)])
+        self.assertEqual(acked, [300])
 
     def test_two_writers_of_one_ledger_hear_of_their_own_adds_only(self) -> None:
         heard: list[tuple[str, list[int]]] = []
