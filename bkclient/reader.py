@@ -44,6 +44,9 @@ POLL_WAIT_S: Final = 3.0
 RETRY_S: Final = 0.5
 """Between tries at what failed, or came back sooner than it should."""
 
+SILENT_S_MAX: Final = 10.0
+"""How long a tail of a closed ledger tries on without reading anything."""
+
 PASSING: Final = (BookieUnavailableError, RequestTimeoutError, TooManyRequestsClientError)
 """What says nothing about an entry, only that bookies do not answer now."""
 
@@ -140,6 +143,7 @@ class LedgerReader:
                     return
         except NoSuchLedgerError:
             log.info("ledger {ledger_id} was deleted", ledger_id=self.ledger_id)
+            self._wake_all()
         except BookKeeperError as error:
             log.warn(
                 "ledger {ledger_id}: metadata not read: {error}",
@@ -157,6 +161,9 @@ class LedgerReader:
 
     def _metadata_changed(self) -> None:
         self._saw_lac(confirmed_by_handover(self.ledger_id, self.metadata))
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         waiting, self._on_change = self._on_change, []
         for waiter in waiting:
             if not waiter.called:
@@ -275,15 +282,17 @@ class LedgerReader:
     async def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         """Yield entries from ``first`` on as they are confirmed, until the ledger is closed.
 
-        What passes is waited out: bookies that do not answer, ensembles that have moved, a metadata
-        service that is away. It holds no more entries than ``read`` does. Cancelling what waits for
+        What passes is waited out: bookies that do not answer (of a closed ledger for
+        ``SILENT_S_MAX``), ensembles that have moved, a metadata service that is away. It holds no more entries than ``read`` does. Cancelling what waits for
         the next entry ends it.
 
         Raises:
             NoSuchLedgerError: the ledger was deleted.
             ClientClosedError: the client was closed.
-            ClientError: a confirmed entry cannot be read although bookies answer.
+            ClientError: a confirmed entry cannot be read although bookies answer, or is in a closed
+                ledger and nobody answers.
         """
+        silent_since_s: float | None = None
         while not self.is_closed or self.last_add_confirmed >= first:
             if self.last_add_confirmed < first:
                 entry = await self._wait_for_more(first)
@@ -295,13 +304,18 @@ class LedgerReader:
                 async with aclosing(self.read(first)) as entries:
                     async for entry in entries:
                         yield entry
-                        first = entry.entry_id + 1
+                        first, silent_since_s = entry.entry_id + 1, None
             except ClientError as error:
+                now_s = self._cluster.clock.seconds()
+                if silent_since_s is None or not self.is_closed:
+                    silent_since_s = now_s
+                elif now_s - silent_since_s > SILENT_S_MAX:
+                    raise
                 await self._wait_out(error)
 
     async def _wait_for_more(self, first: int) -> Entry | None:
         """Return once there may be news; with the entry, where that came along and is confirmed."""
-        began_s = self._cluster.clock.seconds()
+        began_s, has_moved = self._cluster.clock.seconds(), False
         try:
             polled = await self._poll(first - 1)
         except NOT_WITH_TIME:
@@ -309,20 +323,18 @@ class LedgerReader:
         except ClientError as error:
             log.info("tail of {ledger_id}: {error}", ledger_id=self.ledger_id, error=error)
         else:
-            if polled.lac >= first:
+            if polled is not None and polled.lac >= first:
                 return polled.entry
+            has_moved = polled is None
         if not self.is_closed and self._lac < first:
-            if self._cluster.clock.seconds() - began_s < RETRY_S:
+            if not has_moved and self._cluster.clock.seconds() - began_s < RETRY_S:
                 await self._pause()
             # The watch may be late, or what it told could not be read.
             await self._refresh_if_there()
         return None
 
-    async def _poll(self, previous: int) -> Polled[Entry]:
-        """Poll until there is news, or the metadata changes: it may be about other bookies.
-
-        With no news it is the unchanged LAC.
-        """
+    async def _poll(self, previous: int) -> Polled[Entry] | None:
+        """Poll until there is news; ``None`` when the metadata changed, or is gone, before that."""
         polling = self._fetcher.poll(self.metadata, previous, POLL_WAIT_S)
         moved = self._when_changed()
         moved.addCallback(lambda _: polling.cancel())
@@ -331,7 +343,7 @@ class LedgerReader:
         except CancelledError:
             if not moved.called:
                 raise
-            return Polled(self._lac)
+            return None
         finally:
             self._forget(moved)
         self._saw_lac(polled.lac)

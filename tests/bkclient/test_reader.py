@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.internet.defer import CancelledError
 
 from bkclient import admin
 from bkclient.admin import BookieState
@@ -17,6 +18,7 @@ from bkclient.errors import (
     IncorrectParameterError,
     LedgerRecoveryError,
     NoSuchEntryInLedgerError,
+    NoSuchLedgerError,
     ReadFailedError,
 )
 from bkclient.ranges import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
@@ -373,6 +375,117 @@ def test_a_tail_survives_bookies_that_come_and_go(protocol: ProtocolVersion) -> 
         world.settle(1)
     world.run(writer.close())
     assert tailing.finish(60) == payloads
+
+
+@PROTOCOLS
+def test_a_tail_ends_with_the_ledger_and_not_with_the_poll(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    client, other = world.client(protocol=protocol), world.client(protocol=protocol, seed=1)
+    writer = write(world, client, 3)
+    reader = world.run(other.open_ledger(writer.ledger_id, recover=False))
+    tailing = world.start(collect(reader.tail()))
+    world.settle(0.5)
+    world.run(writer.close())
+    world.settle(0.2)
+    assert tailing.done
+    assert len(tailing.result) == 3
+
+
+def is_add_or_poll(request: Request) -> bool:
+    return is_add(request) or getattr(request, "previous_lac", None) is not None
+
+
+def test_a_tail_ends_at_once_when_its_ledger_is_deleted() -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    writer = write(world, client, 3)
+    reader = world.run(other.open_ledger(writer.ledger_id, recover=False))
+    tailing = world.start(collect(reader.tail()))
+    world.settle(0.5)
+    world.run(client.delete_ledger(writer.ledger_id))
+    world.settle(0.2)
+    assert isinstance(tailing.result, NoSuchLedgerError)
+
+
+def test_a_tail_asks_new_bookies_while_the_old_are_silent() -> None:
+    world = World(6)
+    client, other = world.client(), world.client(seed=1)
+    writer = write(world, client, 2)
+    reader = world.run(other.open_ledger(writer.ledger_id, recover=False))
+    tailing = world.start(collect(reader.tail()))
+    world.settle(0.5)
+    for bookie in members(world, writer):
+        bookie.policy = when(is_add_or_poll, Fate.LOSE)
+    world.run(writer.add(b"2"))
+    world.run(writer.add(b"3"))
+    world.settle(0.2)
+    assert reader.last_add_confirmed == 2
+    world.run(writer.close())
+    assert len(tailing.finish(1)) == 4
+
+
+def test_a_tail_waits_for_silent_bookies_with_entries_it_needs() -> None:
+    world = World(3)
+    other = world.client(seed=1)
+    writer = write(world, world.client(), 3)
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_read_of_entry, Fate.LOSE)
+    reader = world.run(other.open_ledger(writer.ledger_id, recover=False))
+    tailing = world.start(collect(reader.tail()))
+    world.settle(20)
+    assert not tailing.done
+    for bookie in world.bookies.values():
+        bookie.policy = lambda _request: Fate.SERVE
+    world.settle(10)
+    world.run(writer.close())
+    assert len(tailing.finish(10)) == 3
+
+
+def test_a_tail_waits_for_bookies_that_are_away() -> None:
+    world = World(3)
+    other = world.client(seed=1)
+    writer = write(world, world.client(), 3)
+    reader = world.run(other.open_ledger(writer.ledger_id, recover=False))
+    for bookie in members(world, writer):
+        world.kill(bookie.bookie_id, unregister=False)
+    tailing = world.start(collect(reader.tail()))
+    world.settle(20)
+    assert not tailing.done
+    for bookie in members(world, writer):
+        world.restart(bookie.bookie_id)
+    world.run(world.client(seed=2).open_ledger(writer.ledger_id))
+    assert len(tailing.finish(10)) == 3
+
+
+def test_a_tail_of_a_closed_ledger_does_not_wait_for_ever() -> None:
+    world = World(3)
+    writer = write(world, world.client(), 3)
+    world.run(writer.close())
+    reader = world.run(world.client(seed=1).open_ledger(writer.ledger_id))
+    for bookie in members(world, writer):
+        world.kill(bookie.bookie_id)
+    with pytest.raises(BookieUnavailableError, match="entry 0"):
+        world.run(collect(reader.tail()), 30)
+
+
+def is_read_of_entry(request: Request) -> bool:
+    return isinstance(request, ReadRequest) and request.entry_id >= 0
+
+
+def test_a_tail_that_is_given_up_stops_asking() -> None:
+    world = World(3)
+    writer = write(world, world.client(), 2)
+    other = world.client(seed=1)
+    reader = world.run(other.open_ledger(writer.ledger_id, recover=False))
+    tailing = world.start(collect(reader.tail()))
+    world.settle(0.5)
+    tailing.deferred.cancel()
+    assert isinstance(tailing.result, CancelledError)
+    for bookie in world.bookies.values():
+        bookie.log.clear()
+    world.run(writer.close())
+    world.settle(10)
+    assert [bookie.log for bookie in world.bookies.values()] == [[], [], []]
 
 
 def test_a_tail_follows_a_recovery_to_its_end() -> None:
