@@ -15,9 +15,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.config import ClientConfig
 from bkclient.errors import (
-    ClientLedgerFencedError,
     ClientUnauthorizedError,
-    LedgerClosedError,
     NoSuchLedgerError,
 )
 from bkclient.writer import LedgerWriter
@@ -168,78 +166,6 @@ def test_striped_ledgers(stage: Stage, client: Client) -> None:
     assert run(read(client, writer.ledger_id)) == PAYLOADS
     java = stage.peers.java_client(stage.uri, v2=True)
     assert java.open_ledger(writer.ledger_id).read(0, len(PAYLOADS) - 1) == PAYLOADS
-
-
-def test_java_fences_our_writer(stage: Stage, client: Client) -> None:
-    writer = run(write(client, PAYLOADS[:50], close=False))
-    reader = stage.peers.java_client(stage.uri).open_ledger(writer.ledger_id)
-    assert reader.read(0, 49) == PAYLOADS[:50]
-
-    async def late() -> None:
-        await writer.add(b"too late")
-
-    with pytest.raises((ClientLedgerFencedError, LedgerClosedError)):
-        run(late())
-    assert run(client.read_metadata(writer.ledger_id)).value.last_entry_id == 49
-
-
-def test_we_fence_javas_writer(stage: Stage, client: Client) -> None:
-    writer = stage.peers.java_client(stage.uri).create_ledger(3, 3, 2)
-    writer.add_many(PAYLOADS[:50])
-    assert run(read(client, writer.ledger_id)) == PAYLOADS[:50]
-    with pytest.raises(JavaError, match=r"Fenced|LedgerClosed"):
-        writer.add(b"too late")
-    found = stage.peers.java_client(stage.uri).metadata(writer.ledger_id)
-    assert (found.state, found.last_entry_id) == ("CLOSED", 49)
-
-
-def test_recoveries_race_and_agree(stage: Stage, client: Client) -> None:
-    java = stage.peers.java_client(stage.uri)
-    for _ in range(5):
-        writer = run(write(client, PAYLOADS[:30], close=False))
-        opening = java._client.newOpenLedgerOp().withLedgerId(writer.ledger_id)
-        theirs = opening.withPassword(b"").withRecovery(True).execute()
-        ours = run(client.open_ledger(writer.ledger_id))
-        handle = java.vm.call(theirs.get)
-        assert ours.last_add_confirmed == handle.getLastAddConfirmed() == 29
-        ours.close()
-
-
-def test_we_tail_javas_writer(stage: Stage, client: Client) -> None:
-    writer = stage.peers.java_client(stage.uri).create_ledger(3, 3, 2)
-    for payload in PAYLOADS[:3]:
-        writer.add(payload)
-    reader = run(client.open_ledger(writer.ledger_id, recover=False))
-    assert reader.last_add_confirmed == 1
-
-    async def follow() -> list[bytes]:
-        return [entry.payload async for entry in reader.tail()]
-
-    import threading
-
-    found: list[list[bytes]] = []
-    tailing = threading.Thread(target=lambda: found.append(run(follow(), 60)))
-    tailing.start()
-    for payload in PAYLOADS[3:40]:
-        writer.add(payload)
-    writer.close()
-    tailing.join(60)
-    assert found == [PAYLOADS[:40]]
-    reader.close()
-
-
-def test_java_tails_our_writer(stage: Stage, client: Client) -> None:
-    writer = run(write(client, PAYLOADS[:2], close=False))
-    reader = stage.peers.java_client(stage.uri).open_ledger(writer.ledger_id, recover=False)
-
-    async def add(payload: bytes) -> int:
-        return await writer.add(payload)
-
-    poll = reader.poll_async(1, wait_ms=4000)
-    run(add(b"next"))
-    lac, entry = reader.poll_result(poll)
-    assert (lac, entry.payload) == (1, PAYLOADS[1])
-    run(writer.close())
 
 
 def test_a_deleted_ledger_is_gone_for_both(stage: Stage, client: Client) -> None:
