@@ -283,8 +283,8 @@ class LedgerReader:
         """Yield entries from ``first`` on as they are confirmed, until the ledger is closed.
 
         What passes is waited out: bookies that do not answer (of a closed ledger for
-        ``SILENT_S_MAX``), ensembles that have moved, a metadata service that is away. It holds no more entries than ``read`` does. Cancelling what waits for
-        the next entry ends it.
+        ``SILENT_S_MAX``), ensembles that have moved, a metadata service that is away. It holds no
+        more entries than ``read`` does. Cancelling what waits for the next entry ends it.
 
         Raises:
             NoSuchLedgerError: the ledger was deleted.
