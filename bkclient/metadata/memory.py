@@ -78,8 +78,8 @@ class _Stored:
 class MemoryCluster:
     """The service: one tree, shared by the sessions of ``connect``.
 
-    ``faults`` and ``delay_s`` may be replaced at any time; by default nothing fails and every
-    operation is done at once. With delays, an operation is applied half-way.
+    ``faults``, ``delay_s`` and ``watch_delay_s`` may be replaced at any time; by default nothing
+    fails and everything is done at once. With delays, an operation is applied half-way.
     """
 
     uri = "memory:"
@@ -88,6 +88,7 @@ class MemoryCluster:
         self.clock = clock
         self.faults: Callable[[Operation], Fault] = lambda _operation: Fault.NONE
         self.delay_s: Callable[[Operation], float] = lambda _operation: 0.0
+        self.watch_delay_s: Callable[[], float] = lambda: 0.0
         self._nodes: dict[str, _Stored] = {}
         self._watches: dict[tuple[str, bool], dict[Fired, None]] = {}
         self._sessions_made = 0
@@ -110,12 +111,22 @@ class MemoryCluster:
         return cluster
 
     def metadata(
-        self, *, chance: random.Random | None = None, session_timeout_s: float = 10.0, **rest: Any
+        self,
+        *,
+        chance: random.Random | None = None,
+        session_timeout_s: float = 10.0,
+        clock: IReactorTime | None = None,
+        **rest: Any,
     ) -> MemoryMetadata:
-        """Return a store on this cluster, not yet connected; ``rest`` as for ``TreePart``."""
+        """Return a store on this cluster, not yet connected; ``rest`` as for ``TreePart``.
+
+        ``clock`` is that of the process which the session belongs to, if it has one of its own: it
+        is what answers and watches come by, so that they wait while that process stands still.
+        """
+        clock = self.clock if clock is None else clock
         return MemoryMetadata(
-            MemoryTree(self, session_timeout_s),
-            clock=self.clock,
+            MemoryTree(self, session_timeout_s, clock),
+            clock=clock,
             chance=random.Random(0) if chance is None else chance,
             **rest,
         )
@@ -225,7 +236,7 @@ class MemoryCluster:
 
     def _fire(self, path: str, *, of_children: bool) -> None:
         for fired in self._watches.pop((path, of_children), {}):
-            self.clock.callLater(0, fired)
+            self.clock.callLater(self.watch_delay_s(), fired)
 
     def _fire_parent(self, path: str) -> None:
         if not zk_paths.is_top(path):
@@ -235,10 +246,12 @@ class MemoryCluster:
 class MemoryTree:
     """One session with a ``MemoryCluster``; implements ``Tree``."""
 
-    def __init__(self, cluster: MemoryCluster, session_timeout_s: float) -> None:
+    def __init__(
+        self, cluster: MemoryCluster, session_timeout_s: float, clock: IReactorTime
+    ) -> None:
         self._cluster, self._timeout_s = cluster, session_timeout_s
-        self._clock = cluster.clock
-        self._state = SessionState(cluster.clock, cluster.uri)
+        self._clock = clock
+        self._state = SessionState(clock, cluster.uri)
         self._session_id = 0
         self._expiry: IDelayedCall | None = None
         self._flying: dict[Deferred[None], None] = {}
@@ -293,7 +306,8 @@ class MemoryTree:
             return
         self._state.move(SessionEvent.SUSPENDED)
         session_id = self._session_id
-        self._expiry = self._clock.callLater(self._timeout_s, self._cluster.end_session, session_id)
+        cluster = self._cluster
+        self._expiry = cluster.clock.callLater(self._timeout_s, cluster.end_session, session_id)
         self._lose_answers()
         self._lose_watches()
 
@@ -406,6 +420,9 @@ class MemoryTree:
             return None
 
         def called() -> None:
+            self._clock.callLater(0, arrive)
+
+        def arrive() -> None:
             # The same watch may be set at other places too; it stays set there.
             if self._watches.get(fired) is called:
                 fired()
@@ -430,30 +447,33 @@ class MemoryTree:
 
     async def _fly(self, operation: Operation, apply: Callable[[], T], delay_s: float) -> T:
         """Apply later and answer later still, never overtaking this session's earlier ones."""
-        now_s = self._clock.seconds()
+        clock = self._cluster.clock
+        now_s = clock.seconds()
         self._applied_at_s = max(self._applied_at_s, now_s + delay_s / 2)
         self._answered_at_s = max(self._answered_at_s, now_s + delay_s)
+        back_s = self._answered_at_s - self._applied_at_s
+        answer: Deferred[None] = Deferred()
         results: list[T] = []
         errors: list[Exception] = []
 
         def arrive() -> None:
-            if not self._cluster.is_live(operation.session_id):
-                return
-            try:
-                results.append(apply())
-            except Exception as error:  # noqa: BLE001 - raised where it is awaited.
-                errors.append(error)
+            if self._cluster.is_live(operation.session_id):
+                try:
+                    results.append(apply())
+                except Exception as error:  # noqa: BLE001 - raised where it is awaited.
+                    errors.append(error)
+            self._clock.callLater(back_s, come_back)
 
-        answer: Deferred[None] = Deferred()
+        def come_back() -> None:
+            if not answer.called:
+                answer.callback(None)
+
         self._flying[answer] = None
-        self._clock.callLater(self._applied_at_s - now_s, arrive)
-        back = self._clock.callLater(self._answered_at_s - now_s, answer.callback, None)
+        clock.callLater(self._applied_at_s - now_s, arrive)
         try:
             await answer
         finally:
             self._flying.pop(answer, None)
-            if back.active():
-                back.cancel()
         if errors:
             raise errors[0]
         if not results:
