@@ -17,7 +17,7 @@ from bkclient.pool import BookiePool
 from bkclient.streams import AddStream
 from wire.adds import Packed
 from wire.codes import ProtocolVersion
-from wire.ids import BookieId
+from wire.ids import NO_ENTRY, BookieId, EntryId
 
 log = Logger()
 
@@ -40,6 +40,7 @@ class Member:
         protocol: what adds are spoken in; V3 where another writer of the ledger has the V2 one.
         acked: called with this member and entries that the bookie has stored.
         failed: called with this member, entries and why.
+        is_deferred: what is acknowledged may be lost with the bookie's process.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Member:
         *,
         acked: Callable[[Member, list[int]], None],
         failed: Callable[[Member, list[int], ClientError], None],
+        is_deferred: bool = False,
     ) -> None:
         self.index, self.bookie = index, bookie
         self._pool, self._keys, self._frames, self._protocol = pool, keys, frames, protocol
@@ -64,6 +66,8 @@ class Member:
         self._hold: _Hold | None = None
         self._ailing = False
         self._gone = False
+        self._is_deferred = is_deferred
+        self._acked_to = self._broken_at = NO_ENTRY
         channel = pool.ready(bookie, keys.ledger_id, protocol)
         if channel is not None:
             self._open_stream(channel)
@@ -75,6 +79,14 @@ class Member:
         """How many entries have not been answered."""
         sent = 0 if self._stream is None else len(self._stream.outstanding)
         return sent + len(self._backlog)
+
+    def has_lost(self, forced: EntryId) -> bool:
+        """Whether it may have lost an entry behind ``forced`` that it has acknowledged.
+
+        A bookie that dies is alive again for whoever asks next; only the connection tells.
+        """
+        broken = self._channel is not None and self._channel.lost is not None
+        return (self._acked_to if broken else self._broken_at) > forced
 
     @property
     def full_channel(self) -> BookieChannel | None:
@@ -153,6 +165,8 @@ class Member:
         if channel.protocol is ProtocolVersion.V2 and channel.has_stream(ledger_id):
             self._connect(ProtocolVersion.V3)
             return
+        if self._channel is not channel:
+            self._broken_at = self._acked_to
         self._channel = channel
         self._stream = channel.open_stream(ledger_id, self._acked, self._failed)
 
@@ -181,6 +195,8 @@ class Member:
 
     def _acked(self, entries: list[int]) -> None:
         self._ailing = False
+        if self._is_deferred:
+            self._acked_to = EntryId(max(self._acked_to, *entries))
         self._on_acked(self, entries)
 
     def _failed(self, entries: list[int], error: ClientError) -> None:

@@ -344,7 +344,12 @@ class AddPipeline:
             bookie,
             acked=self._acked,
             failed=self._failed,
+            is_deferred=bool(self._flags & AddFlag.DEFERRED_SYNC),
         )
+
+    def has_lost(self, forced: EntryId) -> list[BookieId]:
+        """Return the bookies that may have lost an acknowledged entry behind ``forced``."""
+        return [member.bookie for member in self._members if member.has_lost(forced)]
 
     def _acked(self, member: Member, entries: list[int]) -> None:
         self._run(self.quorum.handle(AddsAcked(member.index, member.bookie, entries)))

@@ -24,6 +24,7 @@ from bkclient.errors import (
     IncorrectParameterError,
     LedgerClosedError,
     ReadFailedError,
+    WriteFailedError,
 )
 from bkclient.force import ExplicitLac, force
 from bkclient.frames import LedgerKeys
@@ -110,6 +111,8 @@ class LedgerWriter:
         self._fetcher = cluster.fetcher(keys, rate)
         self._ended_by: ClientError | None = None
         self._closing: Shared[LedgerMetadata] | None = None
+        self._end: tuple[EntryId, int] | None = None
+        """Where the ledger is to end, and its length, once that is decided."""
 
     def _spans_enough(self, acked: Ensemble) -> bool:
         return self._cluster.placement.spans_enough(acked, self._local.value.write_quorum)
@@ -246,14 +249,35 @@ class LedgerWriter:
         With ``deferred_sync`` the LAC is there then. At once where nothing was added yet.
 
         Raises:
+            LedgerClosedError: the ledger has ended, or is about to, before what was to be forced.
+            ClientLedgerFencedError: another client recovers the ledger, and says where it ends.
             ClientError: a bookie did not do it; nothing is known of what was added since the last.
         """
         head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
+        self._insist_unbroken()
         if self._quorum.last_pushed >= 0:
             await force(self._cluster.pool, self.ledger_id, self._quorum.ensemble)
+        self._insist_unbroken()
         if head > self._forced:
+            if self._end is not None:
+                raise self._ended_by or LedgerClosedError(f"ledger {self.ledger_id} was closed")
             self._forced, self._forced_length = head, length
         return head
+
+    def _insist_unbroken(self) -> None:
+        """Refuse to take a force for what it was, if a bookie may be another than it was.
+
+        Java does not look: there a bookie that died with entries in memory, and was started again,
+        says that all it has is on its disk.
+        """
+        if isinstance(self._ended_by, NO_METADATA_AFTER):
+            raise self._ended_by
+        lost = self._pipeline.has_lost(self._forced)
+        if lost:
+            raise WriteFailedError(
+                f"the connection to {', '.join(lost)} went since entry {self._forced} of ledger "
+                f"{self.ledger_id} was forced: what was added behind it may be lost"
+            )
 
     # Ensemble changes
 
@@ -329,12 +353,13 @@ class LedgerWriter:
 
     async def _close(self) -> LedgerMetadata:
         self._pipeline.end(LedgerClosedError(f"ledger {self.ledger_id} was closed"))
-        if self.deferred_sync:
-            await self._force_last()
-        self._leave()
-        last, length = self.last_add_confirmed, self.length
-        if self.deferred_sync:
-            length = self._forced_length
+        if self._end is None:
+            if self.deferred_sync:
+                await self._force_last()
+            self._leave()
+            length = self._forced_length if self.deferred_sync else self.length
+            self._end = self.last_add_confirmed, length
+        last, length = self._end
         return await self._cluster.updater.update(
             self.ledger_id,
             self._local,

@@ -233,6 +233,45 @@ class TestDeferredSync:
         assert (stored.last_entry_id, stored.length) == (0, 3)
         assert len(stored.fragments) == 1
 
+    def test_a_force_behind_the_end_of_the_ledger_fails(self) -> None:
+        world = World(4)
+        writer = open_writer(world, world.client(), deferred_sync=True)
+        world.run(_await(writer.add(b"one")))
+        bad = members(world, writer)[2]
+        bad.policy = when(is_force, ForceLedgerResponse(ReturnCode.EIO, writer.ledger_id))
+        assert world.run(writer.close()).last_entry_id == -1
+        bad.policy = lambda _request: Fate.SERVE
+        with pytest.raises(LedgerClosedError):
+            world.run(writer.force())
+        assert writer.last_add_confirmed == -1
+
+    def test_a_bookie_that_was_restarted_is_not_believed(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client(), deferred_sync=True)
+        world.run(_await(writer.add(b"one")))
+        world.settle(1)
+        restarted = members(world, writer)[1]
+        restarted.crash()
+        restarted.ledgers.clear()
+        world.settle(1)
+        restarted.up = True
+        with pytest.raises(WriteFailedError, match="may be lost"):
+            world.run(writer.force())
+        assert world.run(writer.close()).last_entry_id == -1
+
+    def test_a_restart_behind_a_force_harms_nobody(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client(), deferred_sync=True)
+        world.run(_await(writer.add(b"one")))
+        world.settle(1)
+        world.run(writer.force())
+        members(world, writer)[1].crash()
+        world.settle(1)
+        members(world, writer)[1].up = True
+        world.run(_await(writer.add(b"two")))
+        world.settle(2)
+        assert world.run(writer.force()) == 1
+
 
 class TestExplicitLac:
     def told(self, world: World) -> dict[str, list[int]]:
