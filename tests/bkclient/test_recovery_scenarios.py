@@ -277,6 +277,61 @@ def test_s16_a_damaged_answer_is_no_answer(which: str) -> None:
         assert third.entries(writer.ledger_id) == {0: b"e0"}, "written back"
 
 
+def in_limbo(writer: LedgerWriter) -> Callable[[Request], Ruling]:
+    """What a bookie says that has lost it does not know what of the ledger (BP-46)."""
+    rc = ReturnCode.EUNKNOWNLEDGERSTATE
+
+    def judge(request: Request) -> Ruling:
+        if isinstance(request, ReadRequest):
+            return ReadResponse(rc, writer.ledger_id, request.entry_id)
+        return Fate.SERVE
+
+    return judge
+
+
+@PROTOCOLS
+def test_s11_what_a_bookie_has_lost_is_not_taken_for_absent(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    client, other = world.client(protocol=protocol), world.client(protocol=protocol, seed=1)
+    writer = open_writer(world, client)
+    first, second, third = members(world, writer)
+    second.policy = policy((is_add, Fate.LOSE))
+    assert world.run(writer.add(b"e0")) == 0
+    second.policy, first.policy = policy(), in_limbo(writer)
+    third.crash()
+    with pytest.raises((ClientError, RequestTimeoutError)):
+        world.run(other.open_ledger(writer.ledger_id))
+    assert world.stored(writer.ledger_id).state is LedgerState.IN_RECOVERY
+    third.up = True
+    world.settle(5)
+    reader = world.run(other.open_ledger(writer.ledger_id))
+    assert world.run(collect(reader.read())) == [b"e0"]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(("size", "write", "ack"), [(3, 3, 2), (4, 3, 2), (2, 2, 1), (3, 2, 1)])
+def test_s41_a_recovery_goes_on_with_a_bookie_in_limbo_or_refuses(
+    protocol: ProtocolVersion, size: int, write: int, ack: int
+) -> None:
+    world = World(6)
+    client, other = world.client(protocol=protocol), world.client(protocol=protocol, seed=1)
+    options = {"ensemble_size": size, "write_quorum": write, "ack_quorum": ack}
+    writer = open_writer(world, client, **options)
+    payloads = [b"%d" % number for number in range(5)]
+    for payload in payloads:
+        world.run(writer.add(payload))
+    limbo = members(world, writer)[0]
+    limbo.policy = in_limbo(writer)
+    try:
+        reader = world.run(other.open_ledger(writer.ledger_id))
+    except ClientError:
+        # With Qa = 1 an entry may be on that bookie alone.
+        assert ack == 1
+        assert world.stored(writer.ledger_id).state is LedgerState.IN_RECOVERY
+        return
+    assert world.run(collect(reader.read())) == payloads
+
+
 @PROTOCOLS
 def test_s24_a_stalled_recoverer_adopts_what_another_has_closed(
     protocol: ProtocolVersion,
