@@ -9,7 +9,6 @@ or a client can ask something, between any two steps.
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -35,6 +34,16 @@ from bookied.server import BookieConnection, BookieServer
 from bookied.service import BookieService
 from bookied.state import SERVING
 from tests.bookied.fakes import FakeHost, nobody_there
+from tests.sim.bookie_parts import (
+    STEPS_MAX,
+    BrokenPromiseError,
+    Jobs,
+    NoLocks,
+    SmallFiles,
+    directory_names,
+    held_packet,
+    with_databases,
+)
 from tests.sim.disk import PowerCut, SimFiles
 from tests.sim.key_values import SimKeyValues
 from wire.codes import AddFlag, DigestType, ProtocolVersion, ReadFlag, ReturnCode
@@ -63,32 +72,6 @@ V2, V3 = ProtocolVersion.V2, ProtocolVersion.V3
 LEDGERS: Final = (0, 1, 2, 300, 2**40 + 7)
 DB_SEEDS: Final = 20_001
 """From here on each third seed, this one first, is of a bookie with DbLedgerStorage."""
-
-STEPS_MAX: Final = 2000
-"""More turns than anything the bookie does by itself takes; beyond, it hangs."""
-
-
-_DEAD: Final = OSError(errno.EIO, "the process is gone")
-
-
-class BrokenPromiseError(AssertionError):
-    """The bookie lost what it acknowledged, or made something up."""
-
-
-@attrs.frozen(kw_only=True)
-class _SmallFiles(BookieConfig):
-    """Settings with journals smaller than an operator can ask for."""
-
-    small_journal_bytes: int
-    small_step_bytes: int
-
-    @property
-    def journal_bytes_max(self) -> int:
-        return self.small_journal_bytes
-
-    @property
-    def journal_prealloc_bytes(self) -> int:
-        return self.small_step_bytes
 
 
 @attrs.frozen
@@ -124,44 +107,6 @@ class Kept:
         self.acked[entry_id] = max(number, self.acked.get(entry_id, -1))
 
 
-class Jobs:
-    """Blocking work that waits for its turn, one at a time and in order, as one thread would."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[Callable[[], Any], Deferred[Any]]] = []
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def put(self, function: Callable[[], Any]) -> Deferred[Any]:
-        done: Deferred[Any] = Deferred()
-        self._waiting.append((function, done))
-        return done
-
-    def run_one(self) -> None:
-        """Do the oldest job; a power cut in it comes out here."""
-        if not self._waiting:
-            return
-        function, done = self._waiting.pop(0)
-        try:
-            value = function()
-        except PowerCut:
-            self._waiting.insert(0, (function, done))  # For ``fail_all``: it is not over yet.
-            raise
-        except Exception:  # noqa: BLE001  # it belongs to whoever asked
-            done.errback(Failure())
-        else:
-            done.callback(value)
-
-    def fail_all(self) -> None:
-        """The process died: nobody's work is ever done."""
-        for _ in range(STEPS_MAX):
-            if not self._waiting:
-                return
-            self._waiting.pop(0)[1].errback(Failure(_DEAD))
-        raise AssertionError("a dead bookie goes on for ever")
-
-
 class _Port:
     port = 3181
     factory: BookieServer | None = None
@@ -179,14 +124,6 @@ class _Listener:
 
     def bind(self, host: str, port: int) -> _Port:
         return self.bound
-
-
-class _NoLocks:
-    def take(self, roots: Any) -> None:
-        pass
-
-    def release(self) -> None:
-        pass
 
 
 class _Transport(StringTransport):
@@ -281,7 +218,7 @@ class BookieWorld:
         self.failures: list[Exception] = []
         self._config = self._some_config()
         if seed >= DB_SEEDS and seed % 3 == 0:
-            self._config = _with_databases(self._config)
+            self._config = with_databases(self._config)
         self._make_roots()
         self.jobs = Jobs()
         self.service: BookieService | None = None
@@ -292,11 +229,11 @@ class BookieWorld:
     def _some_config(self) -> BookieConfig:
         rng = self.rng
         ledgers, indexes = rng.randint(1, 2), rng.choice([0, 0, 1, 2])
-        return _SmallFiles(
+        return SmallFiles(
             metadata_service_uri="memory:",
-            journal_directories=_names("j", rng.randint(1, 2)),
-            ledger_directories=_names("l", ledgers),
-            index_directories=_names("i", indexes),
+            journal_directories=directory_names("j", rng.randint(1, 2)),
+            ledger_directories=directory_names("l", ledgers),
+            index_directories=directory_names("i", indexes),
             bookie_id="b1",
             advertised_address="bookie7",
             allow_storage_expansion=True,
@@ -322,7 +259,7 @@ class BookieWorld:
 
     def _make_roots(self) -> None:
         """Mount points are there and durable before any bookie comes."""
-        for root in [*_names("j", 2), *_names("l", 3), *_names("i", 2)]:
+        for root in [*directory_names("j", 2), *directory_names("l", 3), *directory_names("i", 2)]:
             self.files.mkdirs(Path(root))
         self.files.sync_dir(Path("/"))
 
@@ -375,7 +312,7 @@ class BookieWorld:
             files=self.files,
             host=FakeHost(),
             listener=self._listener,
-            locks=_NoLocks(),
+            locks=NoLocks(),
             run_blocking=self.jobs.put,
             run_reads=maybeDeferred,
             connect=nobody_there,
@@ -421,7 +358,7 @@ class BookieWorld:
         self.stop()
         may_grow = self._config.storage_class is not StorageClass.DB  # Its ledgers cannot move.
         if self.rng.random() < 0.3 and may_grow:
-            names = _names("l", min(3, len(self._config.ledger_directories) + 1))
+            names = directory_names("l", min(3, len(self._config.ledger_directories) + 1))
             self._config = attrs.evolve(self._config, ledger_directories=names)
         self.start()
         self.check()
@@ -756,33 +693,13 @@ class BookieWorld:
             held = storage.entries(ledger_id) if state is not None else []
             kept.early.clear()
             kept.sent = {
-                entry_id: [self._packet(storage, state, ledger_id, entry_id)] for entry_id in held
+                entry_id: [held_packet(storage, state, ledger_id, entry_id)] for entry_id in held
             }
             kept.acked = dict.fromkeys(held, 0)
             kept.fence_sent = kept.fenced = state is not None and state.fenced
             lac = state.explicit_lac if state is not None else None
             kept.lacs = [] if lac is None else [lac]
             kept.lac_acked = len(kept.lacs) - 1
-
-    def _packet(self, storage: Any, state: Any, ledger_id: int, entry_id: int) -> bytes:
-        found = storage.read_memory(state, entry_id)
-        if isinstance(found, bytes):
-            return found
-        return bytes(storage.read_disk(found.location, ledger_id, entry_id))
-
-
-def _with_databases(config: BookieConfig) -> BookieConfig:
-    """Return the settings of a bookie with DbLedgerStorage: an index directory for each other."""
-    indexes = _names("i", len(config.ledger_directories))
-    return attrs.evolve(
-        config,
-        storage_class=StorageClass.DB,
-        index_directories=indexes if config.named_index_directories else (),
-    )
-
-
-def _names(prefix: str, count: int) -> tuple[str, ...]:
-    return tuple(f"/{prefix}{number}" for number in range(count))
 
 
 def is_cut_off(packet: bytes, sent: bytes) -> bool:

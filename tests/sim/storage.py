@@ -12,8 +12,6 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Union
@@ -26,6 +24,7 @@ from bookied.exit_status import BookieStopError
 from tests.sim.bookie_world import SOUND, BookieWorld, Build
 from tests.sim.disk import Fault, PowerCut
 from tests.sim.faults import FAULTS
+from tests.sim.hunting import Found, hunt
 from wire.errors import BookKeeperError
 
 LIVES_MAX = 4
@@ -134,14 +133,6 @@ def some_fault(rng: Random) -> Fault:
 # The hunt -----------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Found:
-    """A seed that broke a promise."""
-
-    seed: int
-    what: str
-
-
 Outcome = Union[Story, Found]
 
 
@@ -151,22 +142,6 @@ def try_seed(seed: int, fault: str | None = None) -> Outcome:
         return live(seed, FAULTS[fault].build if fault else SOUND)
     except (AssertionError, BookKeeperError, OSError) as error:
         return Found(seed, f"{type(error).__name__}: {error}")
-
-
-def hunt(
-    seeds: Iterable[int], fault: str | None = None, workers: int = 1
-) -> Iterator[Story | Found]:
-    """Run seeds; give each one's outcome, in order."""
-    if workers == 1:
-        for seed in seeds:
-            yield try_seed(seed, fault)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        todo = list(seeds)
-        try:
-            yield from pool.map(try_seed, todo, [fault] * len(todo), chunksize=8)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def command(seed: int, fault: str | None = None) -> str:
@@ -190,7 +165,7 @@ def main() -> int:
     begin_s = time.monotonic()
     seeds = range(asked.first, asked.first + asked.seeds)
     stories: list[Story] = []
-    for outcome in hunt(seeds, asked.fault, asked.workers):
+    for outcome in hunt(try_seed, seeds, asked.fault, workers=asked.workers):
         if isinstance(outcome, Found):
             print(f"seed {outcome.seed}: {outcome.what}\n{command(outcome.seed, asked.fault)}")
             return 1

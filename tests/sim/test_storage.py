@@ -13,7 +13,8 @@ import pytest
 
 from tests.sim.bookie_world import DB_SEEDS
 from tests.sim.faults import FAULTS
-from tests.sim.storage import Found, command, hunt, try_seed
+from tests.sim.hunting import Found, hunt
+from tests.sim.storage import command, try_seed
 
 HUNT_S = float(os.environ.get("BOOKIED_SIM_S", "15"))
 FIXED, A_TURN = 80, 20
@@ -21,13 +22,13 @@ FIXED, A_TURN = 80, 20
 
 @pytest.mark.parametrize("first", range(0, FIXED, A_TURN))
 def test_a_bookie_keeps_its_promises_over_every_crash(first: int) -> None:
-    for outcome in hunt(range(first, first + A_TURN)):
+    for outcome in hunt(try_seed, range(first, first + A_TURN)):
         assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
 
 
 @pytest.mark.parametrize("first", range(DB_SEEDS, DB_SEEDS + 3 * FIXED, 3 * A_TURN))
 def test_a_bookie_with_databases_keeps_them_too(first: int) -> None:
-    for outcome in hunt(range(first, first + 3 * A_TURN, 3)):
+    for outcome in hunt(try_seed, range(first, first + 3 * A_TURN, 3)):
         assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed)}"
 
 
@@ -42,7 +43,7 @@ def test_a_bookie_keeps_its_promises_on_the_seeds_of_the_day() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_hunt_finds_what_loses_entries(name: str) -> None:
-    outcomes = hunt(range(FAULTS[name].seeds_max), name)
+    outcomes = hunt(try_seed, range(FAULTS[name].seeds_max), name)
     assert any(isinstance(outcome, Found) for outcome in outcomes), FAULTS[name].what
 
 

@@ -1,0 +1,78 @@
+"""Running many seeds, in one process or several, and ending at the first find."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, TypeVar, Union
+
+import attrs
+
+T = TypeVar("T")
+
+BURIED_TOGETHER = 20
+"""Worlds whose remains are cleared away at once."""
+
+_lying: list[object] = []
+
+
+@attrs.frozen
+class Found:
+    """A seed that broke a promise."""
+
+    seed: int
+    what: str
+
+
+def hunt(
+    try_seed: Callable[..., Union[T, Found]],
+    seeds: Iterable[int],
+    *options: Any,
+    workers: int = 1,
+) -> Iterator[Union[T, Found]]:
+    """Run seeds; give each one's outcome, in order. ``options`` follow the seed."""
+    if workers == 1:
+        for seed in seeds:
+            yield try_seed(seed, *options)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        todo = list(seeds)
+        given = [[option] * len(todo) for option in options]
+        try:
+            yield from pool.map(try_seed, todo, *given, chunksize=8)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def left_lying(world: object) -> Iterator[None]:
+    """Keep a world's dead where they lie while it goes on; they are buried with others of theirs.
+
+    What a dead process waited for never comes. Collected as garbage, its coroutines would run their
+    ``finally`` blocks: in the middle of another world, and into one that is not there any more.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    _lying.append(world)
+    try:
+        yield
+    finally:
+        if len(_lying) >= BURIED_TOGETHER:
+            _bury()
+        if was_enabled:
+            gc.enable()
+
+
+@atexit.register
+def _bury() -> None:
+    """Let go of all that lies around, whatever it has to say to that."""
+    complain, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
+    try:
+        _lying.clear()
+        gc.collect()
+    finally:
+        sys.unraisablehook = complain
