@@ -1,0 +1,91 @@
+"""A bounded hunt in every run: seeds that stay, plans that once broke something, and the day's.
+
+``BKCTL_SIM_S`` is how long to hunt with the seeds of the day, in two processes. More by hand:
+``python -m tests.sim``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sim.hunting import Found, hunt
+from tests.sim.oracle import BrokenInvariantError
+from tests.sim.plan import THEMES, from_json, plan_of, to_json
+from tests.sim.seeds import command, play, shrink, try_seed
+from tests.sim.story import Story
+
+HUNT_S = float(os.environ.get("BKCTL_SIM_S", "150"))
+FIXED, A_TURN = 140, 35
+AT_A_TIME = 80
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
+
+
+@pytest.mark.parametrize("first", range(0, FIXED, A_TURN))
+def test_a_cluster_keeps_its_promises(first: int) -> None:
+    for outcome in hunt(try_seed, range(first, first + A_TURN)):
+        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, ())}"
+
+
+def test_a_cluster_keeps_them_on_the_seeds_of_the_day() -> None:
+    first = dt.datetime.now(dt.timezone.utc).date().toordinal() * 1_000_000
+    until_s, told = time.monotonic() + HUNT_S, 0
+    for begin in itertools.count(first, AT_A_TIME):
+        if time.monotonic() > until_s:
+            break
+        for outcome in hunt(try_seed, range(begin, begin + AT_A_TIME), workers=2):
+            assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, ())}"
+            told += 1
+    print(f"{told} seeds of the day in {HUNT_S:.0f} s")
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_what_once_broke_a_promise_does_so_no_more(path: Path) -> None:
+    outcome = play(from_json(path.read_text()))
+    assert not isinstance(outcome, Found), f"{outcome}: python -m tests.sim --plan {path}"
+
+
+@pytest.mark.parametrize("seed", range(len(THEMES)))
+def test_a_plan_can_be_kept(seed: int) -> None:
+    assert from_json(to_json(plan_of(seed))) == plan_of(seed)
+
+
+def trace_of(seed: int) -> list[str]:
+    lines: list[str] = []
+    play(plan_of(seed), trace=lines.append)
+    return lines
+
+
+def test_a_seed_is_the_same_story_every_time() -> None:
+    assert trace_of(9) == trace_of(9)
+
+
+def test_a_seed_is_the_same_story_in_another_process() -> None:
+    code = "from tests.sim.test_cluster import trace_of; print(*trace_of(9), sep='\\n')"
+    environment = os.environ | {"PYTHONHASHSEED": "12345"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.splitlines() == trace_of(9)
+
+
+def test_a_find_is_reduced_to_what_it_takes() -> None:
+    found = next(o for o in hunt(try_seed, range(100), "one-ack-less") if isinstance(o, Found))
+    dropped = shrink(found, "one-ack-less")
+    left = plan_of(found.seed).without(dropped)
+    assert len(left.items) <= 2
+    assert isinstance(play(left, "one-ack-less"), Found)
+
+
+def test_what_the_oracle_notes_ends_the_story() -> None:
+    story = Story(plan_of(1))
+    story.oracle.insist("I5", holds=False, what="made up")
+    with pytest.raises(BrokenInvariantError, match="I5: made up"):
+        story.tell()

@@ -1,0 +1,51 @@
+"""Each rule that is broken on purpose is noticed: by a bounded number of seeds, or a scenario."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sim.__main__ import seeds_of
+from tests.sim.hunting import Found, hunt
+from tests.sim.mutations import MUTATIONS
+from tests.sim.seeds import kind_of, try_seed
+from wire.codes import ProtocolVersion
+
+HUNTED = [name for name, mutation in MUTATIONS.items() if mutation.seeds_max]
+PLAYED = [name for name, mutation in MUTATIONS.items() if not mutation.seeds_max]
+ARGUMENTS: dict[str, Any] = {"protocol": ProtocolVersion.V3, "how_soon_s": 0.0}
+"""What scenarios are played with, where they are played with several."""
+
+
+def test_the_docs_have_them_all() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    rows = dict(
+        re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \| [^|]+ \| [^|]+ \| [^|]+ \|$", text, re.MULTILINE)
+    )
+    assert rows == {name: mutation.what for name, mutation in MUTATIONS.items()}
+
+
+@pytest.mark.parametrize("name", HUNTED)
+def test_the_hunt_finds_a_broken_rule(name: str) -> None:
+    mutation = MUTATIONS[name]
+    seeds = seeds_of(0, mutation.seeds_max, mutation.theme)
+    found = next((o for o in hunt(try_seed, seeds, name) if isinstance(o, Found)), None)
+    assert found is not None, f"{mutation.what}: not found in {len(seeds)} seeds"
+    assert kind_of(found) in mutation.breaks, found
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_a_scenario_finds_a_broken_rule(name: str) -> None:
+    mutation = MUTATIONS[name]
+    module, _, function = mutation.theme.partition(":")
+    scenario = getattr(importlib.import_module(module), function)
+    wanted = inspect.signature(scenario).parameters
+    arguments = {name: value for name, value in ARGUMENTS.items() if name in wanted}
+    scenario(**arguments)
+    with mutation.built_in(), pytest.raises(Exception):  # noqa: B017, PT011 - any way to say no.
+        scenario(**arguments)

@@ -1,0 +1,280 @@
+"""Scenarios of client.md 16.3 on real bookies: what they do with their disks decides these.
+
+Those that are about clients alone are in ``tests/bkclient``; ``test_catalogue`` knows all.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bkclient.errors import (
+    ClientError,
+    ClientLedgerFencedError,
+    DuplicateEntryIdError,
+    WriteFailedError,
+)
+from tests.sim.disk import SimFiles
+from tests.sim.network import Fate
+from tests.sim.scene import (
+    Scene,
+    add,
+    add_answer,
+    at,
+    fence,
+    fence_answer,
+    of,
+    recovery_add,
+    recovery_read_answer,
+)
+from wire.codes import LedgerState, ProtocolVersion
+from wire.ids import EntryId
+
+PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
+
+
+@PROTOCOLS
+def test_s1_a_recovery_read_fences_whom_the_fence_did_not_reach(protocol: ProtocolVersion) -> None:
+    scene = Scene(3)
+    w, r = scene.client("w", protocol=protocol), scene.client("r", protocol=protocol)
+    writer = scene.writer(w)
+    first, second, third = scene.members(writer)
+    scene.when(at(first, add), Fate.HOLD)
+    scene.when(at(third, add), Fate.HOLD)
+    added = scene.add(writer)
+    scene.drive(0.5)
+    scene.when(at(third, of(r, fence)), Fate.CUT)
+    first.turn_s = lambda: 0.2  # So that there is a new connection to the third before the reads.
+    scene.when(at(second, recovery_read_answer), Fate.HOLD)
+    opened = scene.opening(r, writer)
+    scene.drive(4)
+    assert opened[0].last_add_confirmed == -1
+    scene.release()
+    scene.drive(30)
+    assert isinstance(added[0], ClientLedgerFencedError)
+    scene.finish(r, opened[0])
+
+
+def test_s4_a_slow_recoverer_does_not_read_from_bookies_of_its_own() -> None:
+    scene = Scene(5)
+    w, r1, r2 = scene.client("w"), scene.client("r1"), scene.client("r2")
+    writer = scene.writer(w)
+    third = scene.members(writer)[2]
+    for number in range(6):
+        scene.add(writer, b"%d" % number)
+    scene.drive(1)
+    scene.when(at(third, of(r1, recovery_add)), Fate.CUT)
+    seen: list[str] = []
+    scene.when(of(r1, lambda m: bool(recovery_add(m) and seen.append(m.bookie))), Fate.PASS)
+    opened = scene.opening(r1, writer)
+    names = {bookie.name for bookie in scene.members(writer)}
+    scene.world.drive(10, lambda: set(seen) - names)
+    r1.process.pause()
+    reader = scene.open(r2, writer)
+    r1.process.resume()
+    scene.drive(30)
+    assert reader.last_add_confirmed == opened[0].last_add_confirmed == 5
+
+
+def test_s8_a_late_answer_of_a_bookie_that_was_replaced_counts_for_nothing() -> None:
+    scene = Scene(4)
+    w = scene.client("w", add_timeout_s=1)
+    writer = scene.writer(w, ack_quorum=3)
+    first = scene.members(writer)[0]
+    scene.when(at(first, add_answer), Fate.HOLD)
+    scene.world.metadata.delay_s = lambda operation: 2.0 if operation.writes else 0.0
+    added = scene.add(writer)
+    scene.drive(2)
+    scene.release()  # While the ensemble changes.
+    scene.drive(0.5)
+    assert added == []
+    scene.drive(30)
+    assert first.name not in writer.metadata.last_fragment.ensemble
+    assert added == [0]
+    scene.open(scene.client("r"), writer)
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("how_soon_s", [0.0, 0.00002, 0.001, 0.5])
+def test_s9_a_fence_that_was_answered_outlives_its_bookie(
+    protocol: ProtocolVersion, how_soon_s: float
+) -> None:
+    scene = Scene(3)
+    w, r = scene.client("w", protocol=protocol), scene.client("r")
+    writer = scene.writer(w)
+    bookies = scene.members(writer)
+    answered: list[str] = []
+
+    def dies(message: object) -> bool:
+        name = message.bookie  # type: ignore[attr-defined]
+        if fence_answer(message) and name not in answered:  # type: ignore[arg-type]
+            answered.append(name)
+            scene.world.clock.callLater(how_soon_s, scene.world[name].stay_away, power=True)
+        return False
+
+    for bookie in bookies:
+        bookie.turn_s = lambda: 0.0001
+    scene.world.network.policy = lambda message: Fate.CUT if dies(message) else Fate.PASS
+    r_opens = scene.opening(r, writer)
+    scene.drive(5)
+    for bookie in bookies:
+        bookie.start()
+    scene.world.until_serving()
+    added = scene.add(writer)
+    scene.drive(60)
+    assert isinstance(added[0], ClientLedgerFencedError)
+    scene.open(scene.client("r2"), writer)
+    assert r_opens
+
+
+def test_s10_a_bookie_that_has_lost_its_disk_does_not_come_back() -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    assert scene.add(writer) or scene.drive(1) is None
+    scene.open(r, writer)
+    bookie = scene.members(writer)[0]
+    bookie.stay_away(power=True)
+    bookie.files = SimFiles(bookie.rng)
+    bookie.make_roots()
+    scene.drive(15)
+    bookie.start()
+    scene.drive(5)
+    assert not bookie.is_serving
+    assert "cookie" in str(bookie.last_error).lower()
+    added = scene.add(writer)
+    scene.drive(60)
+    assert isinstance(added[0], ClientError)
+
+
+def test_s12_an_add_that_meets_a_fence_on_its_way_to_the_disk_is_refused() -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    for bookie in scene.members(writer):
+        bookie.turn_s = lambda: 0.3
+    opened = scene.opening(r, writer)
+    scene.drive(0.1)
+    added = scene.add(writer)
+    scene.drive(60)
+    assert isinstance(added[0], ClientLedgerFencedError)
+    assert opened[0].last_add_confirmed == -1
+    scene.finish(r, opened[0])
+
+
+def test_s12_an_add_on_its_way_to_the_disk_is_found_by_the_recovery() -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    for bookie in scene.members(writer):
+        bookie.turn_s = lambda: 0.3
+    added = scene.add(writer)
+    scene.drive(0.1)
+    reader = scene.open(r, writer)
+    assert reader.last_add_confirmed == 0
+    scene.drive(60)
+    assert len(added) == 1
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_s35_a_ledger_that_was_fenced_and_collected_is_not_made_anew(*, restarts: bool) -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    scene.add(writer)
+    scene.drive(1)
+    scene.open(r, writer)
+    scene.world.run(r.begin(r.client.delete_ledger(writer.ledger_id)))
+    bookies = scene.members(writer)
+    for bookie in bookies:
+        assert bookie.service is not None
+        assert bookie.service.collectors is not None
+        bookie.process.run(bookie.service.collectors.collect)  # type: ignore[union-attr]
+    scene.drive(10)
+    assert not any(bookie.held(writer.ledger_id) for bookie in bookies)
+    if restarts:
+        for bookie in bookies:
+            bookie.stay_away(power=True)
+        scene.drive(15)
+        for bookie in bookies:
+            bookie.start()
+        scene.world.until_serving()
+    added = scene.add(writer)
+    scene.drive(60)
+    assert isinstance(added[0], ClientError)
+
+
+def test_s38_ids_of_the_callers_choice_are_confirmed_without_a_gap() -> None:
+    scene = Scene(3)
+    w = scene.client("w")
+    writer = scene.writer(w, explicit_ids=True)
+    second, third = scene.add_at(writer, EntryId(1)), scene.add_at(writer, EntryId(3))
+    scene.drive(1)
+    assert second == third == []
+    assert isinstance(_error_of(writer.add_at(EntryId(1), b"again")), DuplicateEntryIdError)
+    first = scene.add_at(writer, EntryId(0))
+    scene.drive(1)
+    assert (first, second, third) == ([0], [1], [])
+    huge = scene.add_at(writer, EntryId(2**62))
+    scene.drive(60)
+    assert isinstance(huge[0], ClientError)
+    reader = scene.open(scene.client("r"), writer)
+    assert reader.last_add_confirmed == 1
+
+
+def test_s39_what_was_not_forced_is_never_told_to_be_safe() -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w, deferred_sync=True)
+    for number in range(3):
+        scene.add(writer, b"%d" % number)
+    scene.drive(1)
+    forced = scene.world.run(w.begin(writer.force()))
+    scene.oracle.forced(writer.ledger_id, forced)
+    for number in range(3):
+        scene.add(writer, b"later %d" % number)
+    scene.drive(0.01)
+    assert writer.last_add_confirmed == 2
+    for bookie in scene.members(writer):
+        bookie.stay_away(power=True)
+    scene.drive(15)
+    for bookie in scene.members(writer):
+        bookie.start()
+    scene.world.until_serving()
+    with pytest.raises(ClientError):
+        scene.world.run(w.begin(writer.force()))
+    # On the new connections every bookie would say that all it has is on its disk.
+    with pytest.raises(WriteFailedError, match="may be lost"):
+        scene.world.run(w.begin(writer.force()))
+    assert writer.last_add_confirmed == 2
+    assert scene.open(r, writer).last_add_confirmed >= 2
+
+
+def test_s39_a_force_needs_every_bookie() -> None:
+    scene = Scene(3)
+    w = scene.client("w")
+    writer = scene.writer(w, deferred_sync=True)
+    scene.add(writer)
+    scene.drive(1)
+    scene.members(writer)[1].stay_away(power=False)
+    with pytest.raises(ClientError):
+        scene.world.run(w.begin(writer.force()))
+    assert writer.last_add_confirmed == -1
+
+
+def test_i12_nobody_is_fenced_while_the_mark_is_on_its_way() -> None:
+    scene = Scene(3)
+    writer = scene.writer(scene.client("w"))
+    scene.add(writer)
+    scene.drive(1)
+    scene.world.metadata.delay_s = lambda operation: 3.0 if operation.writes else 0.0
+    reader = scene.open(scene.client("r"), writer)
+    stored = scene.oracle.ledger(writer.ledger_id).stored
+    assert stored is not None
+    assert stored.state is LedgerState.CLOSED
+    assert reader.last_add_confirmed == 0
+
+
+def _error_of(added: object) -> object:
+    found: list[object] = []
+    added.addErrback(lambda failure: found.append(failure.value))  # type: ignore[attr-defined]
+    return found[0]
