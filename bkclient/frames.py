@@ -9,7 +9,7 @@ import attrs
 from wire import v3
 from wire.adds import AddFramesV2, AddFramesV3, Key, Packed
 from wire.codes import AddFlag, V2Flag
-from wire.digest import Digester
+from wire.digest import Digester, Entry
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest
 from wire.varint import encode_varint
@@ -22,6 +22,11 @@ class LedgerKeys:
     ledger_id: LedgerId
     master_key: bytes = attrs.field(repr=False)
     digester: Digester = attrs.field(repr=False)
+
+    def packet_of(self, entry: Entry) -> bytes:
+        """Return an entry that was read as the packet it was, LAC and length included."""
+        package = self.digester.package
+        return package(self.ledger_id, entry.entry_id, entry.lac, entry.length, entry.payload)
 
 
 class FrameMaker:

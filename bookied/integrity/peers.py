@@ -48,13 +48,9 @@ class ClientPeers:
                 while left and len(ahead) < READS_AHEAD:
                     ahead.append(fetcher.entry(metadata, left.popleft()))
                 entry = await ahead.popleft()
-                yield entry.entry_id, keys.digester.package(*_parts(entry))
+                yield entry.entry_id, keys.packet_of(entry)
         finally:
             for read in ahead:
                 read.addErrback(lambda _failure: None)
                 read.cancel()
             fetcher.close()
-
-
-def _parts(entry: Entry) -> tuple[int, int, int, int, bytes]:
-    return entry.ledger_id, entry.entry_id, entry.lac, entry.length, entry.payload
