@@ -526,6 +526,19 @@ class ClientConfig(MetadataConfig):
         choices=("standard", "system"),
         without_effect="only authentication tells clients by their roles",
     )
+    repair_batch_entries: int = setting(
+        10,
+        key="rereplicationEntryBatchSize",
+        group="Repair",
+        minimum=1,
+        doc="Entries that are copied at a time when a fragment is repaired.",
+    )
+    repair_bytes_per_s: int = setting(
+        -1,
+        key="replicationRateByBytes",
+        unit="bytes/s",
+        doc="Limit on what is copied in repairs; not above 0 is none.",
+    )
 
     @property
     def add_timeout_s(self) -> int:
