@@ -64,6 +64,10 @@ class Placement(Protocol):
         """Return whether the bookies that acked span enough fault domains."""
         ...
 
+    def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:
+        """Return whether each write quorum of an ensemble is spread as it should be."""
+        ...
+
 
 class RandomPlacement:
     """The default policy: every writable bookie is as good as any other, unless the lot knows."""
@@ -124,6 +128,10 @@ class RandomPlacement:
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
         """See ``Placement``: there are no fault domains here."""
+        return True
+
+    def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
+        """See ``Placement``: any ensemble will do."""
         return True
 
 

@@ -139,7 +139,7 @@ class RackAwarePlacement:
         return len({self._rack_of(bookie) for bookie in acked}) >= self._needed(write_quorum)
 
     def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:
-        """Return whether each write quorum of an ensemble spans the racks it should.
+        """See ``Placement``: each write quorum has to span the racks it should.
 
         With ``enforced`` a bookie of unknown rack is one too many.
         """
