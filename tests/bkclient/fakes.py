@@ -41,6 +41,8 @@ from wire.messages import (
     ErrorResponse,
     ForceLedgerRequest,
     ForceLedgerResponse,
+    ListEntriesRequest,
+    ListEntriesResponse,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -51,7 +53,7 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from wire.records import BookieServiceInfo, Endpoint
+from wire.records import BookieServiceInfo, Endpoint, encode_entry_list
 
 T = TypeVar("T")
 
@@ -172,6 +174,8 @@ class FakeBookie:
             answer(BookieInfoResponse(ReturnCode.EOK, 1000, 400))
         elif isinstance(request, ForceLedgerRequest):
             answer(ForceLedgerResponse(ReturnCode.EOK, request.ledger_id))
+        elif isinstance(request, ListEntriesRequest):
+            answer(self._list(request))
         else:
             assert isinstance(request, BadRequest), request
             answer(ErrorResponse(request.rc))
@@ -241,6 +245,13 @@ class FakeBookie:
             return ReadLacResponse(ReturnCode.ENOENTRY, request.ledger_id)
         last = ledger.entries.get(max(ledger.entries, default=-1))
         return ReadLacResponse(ReturnCode.EOK, request.ledger_id, ledger.explicit_lac, last)
+
+    def _list(self, request: ListEntriesRequest) -> ListEntriesResponse:
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is None:
+            return ListEntriesResponse(ReturnCode.ENOLEDGER, request.ledger_id)
+        held = encode_entry_list(sorted(ledger.entries))
+        return ListEntriesResponse(ReturnCode.EOK, request.ledger_id, held)
 
     def _poll(self, request: ReadRequest, answer: Callable[[Response], None]) -> None:
         ledger = self.ledgers.get(request.ledger_id)

@@ -698,11 +698,17 @@ class TestSwitches:
             assert await one.lost_bookie_recovery_delay() is None
             calls: list[int] = []
             watch = await other.watch_lost_bookie_recovery_delay(lambda: calls.append(1))
+            versions = []
             for delay_s in (30, 30, 0):
                 seen = len(calls)
                 await one.set_lost_bookie_recovery_delay(delay_s)
                 await driver.until(lambda seen=seen: len(calls) > seen)
                 assert await other.lost_bookie_recovery_delay() == delay_s
+                stored = await other.versioned_recovery_delay()
+                assert stored is not None
+                assert stored.value == delay_s
+                versions.append(stored.version)
+            assert versions == [0, 1, 2]
             with pytest.raises(IncorrectParameterError):
                 await one.set_lost_bookie_recovery_delay(-1)
             watch.cancel()

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataUnavailableError, Version, Watch
+from bkclient.metadata.api import MetadataUnavailableError, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqlitePart, is_own
 from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
@@ -173,8 +173,13 @@ class SqliteRepair(SqlitePart):
 
     async def lost_bookie_recovery_delay(self) -> int | None:
         """See ``UnderreplicationQueue``."""
+        stored = await self.versioned_recovery_delay()
+        return None if stored is None else stored.value
+
+    async def versioned_recovery_delay(self) -> Versioned[int] | None:
+        """See ``UnderreplicationQueue``."""
         row = await self._read(lambda rows, _: rows.get(META, zk_paths.LOST_BOOKIE_DELAY))
-        return None if row is None else parse_delay(row.value)
+        return None if row is None else Versioned(parse_delay(row.value), row.version)
 
     async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
         """See ``UnderreplicationQueue``."""

@@ -19,6 +19,7 @@ from bkclient.metadata.api import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
     Version,
+    Versioned,
     Watch,
 )
 from bkclient.metadata.tree.base import TreePart
@@ -342,10 +343,16 @@ class TreeRepair(TreePart):
 
     async def lost_bookie_recovery_delay(self) -> int | None:
         """See ``UnderreplicationQueue``."""
+        stored = await self.versioned_recovery_delay()
+        return None if stored is None else stored.value
+
+    async def versioned_recovery_delay(self) -> Versioned[int] | None:
+        """See ``UnderreplicationQueue``."""
         try:
-            return parse_delay((await self._tree.get(zk_paths.LOST_BOOKIE_DELAY)).value)
+            node = await self._tree.get(zk_paths.LOST_BOOKIE_DELAY)
         except NoNodeError:
             return None
+        return Versioned(parse_delay(node.value), node.stat.version)
 
     async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
         """See ``UnderreplicationQueue``."""
