@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bkclient.client import Client
@@ -12,6 +12,7 @@ from bkclient.writer import LedgerWriter
 from tests.bkclient.fakes import FakeBookie, World
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+from wire.messages import ReadRequest, Request
 
 TRIPLE: dict[str, Any] = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 STRIPED: dict[str, Any] = {"ensemble_size": 3, "write_quorum": 2, "ack_quorum": 2}
@@ -84,3 +85,8 @@ def mark(world: World, ledger_id: LedgerId, *missing: str) -> None:
     store = store_of(world)
     world.run(store.mark_underreplicated(ledger_id, tuple(map(BookieId, missing))))
     world.run(store.close())
+
+
+def is_reading(entry_id: int) -> Callable[[Request], bool]:
+    """A plain read of this entry."""
+    return lambda request: isinstance(request, ReadRequest) and request.entry_id == entry_id
