@@ -1,0 +1,1 @@
+"""Autorecovery: an elected auditor marks ledgers that lack replicas, workers repair them."""

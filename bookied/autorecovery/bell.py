@@ -1,0 +1,51 @@
+"""Waiting until there may be something to do."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.internet.interfaces import IReactorTime
+
+from bkclient.metadata.api import UnderreplicationQueue
+
+
+class Bell:
+    """Rings for one who waits; rung while nobody waits, it lets the next wait end at once."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._rung = False
+        self._waiter: Deferred[None] | None = None
+
+    def ring(self) -> None:
+        """End the wait."""
+        self._rung = True
+        if self._waiter is not None and not self._waiter.called:
+            self._waiter.callback(None)
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Return once it has rung since the last wait, or after ``timeout_s``."""
+        if not self._rung:
+            self._waiter = Deferred()
+            if timeout_s is not None:
+                self._waiter.addTimeout(timeout_s, self._clock)
+            try:
+                await self._waiter
+            except TwistedTimeoutError:
+                pass
+            finally:
+                self._waiter = None
+        self._rung = False
+
+
+async def until_enabled(store: UnderreplicationQueue, clock: IReactorTime) -> None:
+    """Return once re-replication is enabled."""
+    if await store.replication_enabled():
+        return
+    bell = Bell(clock)
+    watch = await store.watch_replication_enabled(bell.ring)
+    try:
+        while not await store.replication_enabled():
+            await bell.wait()
+    finally:
+        watch.cancel()
