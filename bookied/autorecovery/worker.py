@@ -132,7 +132,7 @@ class Worker:
         await deferLater(self._clock, self._config.repair_backoff_ms / 1000)
 
     async def _let_go(self) -> None:
-        """End what waits. The locks go with the session, or earlier."""
+        """End what waits. The locks go with the session."""
         held = list(self._held.values())
         for waiting in held:
             waiting.cancel()
@@ -230,14 +230,18 @@ class Worker:
     ) -> None:
         try:
             await wait
+        except CancelledError:
+            self._held.pop(ledger_id, None)
+            raise
         except NoSuchLedgerError:
             log.info("ledger {id} was deleted while it waited", id=ledger_id)
         except BookKeeperError as error:
             log.warn("ledger {id}: {error}", id=ledger_id, error=error)
-        finally:
-            await self._release(ledger_id)
-            self._held.pop(ledger_id, None)
-            self._bell.ring()
+        except Exception:  # noqa: BLE001 - no ledger may end the worker.
+            log.failure("ledger {id} while it waited", id=ledger_id)
+        await self._release(ledger_id)
+        self._held.pop(ledger_id, None)
+        self._bell.ring()
 
     async def _release(self, ledger_id: LedgerId) -> None:
         """Let go of a lock, for sure: one that stays keeps everybody from the ledger."""

@@ -369,12 +369,17 @@ class World:
         self._register(bookie_id)
         return bookie
 
-    def _register(self, bookie_id: BookieId) -> None:
+    def _register(self, bookie_id: BookieId, *, read_only: bool = False) -> None:
         endpoint = Endpoint(
             id="bookie", port=int(bookie_id[1:]), host=f"host-{bookie_id}", protocol="bookie-rpc"
         )
         info = BookieServiceInfo((endpoint,))
-        self.run(self._sessions[bookie_id].register(bookie_id, info, read_only=False))
+        self.run(self._sessions[bookie_id].register(bookie_id, info, read_only=read_only))
+
+    def turn_read_only(self, name: str) -> None:
+        """Let a bookie refuse ordinary adds, and say so."""
+        self[name].read_only = True
+        self._register(BookieId(name), read_only=True)
 
     def unregister(self, name: str) -> None:
         """Let the cluster know that a bookie is gone."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.errors import ClientError
@@ -23,6 +24,8 @@ from wire.ids import BookieId
 from wire.records import AuditorVote, decode_vote, encode_vote
 
 log = Logger()
+
+RETRY_S: Final = 0.2
 
 
 class TreeElection(TreePart):
@@ -60,6 +63,8 @@ class TreeElection(TreePart):
             return await self._is_own(vote)
         except (MetadataUnavailableError, NoNodeError):
             await self._tree.until_connected()
+            # It may be connected and fail all the same: nobody is to be asked without a pause.
+            await deferLater(self._clock, RETRY_S)
             return False
 
     async def _own_vote(self, value: bytes) -> str:

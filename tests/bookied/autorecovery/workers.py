@@ -14,55 +14,73 @@ from tests.bkclient.fakes import Running, World
 from tests.bkclient.repairs import marks
 from wire.ids import BookieId
 
-CONFIG: dict[str, Any] = {"ledger_check_interval_s": 0, "bookie_check_interval_s": 0}
+CHECKS_OFF: dict[str, Any] = {"ledger_check_interval_s": 0, "bookie_check_interval_s": 0}
 
 
 class RunningWorker:
-    """A worker of its own process: session, client, loop."""
+    """A worker in a process of its own: session, client, loop."""
 
-    def __init__(self, world: World, *, seed: int = 0, **settings: Any) -> None:
+    running: Running[None]
+
+    def __init__(
+        self, world: World, *, seed: int = 0, begins: bool = True, **settings: Any
+    ) -> None:
         self.world = world
-        client_settings = {k: settings.pop(k) for k in list(settings) if k.startswith("repair_b")}
-        client_settings = {k: v for k, v in client_settings.items() if k != "repair_backoff_ms"}
-        self.client: Client = world.client(seed=seed, **client_settings)
+        self.client: Client = world.client(seed=seed)
         self.worker = Worker(self.client, AutoRecoveryConfig(**settings), random.Random(seed))
-        self.running: Running[None] = world.start(self.worker.run())
+        if begins:
+            self.begin()
+
+    def begin(self) -> None:
+        self.running = self.world.start(self.worker.run())
 
     @property
     def session(self) -> Any:
-        store = self.client.store
-        assert isinstance(store, MemoryMetadata)
-        return store.session
+        assert isinstance(self.client.store, MemoryMetadata)
+        return self.client.store.session
+
+    @property
+    def session_id(self) -> int:
+        return self.client.store.session_id
 
     def die(self) -> None:
-        """End as a killed process does: the session goes when its time is over."""
-        session_id = self.client.store.session_id
-        self.world.run(self.client.close())
+        """End as a killed process does: nothing more is sent, the session ends some time later."""
+        session_id = self.session_id
         self.session.suspend()
+        self.client.cluster.pool.close()
         self.running.deferred.cancel()
         self.world.metadata.end_session(session_id)
 
     def stop(self) -> None:
+        """End as it should."""
         self.running.deferred.cancel()
         self.world.settle()
         self.world.run(self.client.close())
         self.world.run(self.client.store.close())
 
 
-def run_until_no_marks(world: World, limit_s: float = 1200.0) -> None:
+def run_until_no_marks(world: World, limit_s: int = 1200) -> None:
     """Drive the clock until no ledger is marked."""
-    for _ in range(int(limit_s)):
+    end_s = world.clock.seconds() + limit_s
+    while world.clock.seconds() < end_s:
         if not marks(world):
             return
         world.settle(1.0)
     raise AssertionError(f"still marked: {marks(world)}")
 
 
-def start_autorecovery(
-    world: World, name: str = "auditor", *, seed: int = 0, **settings: Any
-) -> tuple[Client, Running[None]]:
-    """Start election, auditor and worker in a session of their own."""
-    client = world.client(seed=seed)
-    config = AutoRecoveryConfig(**(CONFIG | settings))
-    part = AutoRecovery(client, config, BookieId(name), random.Random(seed))
-    return client, world.start(part.run())
+class RunningAutoRecovery:
+    """Election, auditor and worker in a session of their own."""
+
+    def __init__(self, world: World, name: str = "auditor", *, seed: int = 0, **settings: Any):
+        self.world = world
+        self.client = world.client(seed=seed)
+        config = AutoRecoveryConfig(**(CHECKS_OFF | settings))
+        part = AutoRecovery(self.client, config, BookieId(name), random.Random(seed))
+        self.running: Running[None] = world.start(part.run())
+        world.settle()
+
+    @property
+    def session(self) -> Any:
+        assert isinstance(self.client.store, MemoryMetadata)
+        return self.client.store.session
