@@ -14,11 +14,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from bkclient.config import ClientConfig
 from bkclient.properties import PropertiesError
 from bkclient.settings import ConfigError, Finding, Findings, Severity, changed
 from bookied.config import BookieConfig
 from bookied.exit_status import BookieStopError, ExitStatus
-from bookied.options import Options, configure, log_level, log_path, parse_options
+from bookied.options import (
+    Options,
+    configure,
+    configure_client,
+    log_level,
+    log_path,
+    parse_options,
+)
 from wire.errors import BookKeeperError
 
 ABANDON_S: Final = 15.0
@@ -30,13 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
         config, findings = configure(options, os.environ)
+        client_config = None
+        if options.autorecovery_only or config.autorecovery:
+            client_config = configure_client(options, os.environ)
     except ConfigError as error:
         return _refused(options, error)
     except PropertiesError as error:
         return _end(error, ExitStatus.INVALID_CONFIGURATION)
     if options.check_config:
         return _show(findings, "the settings can be used")
-    return _run(config, findings, options)
+    return _run(config, client_config, findings, options)
 
 
 def _refused(options: Options, error: ConfigError) -> int:
@@ -63,7 +74,12 @@ def _end(error: BaseException, status: int) -> int:
     return status
 
 
-def _run(config: BookieConfig, findings: Findings, options: Options) -> int:
+def _run(
+    config: BookieConfig,
+    client_config: ClientConfig | None,
+    findings: Findings,
+    options: Options,
+) -> int:
     from bookied.log import Logging
 
     try:
@@ -78,15 +94,32 @@ def _run(config: BookieConfig, findings: Findings, options: Options) -> int:
 
     from twisted.internet import reactor
 
-    process = Process(config, findings, logging, reactor)
+    process = Process(
+        config,
+        findings,
+        logging,
+        reactor,
+        client_config=client_config,
+        autorecovery_only=options.autorecovery_only,
+    )
     return process.run()
 
 
 class Process:
-    """The process around one bookie: its reactor, signals, service manager and exit status."""
+    """The process around one bookie: its reactor, signals, service manager and exit status.
+
+    With ``autorecovery_only`` there is no bookie in it, but an auditor and a worker.
+    """
 
     def __init__(
-        self, config: BookieConfig, findings: Findings, logging: Any, reactor: Any
+        self,
+        config: BookieConfig,
+        findings: Findings,
+        logging: Any,
+        reactor: Any,
+        *,
+        client_config: ClientConfig | None = None,
+        autorecovery_only: bool = False,
     ) -> None:
         from twisted.internet.task import LoopingCall
         from twisted.logger import Logger
@@ -95,6 +128,7 @@ class Process:
 
         self._log = Logger("bookied")
         self._config, self._findings = config, findings
+        self._client_config, self._autorecovery_only = client_config, autorecovery_only
         self._logging, self._reactor = logging, reactor
         self._notifier = Notifier()
         self._patience = LoopingCall(self._notifier.tell, "EXTEND_TIMEOUT_USEC=30000000")
@@ -130,15 +164,16 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
+        from bookied.autorecovery.service import AutoRecoveryService
         from bookied.parts import real_parts
         from bookied.service import BookieService
 
         self._report_settings()
+        kind = AutoRecoveryService if self._autorecovery_only else BookieService
+        told = {} if self._client_config is None else {"client_config": self._client_config}
         try:
-            parts = real_parts(self._config, self._reactor)
-            self._service = BookieService(
-                self._config, parts, failed=self._failed, progress=self._progress
-            )
+            parts = real_parts(self._config, self._reactor, **told)
+            self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
             self._patience.start(5.0)
             await self._service.start()
         except BookieStopError as error:
@@ -247,6 +282,9 @@ class Process:
         self._notifier.tell("READY=1")
 
     def _collect(self) -> None:
+        if self._autorecovery_only:
+            self._log.warn("there is no bookie here whose garbage could be collected")
+            return
         collecting = None if self._service is None else self._service.collect_garbage()
         if collecting is None:
             self._log.warn("garbage is collected once the bookie serves")

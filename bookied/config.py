@@ -24,6 +24,7 @@ from bkclient.settings import (
     load,
     setting,
 )
+from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.db_config import DbStorageConfig
 from bookied.java_keys import BOOKIE_OTHER_KEYS
 from bookied.storage_config import (
@@ -34,7 +35,7 @@ from bookied.storage_config import (
     StorageClass,
 )
 
-__all__ = ["BookieConfig", "StorageClass", "load_bookie_config"]
+__all__ = ["BookieConfig", "StorageClass", "load_bookie_config", "load_client_config"]
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
@@ -181,6 +182,7 @@ class LimitsConfig:
 
 @attrs.frozen(kw_only=True)
 class BookieConfig(
+    AutoRecoveryConfig,
     LimitsConfig,
     CollectorConfig,
     DiskConfig,
@@ -222,6 +224,15 @@ def load_bookie_config(
         ConfigError: at least one value is refused.
     """
     return load(BookieConfig, properties, also=(ClientConfig,), strict=strict)
+
+
+def load_client_config(properties: Properties) -> ClientConfig:
+    """Return the client's settings that stand in a bookie's file, as autorecovery needs them.
+
+    Raises:
+        ConfigError: at least one value is refused.
+    """
+    return load(ClientConfig, properties, also=(BookieConfig,))[0]
 
 
 def worst(findings: Iterable[Finding]) -> Severity:

@@ -13,7 +13,6 @@ from bkclient.settings import OtherKey
 _THREADS: Final = "one reactor thread serves all connections"
 _MEMORY: Final = "belongs to Java's memory"
 _NETTY: Final = "belongs to Java's network layer"
-_REPAIR: Final = "autorecovery is not here yet"
 _HTTP: Final = "the HTTP admin server is not here yet"
 _METRICS: Final = "metrics are not here yet"
 _TLS: Final = "belongs to TLS, which is not switched on"
@@ -97,14 +96,8 @@ BOOKIE_OTHER_KEYS: Final = (
     *_ignored("what logs hold is kept in memory", "gcEntryLogMetadataCache*"),
     *_ignored("1000 locations are written at a time", "maxOperationNumbersInSingleRocksdb*"),
     *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
-    *_warned(_REPAIR, "autoRecoveryDaemonEnabled", harmless=("false", "no", "off")),
-    *_ignored(_REPAIR, "auditor*", "lostBookieRecoveryDelay", "rwRereplicateBackoffMs"),
-    *_ignored(_REPAIR, "openLedgerRereplicationGracePeriod", "rereplicationEntryBatchSize"),
-    *_ignored(_REPAIR, "underreplicatedLedgerRecoveryGracePeriod", "zkReplicationTaskRateLimit"),
-    *_ignored(_REPAIR, "lockReleaseOfFailedLedgerGracePeriod", "replicationRateByBytes"),
-    *_ignored(_REPAIR, "repairedPlacementPolicyNotAdheringBookieEnabled"),
-    *_ignored(_REPAIR, "inFlightReadEntryNumInLedgerChecker"),
-    *_ignored(_REPAIR, "storeSystemTimeAsLedgerUnderreplicatedMarkTime"),
+    *_ignored("a check waits for as long as it takes", "auditorAcquireConcurrentOpenLedger*"),
+    *_ignored("marks always carry their time", "storeSystemTimeAsLedgerUnderreplicatedMarkTime"),
     *_warned(_HTTP, "httpServerEnabled", harmless=("false", "no", "off")),
     *_ignored(_HTTP, "httpServer*"),
     *_ignored(_METRICS, "enableStatistics", "statsProviderClass", "prometheusStats*"),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from bkclient.config import ClientConfig
 from bkclient.properties import java_system_properties
 from bkclient.settings import (
     Findings,
@@ -20,10 +21,11 @@ from bkclient.settings import (
     read_properties,
     value_text,
 )
-from bookied.config import BookieConfig, load_bookie_config
+from bookied.config import BookieConfig, load_bookie_config, load_client_config
 
 LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 FORMATS: Final = ("text", "json")
+AUTORECOVERY: Final = "autorecovery"
 CONF_VARIABLE: Final = "BOOKIE_CONF"
 LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
@@ -34,12 +36,21 @@ while running; 6 cookie or instance id do not fit; 7 damaged or missing data.
 signals: TERM and INT drain and stop, a second one ends at once; HUP opens the log file anew; USR1
 collects garbage now, with the compaction that is allowed; QUIT writes the bookie's state to the
 log.
+`bookied autorecovery` runs an auditor and a replication worker alone; it has a --help of its own.
+"""
+
+_AUTORECOVERY_EPILOG: Final = """\
+exit status: 0 stopped as asked; 1 bad configuration; 2 metadata out of reach at the start;
+3 metadata session lost (start it again); 5 failed while running.
+signals: TERM and INT stop, a second one ends at once; HUP opens the log file anew; QUIT writes what
+it is at to the log.
 """
 
 
 class Options(argparse.Namespace):
     """What was given on the command line."""
 
+    autorecovery_only: bool
     conf: Path | None
     metadata_uri: str | None
     zkserver: str | None
@@ -61,6 +72,12 @@ class Options(argparse.Namespace):
 
 def parse_options(arguments: Sequence[str]) -> Options:
     """Return the options; ends the process with status 0 after help, with 1 after nonsense."""
+    if arguments[:1] == [AUTORECOVERY]:
+        return _autorecovery_parser().parse_args(arguments[1:], namespace=Options())
+    return _bookie_parser().parse_args(arguments, namespace=Options())
+
+
+def _bookie_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="bookied",
         description="Store ledgers for BookKeeper clients: one bookie, in the foreground.",
@@ -68,11 +85,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.set_defaults(autorecovery_only=False)
+    _add_settings(parser)
     add = parser.add_argument
-    add("-c", "--conf", type=Path, metavar="FILE", help="settings, as a Java bk_server.conf")
-    add("-u", "--metadata-uri", metavar="URI", help="metadata service, as metadataServiceUri")
-    add("-z", "--zkserver", metavar="HOSTS", help="ZooKeeper servers, as zkServers")
-    add("-m", "--zkledgerpath", metavar="PATH", help="root of the metadata, with --zkserver")
     add("-p", "--bookieport", metavar="PORT", help="port to listen on, as bookiePort")
     add("-hp", "--httpport", metavar="PORT", help="port of the admin server, as httpServerPort")
     add("-j", "--journal", nargs="+", metavar="DIR", help="journal directories")
@@ -93,6 +108,41 @@ def parse_options(arguments: Sequence[str]) -> Options:
         action="store_true",
         help="as autoRecoveryDaemonEnabled=true",
     )
+    _add_rest(parser)
+    return parser
+
+
+def _autorecovery_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="bookied autorecovery",
+        description="Repair a cluster's ledgers: one auditor, if elected, and one replication "
+        "worker, in the foreground, without a bookie.",
+        epilog=_AUTORECOVERY_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    of_a_bookie = ("bookieport", "httpport", "journal", "ledgerdirs", "indexdirs")
+    parser.set_defaults(
+        autorecovery_only=True,
+        read_only=False,
+        with_autorecovery=False,
+        **dict.fromkeys(of_a_bookie),
+    )
+    _add_settings(parser)
+    _add_rest(parser)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-c", "--conf", type=Path, metavar="FILE", help="settings, as a Java bk_server.conf")
+    add("-u", "--metadata-uri", metavar="URI", help="metadata service, as metadataServiceUri")
+    add("-z", "--zkserver", metavar="HOSTS", help="ZooKeeper servers, as zkServers")
+    add("-m", "--zkledgerpath", metavar="PATH", help="root of the metadata, with --zkserver")
+
+
+def _add_rest(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add(
         "-X",
         dest="overrides",
@@ -107,7 +157,6 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--log-level", choices=LEVELS, help="least level that is logged (info)")
     add("--log-file", type=Path, metavar="FILE", help="log there rather than to stderr")
     add("--version", action=_ShowVersion, nargs=0, help="show the version, and end")
-    return parser.parse_args(arguments, namespace=Options())
 
 
 def configure(options: Options, environ: Mapping[str, str]) -> tuple[BookieConfig, Findings]:
@@ -117,17 +166,28 @@ def configure(options: Options, environ: Mapping[str, str]) -> tuple[BookieConfi
         PropertiesError: a settings file cannot be read, or an option cannot be understood.
         ConfigError: a value is refused.
     """
+    properties = _properties(options, environ, BookieConfig)
+    return load_bookie_config(properties, strict=options.strict_config)
+
+
+def configure_client(options: Options, environ: Mapping[str, str]) -> ClientConfig:
+    """Return the client's settings of the same sources; for autorecovery, which is a client.
+
+    Raises:
+        PropertiesError, ConfigError: as for ``configure``.
+    """
+    return load_client_config(_properties(options, environ, BookieConfig, ClientConfig))
+
+
+def _properties(options: Options, environ: Mapping[str, str], *classes: type) -> Properties:
     path = options.conf or (Path(environ[CONF_VARIABLE]) if environ.get(CONF_VARIABLE) else None)
     system = java_system_properties()
     if path is None:
         properties = Properties(environ=environ, system=system)
     else:
         properties = read_properties(path, environ=environ, system=system)
-    properties = properties.override(
-        environment(environ, BookieConfig), "BK_{key} in the environment"
-    )
-    properties = properties.override(_settings(options), "the command line")
-    return load_bookie_config(properties, strict=options.strict_config)
+    properties = properties.override(environment(environ, *classes), "BK_{key} in the environment")
+    return properties.override(_settings(options), "the command line")
 
 
 def log_level(options: Options, environ: Mapping[str, str]) -> str:

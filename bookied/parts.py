@@ -14,10 +14,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
+from bkclient.client import Client
+from bkclient.config import ClientConfig
 from bkclient.connect import TcpConnect
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
+from bkclient.placement_policy import real_script
 from bkclient.pool import Connect
 from bookied.config import BookieConfig
 from bookied.dirs import DirectoryLocks
@@ -61,6 +64,10 @@ class Parts:
     run_reads: RunBlocking
     connect: Connect
     """How other bookies are reached."""
+    open_store: Callable[[], MetadataStore] | None = None
+    """Makes another store on the same cluster, for a session of its own; None: there is none."""
+    client_config: ClientConfig = attrs.field(factory=ClientConfig)
+    """What clients of the bookie's own are told, those that repair ledgers."""
     rng: random.Random = attrs.field(factory=random.Random)
     threads: bool = True
     open_key_values: OpenKeyValues | None = None
@@ -68,6 +75,19 @@ class Parts:
     open_files_max: int | None = None
     """The process's limit on open files; None for none."""
     close: Callable[[], Deferred[None]]
+
+
+def make_client(parts: Parts, store: MetadataStore) -> Client:
+    """Return a client of the cluster over a store that is connected."""
+    config = parts.client_config
+    return Client(
+        store,
+        clock=parts.clock,
+        connect=parts.connect,
+        config=config,
+        rng=parts.rng,
+        topology_script=real_script(config, parts.run_blocking),
+    )
 
 
 class MetadataUriError(BookieStopError):
@@ -110,6 +130,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "run_blocking": partial(deferToThreadPool, reactor, blocking),
         "run_reads": run_reads,
         "connect": TcpConnect(reactor),
+        "open_store": partial(_open_store, config, reactor),
         "close": close,
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }

@@ -24,6 +24,7 @@ from bkclient.metadata.api import (
     MetadataUnavailableError,
     NotInitializedError,
 )
+from bookied.autorecovery.part import BesideBookie
 from bookied.backpressure import Limits
 from bookied.bookie import Bookie, Writes
 from bookied.config import BookieConfig
@@ -59,7 +60,7 @@ from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.integrity.part import Integrity
 from bookied.listener import BoundPort
 from bookied.mode import Mode, ModeEffects
-from bookied.parts import Parts
+from bookied.parts import Parts, make_client
 from bookied.registration import Registration
 from bookied.server import BookieServer
 from bookied.state import SERVING, BookieState, Event, State
@@ -67,6 +68,7 @@ from bookied.status_file import BookieStatus, read_status, write_status
 from bookied.storage import StorageLimits
 from bookied.storages import Storages
 from wire.errors import BookKeeperError
+from wire.ids import BookieId
 from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 DRAIN_S: Final = 10.0
@@ -123,6 +125,7 @@ class BookieService:
         self.mode: Mode | None = None
         self.collectors: Collectors | None = None
         self.integrity: Integrity | None = None
+        self.autorecovery: BesideBookie | None = None
         self._keeping = DeferredLock()
         self._port: BoundPort | None = None
         self._has_failed = False
@@ -142,7 +145,7 @@ class BookieService:
             await self._start()
         except BaseException as error:
             await self.abandon()
-            raise _start_error(error) from error
+            raise start_error(error) from error
         finally:
             self._starting.callback(None)
 
@@ -184,6 +187,7 @@ class BookieService:
         if self.integrity is not None:
             self.integrity.start()
         self._collect_garbage(Membership(bookie_id=identity.bookie_id, instance_id=instance_id))
+        self._begin_autorecovery(BookieId(identity.bookie_id))
 
     async def _connect(self) -> str | None:
         self._note(f"connecting to {self.parts.store.uri}")
@@ -333,6 +337,20 @@ class BookieService:
         self.collectors.start()
         self.collectors.disks_changed(self.disks.verdict)
 
+    def _begin_autorecovery(self, bookie_id: BookieId) -> None:
+        """Begin to repair ledgers, in a session apart from the registration's."""
+        parts = self.parts
+        if self.config.autorecovery and parts.open_store is not None:
+            self.autorecovery = BesideBookie(
+                parts.open_store,
+                partial(make_client, parts),
+                self.config,
+                bookie_id,
+                parts.clock,
+                parts.rng,
+            )
+            self.autorecovery.start()
+
     # Stop ----------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
@@ -354,6 +372,7 @@ class BookieService:
         assert self.registration is not None
         assert self.engine is not None
         assert self._port is not None
+        await self._stop_autorecovery()
         await self._port.close()
         await self._bounded(self.registration.set_read_only(read_only=True))
         await self.server.drain(DRAIN_S)
@@ -376,6 +395,7 @@ class BookieService:
             return
         if self.state.now is not State.STOPPING:
             self.state.move(Event.STOP)
+        await self._stop_autorecovery()
         if self._port is not None:
             await self._port.close()
         if self.server is not None:
@@ -396,6 +416,10 @@ class BookieService:
                 await (engine.give_up() if self._has_failed else engine.stop())
         except (BookKeeperError, OSError) as error:
             log.warn("while stopping: {error!r}", error=error)
+
+    async def _stop_autorecovery(self) -> None:
+        if self.autorecovery is not None:
+            await self._bounded(self.autorecovery.stop())
 
     async def _stop_looking(self) -> None:
         if self.disks is not None:
@@ -533,7 +557,7 @@ class BookieService:
         return found
 
 
-def _start_error(error: BaseException) -> BaseException:
+def start_error(error: BaseException) -> BaseException:
     """Return a start's failure as what the process ends with."""
     if isinstance(error, (BookieStopError, StorageError)):
         return error

@@ -61,7 +61,12 @@ class BookieProcess:
     """``python -m bookied`` with its output in a file; end it with ``kill`` or ``stop``."""
 
     def __init__(
-        self, conf: Path, *arguments: str, prefix: Sequence[str] = (), **environ: str
+        self,
+        conf: Path,
+        *arguments: str,
+        prefix: Sequence[str] = (),
+        command: Sequence[str] = (),
+        **environ: str,
     ) -> None:
         self.directory = conf.parent
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -71,7 +76,10 @@ class BookieProcess:
         self.output = self.directory / "output"
         with self.output.open("ab") as out:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "bookied", "--conf", str(conf), *arguments],
+                [
+                    *(*prefix, sys.executable, "-m", "bookied"),
+                    *(*command, "--conf", str(conf), *arguments),
+                ],
                 stdout=out,
                 stderr=out,
                 env={**os.environ, "NOTIFY_SOCKET": address.replace("\0", "@"), **environ},

@@ -149,7 +149,6 @@ def test_no_metadata_service_is_refused() -> None:
         ("skipReplayJournalInvalidRecord=true", "are lost in silence"),
         ("journalDir=/j", "no version of BookKeeper reads this spelling"),
         ("majorCompactionThreshold=1.0", "rewrites every log again"),
-        ("autoRecoveryDaemonEnabled=true", "autorecovery is not here yet"),
         ("httpServerEnabled=true", "the HTTP admin server is not here yet"),
         ("indexDirectories=/tmp/i", "/tmp/i may be emptied by the system"),
     ],

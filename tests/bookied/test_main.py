@@ -19,12 +19,14 @@ from typing import Any
 
 import pytest
 
+from bkclient.metadata import open_metadata
 from bookied.__main__ import main
 from bookied.dirs import VERSION
 from bookied.options import configure, log_path, parse_options
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.bookied.raw_client import RawClient
 from tests.bookied.serving import packet
+from tests.reactor import call, run, the_reactor
 from wire.codes import ReturnCode
 from wire.messages import AddResponse
 
@@ -42,8 +44,8 @@ class Machine:
     def conf(self, name: str = "b1", **changes: object) -> Path:
         return write_conf(self.directory / name, self.uri, **changes)
 
-    def start(self, conf: Path, *arguments: str, **environ: str) -> BookieProcess:
-        process = BookieProcess(conf, *arguments, **environ)
+    def start(self, conf: Path, *arguments: str, **how: Any) -> BookieProcess:
+        process = BookieProcess(conf, *arguments, **how)
         self.started.append(process)
         return process
 
@@ -446,3 +448,86 @@ def test_help_needs_no_reactor() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, stdout=subprocess.DEVNULL)
     assert done.returncode == 0
+
+
+# Autorecovery as a process of its own ------------------------------------------------------------
+
+
+def current_auditor(machine: Machine) -> str | None:
+    store = call(lambda: open_metadata(machine.uri, reactor=the_reactor()))
+    run(store.connect())
+    try:
+        return run(store.current_auditor())
+    finally:
+        run(store.close())
+
+
+@pytest.mark.processes
+def test_autorecovery_runs_alone_and_stops_when_it_is_told_to(machine: Machine) -> None:
+    conf = machine.conf("b7")
+    process = machine.start(conf, command=["autorecovery"]).ready()
+    deadline_s = time.monotonic() + 20
+    while current_auditor(machine) is None:
+        assert time.monotonic() < deadline_s, process.output.read_text()
+        time.sleep(0.1)
+    assert current_auditor(machine) == "b7"
+    process.process.send_signal(signal.SIGQUIT)
+    process.process.send_signal(signal.SIGUSR1)
+    assert process.stop() == 0
+    assert current_auditor(machine) is None
+    assert process.own_lines() == []
+    text = process.output.read_text()
+    assert "no bookie here" in text
+    assert "metadata session: 0x" in text
+    # It needs neither the bookie's directories nor its port.
+    assert not (conf.parent / "journal").exists()
+
+
+@pytest.mark.processes
+def test_a_bookie_with_autorecovery_is_a_candidate_for_auditor(machine: Machine) -> None:
+    process = machine.start(machine.conf("b3"), "-withAutoRecovery").ready()
+    deadline_s = time.monotonic() + 20
+    while current_auditor(machine) is None:
+        assert time.monotonic() < deadline_s, process.output.read_text()
+        time.sleep(0.1)
+    assert process.stop() == 0
+    assert current_auditor(machine) is None
+
+
+@pytest.mark.processes
+def test_autorecovery_without_a_cluster_cannot_start_now(machine: Machine, tmp_path: Path) -> None:
+    conf = write_conf(tmp_path / "b1", f"sqlite://{tmp_path / 'nothing.db'}")
+    status, line = refusal(machine.start(conf, command=["autorecovery"]))
+    assert status == 2
+    assert "metadata" in line
+
+
+def test_autorecovery_has_a_help_of_its_own(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["autorecovery", "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "bookied autorecovery" in text
+    assert "3 metadata session lost" in text
+    assert "--journal" not in text
+
+
+def test_autorecovery_refuses_a_bookies_options(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["autorecovery", "--readOnly"])
+    assert ended.value.code == 1
+    assert "--readOnly" in capsys.readouterr().err
+
+
+def test_a_client_setting_that_is_refused_stops_only_who_repairs(
+    tmp_path: Path, capsys: Any
+) -> None:
+    conf = tmp_path / "b.conf"
+    conf.write_text(
+        "metadataServiceUri=sqlite:///x\njournalDirectories=/j\nledgerDirectories=/l\n"
+        "rereplicationEntryBatchSize=0\n"
+    )
+    assert main(["--conf", str(conf), "--check-config"]) == 0
+    assert main(["--conf", str(conf), "--check-config", "-withAutoRecovery"]) == 1
+    assert main(["autorecovery", "--conf", str(conf)]) == 1
+    assert "rereplicationEntryBatchSize" in capsys.readouterr().err

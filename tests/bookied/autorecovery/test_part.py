@@ -224,7 +224,7 @@ def test_beside_a_bookie_it_stops_with_its_session() -> None:
 def test_beside_a_bookie_it_stops_before_it_has_begun() -> None:
     world = World(3)
     part = BesideBookie(
-        lambda: world.metadata.metadata(),
+        world.metadata.metadata,
         lambda store: pytest.fail(f"a client over {store}"),
         AutoRecoveryConfig(),
         BookieId("b1"),

@@ -5,11 +5,11 @@ Scenarios of client.md 16.3 are named by their numbers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import attrs
-import pytest
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
@@ -192,7 +192,7 @@ def test_a_failing_ledger_is_left_alone_longer_each_time() -> None:
     world.metadata.faults = fault
     RunningWorker(world)
     world.settle(1300)
-    pauses = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert [round(pause) for pause in pauses] == [9, 19, 38, 75, 150, 300, 300, 300]
 
 
