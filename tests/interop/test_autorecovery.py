@@ -1,0 +1,288 @@
+"""Clusters that heal: our auditor and worker with Java's, on bookies of both kinds.
+
+One bookie is killed. Then every ledger has to be whole again: no longer on the dead bookie, and
+every entry to be had from every member of its write set.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from twisted.internet.defer import CancelledError, Deferred
+
+from bkclient import admin
+from bkclient.client import Client
+from bkclient.config import ClientConfig
+from bkclient.cookies import CookieNeededError, delete_cookies
+from bkclient.decommission import decommission
+from bkclient.distribution import write_set
+from bkclient.metadata.api import CookieNotFoundError, MetadataStore
+from bkclient.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
+from bookied.autorecovery.auditor import Auditor
+from bookied.autorecovery.config import AutoRecoveryConfig
+from bookied.autorecovery.worker import Worker
+from tests.interop.ours import our_bookie, our_bookies
+from tests.interop.peers import JavaBookie, Peers
+from tests.reactor import call, run, the_reactor
+from wire.ids import BookieId, EntryId, LedgerId
+
+KINDS = ((3, 3, 2, "CRC32C"), (3, 2, 2, "CRC32"), (2, 2, 1, "MAC"), (3, 2, 1, "DUMMY"))
+"""Ensemble, write quorum, ack quorum and digest type."""
+
+HEALED_S = 60.0
+
+
+def open_client(peers: Peers, uri: str) -> Client:
+    """Return a client with a session of its own."""
+    client = run(Client.connect(ClientConfig(metadata_service_uri=uri), reactor=the_reactor()))
+    peers.on_close(lambda: run(client.close()))
+    return client
+
+
+class Cluster:
+    """Two Java bookies and two of ours, with ledgers of both clients on them."""
+
+    def __init__(self, peers: Peers, *, java: int = 2, ours: int = 2, **conf: object) -> None:
+        self.peers, self.uri = peers, peers.metadata_uri()
+        self.bookies: list[JavaBookie] = [
+            *our_bookies(peers, ours, self.uri, **conf),
+            *peers.java_bookies(java, self.uri),
+        ]
+        self.client = open_client(peers, self.uri)
+        self.ledgers: dict[LedgerId, list[bytes]] = {}
+        for number, (size, write, ack, digest) in enumerate(2 * KINDS):
+            entries = [b"%d of %d" % (entry, number) for entry in range(5 * number + 1)]
+            java_client = peers.java_client(self.uri)
+            ledger = java_client.create_ledger(size, write, ack, digest=digest, password=b"pw")
+            ledger.add_many(entries)
+            ledger.close()
+            self.ledgers[LedgerId(ledger.ledger_id)] = entries
+
+    @property
+    def store(self) -> MetadataStore:
+        return self.client.store
+
+    def kill(self, bookie: JavaBookie) -> BookieId:
+        """Kill a bookie; return its id once the cluster knows."""
+        bookie.kill()
+        gone = BookieId(bookie.bookie_id)
+        wait_for(lambda: gone not in run(self.store.writable_bookies()), 30)
+        return gone
+
+    def on(self, bookie: JavaBookie) -> list[LedgerId]:
+        """Return the ledgers that list a bookie."""
+        return [
+            ledger_id
+            for ledger_id in self.ledgers
+            if bookie.bookie_id in run(self.store.read_ledger(ledger_id)).value.all_bookies()
+        ]
+
+    def wait_whole(self, gone: BookieId) -> None:
+        """Wait until no ledger lists a dead bookie and no mark is left; then check every copy."""
+        wait_for(lambda: not self._lists(gone) and not run(self._marks()), HEALED_S)
+        run(self._check_copies(), 60)
+        java = self.peers.java_client(self.uri)
+        for ledger_id, entries in self.ledgers.items():
+            digest = KINDS[(len(entries) - 1) // 5 % len(KINDS)][3]
+            reader = java.open_ledger(ledger_id, digest=digest, password=b"pw")
+            assert reader.read(0, len(entries) - 1) == entries
+
+    def _lists(self, gone: BookieId) -> bool:
+        stored = (run(self.store.read_ledger(ledger_id)).value for ledger_id in self.ledgers)
+        return any(gone in metadata.all_bookies() for metadata in stored)
+
+    async def _marks(self) -> list[LedgerId]:
+        return [ledger_id async for ledger_id, _ in self.store.list_underreplicated()]
+
+    async def _check_copies(self) -> None:
+        for ledger_id, entries in self.ledgers.items():
+            metadata = (await self.store.read_ledger(ledger_id)).value
+            for entry_id, payload in enumerate(entries):
+                ensemble = metadata.fragment_of(entry_id).ensemble
+                for index in write_set(entry_id, len(ensemble), metadata.write_quorum):
+                    found = await admin.read_entry_from(
+                        self.client, ensemble[index], ledger_id, EntryId(entry_id)
+                    )
+                    assert found.payload == payload
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "condition not met in time"
+        time.sleep(0.1)
+
+
+@contextmanager
+def in_background(work: Any) -> Iterator[None]:
+    """Run a coroutine on the reactor until the end of the block; it must not end before."""
+    outcome: list[Any] = []
+    running: list[Deferred[None]] = []
+
+    def start() -> None:
+        running.append(Deferred.fromCoroutine(work).addBoth(outcome.append))
+
+    call(start)
+    try:
+        yield
+        assert outcome == []
+    finally:
+        call(running[0].cancel)
+        wait_for(lambda: outcome, 20)
+        assert outcome[0].check(CancelledError) is not None
+
+
+def our_worker(peers: Peers, uri: str, **settings: Any) -> Any:
+    worker = Worker(open_client(peers, uri), AutoRecoveryConfig(**settings), random.Random(0))
+    return in_background(worker.run())
+
+
+def our_auditor(peers: Peers, uri: str) -> Any:
+    client = open_client(peers, uri)
+    me = BookieId("our-auditor:1")
+    run(client.store.elect(me))
+    return in_background(Auditor(client, AutoRecoveryConfig(), me, random.Random(0)).run())
+
+
+@contextmanager
+def in_java(peers: Peers, uri: str, kind: str, *arguments: object) -> Iterator[Any]:
+    """Run a part of Java's autorecovery in the shared JVM: AuditorElector, ReplicationWorker."""
+    vm = peers.vm.start()
+    conf = vm.bookkeeper.conf.ServerConfiguration()
+    conf.setMetadataServiceUri(uri)
+    part = vm.call(getattr(vm.bookkeeper.replication, kind), *arguments, conf)
+    vm.call(part.start)
+    try:
+        yield part
+    finally:
+        vm.call(part.shutdown)
+
+
+def process(conf: JavaBookie) -> subprocess.Popen[bytes]:
+    """Start ``bookied autorecovery`` with the settings file of a bookie."""
+    command = [sys.executable, "-m", "bookied", "autorecovery", "--conf", str(conf.conf_path)]
+    with (conf.directory / "autorecovery.log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+@pytest.mark.parametrize("victim", [0, 3], ids=["one of ours dies", "one of Java's dies"])
+def test_a_cluster_with_our_auditor_and_workers_heals(peers: Peers, victim: int) -> None:
+    """One worker is beside a bookie, one is a process of its own."""
+    cluster = Cluster(peers, autoRecoveryDaemonEnabled="true")
+    alone = process(cluster.bookies[1])
+    peers.on_close(alone.kill)
+    wait_for(lambda: run(cluster.store.current_auditor()) is not None, 30)
+    assert cluster.on(cluster.bookies[victim])
+    cluster.wait_whole(cluster.kill(cluster.bookies[victim]))
+    alone.send_signal(signal.SIGTERM)
+    assert alone.wait(20) == 0
+
+
+def test_our_worker_repairs_what_javas_auditor_marks(peers: Peers) -> None:
+    cluster = Cluster(peers)
+    with in_java(peers, cluster.uri, "AuditorElector", "java-auditor:1"):
+        wait_for(lambda: run(cluster.store.current_auditor()) == "java-auditor:1", 30)
+        with our_worker(peers, cluster.uri):
+            cluster.wait_whole(cluster.kill(cluster.bookies[3]))
+
+
+def test_javas_worker_repairs_what_our_auditor_marks(peers: Peers) -> None:
+    cluster = Cluster(peers)
+    with (
+        our_auditor(peers, cluster.uri),
+        in_java(peers, cluster.uri, "ReplicationWorker"),
+    ):
+        cluster.wait_whole(cluster.kill(cluster.bookies[0]))
+
+
+def test_java_takes_over_as_auditor_when_ours_goes(peers: Peers) -> None:
+    uri = peers.metadata_uri()
+    store, ours = open_client(peers, uri).store, open_client(peers, uri)
+    run(ours.store.elect(BookieId("our-auditor:1")))
+    with in_java(peers, uri, "AuditorElector", "java-auditor:1"):
+        time.sleep(1)
+        assert run(store.current_auditor()) == "our-auditor:1"
+        run(ours.store.resign())
+        wait_for(lambda: run(store.current_auditor()) == "java-auditor:1", 20)
+
+
+def test_an_open_ledger_of_a_dead_java_writer_is_recovered_and_made_whole(peers: Peers) -> None:
+    cluster = Cluster(peers)
+    lost = cluster.bookies[2]
+    java = peers.java_client(cluster.uri)
+    entries = [b"never closed %d" % number for number in range(20)]
+    while True:
+        writer = java.create_ledger(3, 3, 2, password=b"pw")
+        if lost.bookie_id in writer.metadata().ensembles[0]:
+            break
+    writer.add_many(entries)
+    ledger_id = LedgerId(writer.ledger_id)
+    java.close()
+    with our_auditor(peers, cluster.uri), our_worker(peers, cluster.uri, open_ledger_grace_ms=1000):
+        gone = cluster.kill(lost)
+        cluster.wait_whole(gone)
+    metadata = run(cluster.store.read_ledger(ledger_id)).value
+    assert metadata.is_closed
+    assert gone not in metadata.all_bookies()
+    reader = peers.java_client(cluster.uri).open_ledger(ledger_id, password=b"pw")
+    assert reader.read(0, 19) == entries
+
+
+def has_cookie(cluster: Cluster, bookie: JavaBookie) -> bool:
+    try:
+        run(cluster.store.read_cookie(BookieId(bookie.bookie_id)))
+    except CookieNotFoundError:
+        return False
+    return True
+
+
+def test_recover_and_decommission_work_on_java_bookies(peers: Peers) -> None:
+    """One bookie is emptied by hand, then another is retired with the help of Java's worker."""
+    cluster = Cluster(peers, java=4, ours=0)
+    first, second, *_ = cluster.bookies
+    gone = cluster.kill(first)
+    moves: list[Any] = []
+    plan = run(
+        recover_bookies(cluster.client, [gone], RecoverOptions(dry_run=True), moves.append), 60
+    )
+    assert {move.outcome for move in plan.left} == {LedgerOutcome.PLANNED}
+    assert {move.ledger_id for move in moves} == set(cluster.on(first))
+    options = RecoverOptions(delete_cookies=True)
+    report = run(recover_bookies(cluster.client, [gone], options), 60)
+    assert report.cookies_deleted == (gone,)
+    assert (report.moved, report.left) == (len(moves), ())
+    assert not has_cookie(cluster, first)
+    cluster.wait_whole(gone)
+
+    our_bookie(peers, cluster.uri)  # Or three ledgers of three would be on all that is left.
+    retired = cluster.kill(second)
+    assert has_cookie(cluster, second)
+    with in_java(peers, cluster.uri, "ReplicationWorker"):
+        done = run(decommission(cluster.client, retired), HEALED_S)
+    assert done.cookie_deleted
+    cluster.wait_whole(retired)
+    assert not has_cookie(cluster, second)
+
+
+def test_the_cookie_of_a_java_bookie_stays_while_an_open_ledger_lists_it(peers: Peers) -> None:
+    cluster = Cluster(peers, java=4, ours=0)
+    java = peers.java_client(cluster.uri)
+    writer = java.create_ledger(3, 3, 2, password=b"pw")
+    writer.add(b"in the first ensemble")
+    members = writer.metadata().ensembles[0]
+    lost = next(b for b in cluster.bookies if b.bookie_id == members[0])
+    cluster.kill(lost)
+    writer.add_many([b"in another" for _ in range(10)])
+    wait_for(lambda: len(writer.metadata().ensembles) == 2, 20)
+    with pytest.raises(CookieNeededError):
+        run(delete_cookies(cluster.client, [BookieId(lost.bookie_id)]))
+    writer.close()
+    assert run(delete_cookies(cluster.client, [BookieId(lost.bookie_id)])) == (lost.bookie_id,)
