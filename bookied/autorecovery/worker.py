@@ -31,9 +31,18 @@ from bkclient.errors import (
     MetadataStoreError,
     NoSuchLedgerError,
 )
-from bkclient.fragments import Lack, is_lost, needs_recovery
+from bkclient.fragments import (
+    Lack,
+    LedgerFragment,
+    fragments_of,
+    is_lost,
+    needs_recovery,
+    swap_between,
+)
 from bkclient.metadata.api import Watch
+from bkclient.placement import Ensemble
 from bkclient.repair import ByteRate, FragmentRepairer, UnreadableEntryError
+from bkclient.spread import spread
 from bookied.autorecovery.bell import Bell, until_enabled
 from bookied.autorecovery.checks import available_bookies
 from bookied.autorecovery.config import AutoRecoveryConfig
@@ -75,7 +84,7 @@ class Worker:
             rng: which entries checks read.
         """
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
-        self._config = config
+        self._config, self._rng = config, rng
         reads_max = config.check_reads_max
         self._checker = LedgerChecker(
             client=client,
@@ -190,9 +199,51 @@ class Worker:
             lacks = await self._checker.check(ledger, available)
         if any(is_lost(lack.fragment, available) for lack in lacks):
             return Outcome.LOST, ledger
-        if lacks or ledger.lac is None or needs_recovery(ledger.metadata, available):
+        well_spread = bool(lacks) or await self._spread(ledger)
+        if (
+            lacks
+            or not well_spread
+            or ledger.lac is None
+            or needs_recovery(ledger.metadata, available)
+        ):
             return Outcome.LACKING, ledger
         return Outcome.WHOLE, ledger
+
+    async def _spread(self, ledger: ViewedLedger) -> bool:
+        """Move fragments of a closed ledger that are not spread as they should be, if wanted.
+
+        What cannot be spread better counts as done: the auditor will look at it again.
+        """
+        cluster, metadata = self._client.cluster, ledger.metadata
+        if not self._config.repair_placement or not metadata.is_closed:
+            return True
+        writable = await self._store.writable_bookies()
+        await cluster.learn_racks(writable | metadata.all_bookies())
+        done = True
+        for fragment in fragments_of(metadata, None):
+            ensemble = spread(
+                cluster.placement,
+                fragment.ensemble,
+                fragment.write_quorum,
+                writable=writable,
+                rng=self._rng,
+            )
+            if ensemble is not None and ensemble != fragment.ensemble:
+                done = await self._move(ledger, fragment, ensemble) and done
+        return done
+
+    async def _move(
+        self, ledger: ViewedLedger, fragment: LedgerFragment, ensemble: Ensemble
+    ) -> bool:
+        swap = swap_between(fragment, ensemble)
+        try:
+            await self._repairer.carry_out(ledger, Lack(fragment, tuple(swap.new)), swap)
+        except (NoSuchLedgerError, MetadataStoreError):
+            raise
+        except ClientError as error:
+            self._not_mended(ledger, fragment, error)
+            return False
+        return True
 
     async def _mend(self, ledger: ViewedLedger, lack: Lack) -> None:
         """Repair one fragment; what goes wrong there must not keep the others waiting."""
@@ -207,15 +258,17 @@ class Worker:
             raise
         except UnreadableEntryError as error:
             self._failures.unreadable(ledger_id, error.entry_id)
-            self._not_mended(ledger, lack, error)
+            self._not_mended(ledger, fragment, error)
         except ClientError as error:
-            self._not_mended(ledger, lack, error)
+            self._not_mended(ledger, fragment, error)
 
-    def _not_mended(self, ledger: ViewedLedger, lack: Lack, error: ClientError) -> None:
+    def _not_mended(
+        self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError
+    ) -> None:
         log.warn(
             "ledger {id}: the fragment at entry {first} is not repaired: {error}",
             id=ledger.ledger_id,
-            first=lack.fragment.first,
+            first=fragment.first,
             error=error,
         )
 

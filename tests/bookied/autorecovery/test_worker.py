@@ -6,10 +6,11 @@ Scenarios of client.md 16.3 are named by their numbers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import pytest
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
@@ -677,3 +678,69 @@ def test_metadata_that_somebody_else_repaired_meanwhile_is_left_as_it_is() -> No
     run_until_no_marks(world)
     assert attrs.asdict(world.stored(ledger_id)) == attrs.asdict(done)
     assert not other.running.done
+
+
+# Placement -------------------------------------------------------------------------------------
+
+RACKS = {"host-b1": "/a", "host-b2": "/a", "host-b3": "/b", "host-b4": "/b"}
+PAIR: dict[str, Any] = {"ensemble_size": 2, "write_quorum": 2, "ack_quorum": 1}
+
+
+async def script(hosts: Sequence[str]) -> str:
+    return " ".join(RACKS[host] for host in hosts)
+
+
+def in_one_rack(world: World, ledger_id: LedgerId) -> bool:
+    return len({RACKS[f"host-{bookie}"] for bookie in world.stored(ledger_id).ensemble}) == 1
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_ledgers_in_one_rack_are_moved_where_that_is_wanted(*, wanted: bool) -> None:
+    world = World(4)
+    careless = world.client(seed=1)
+    ledgers = [closed_ledger(world, careless, 7, **PAIR) for _ in range(8)]
+    bad = [ledger_id for ledger_id in ledgers if in_one_rack(world, ledger_id)]
+    assert bad
+    before = {ledger_id: world.stored(ledger_id) for ledger_id in ledgers}
+    for ledger_id in ledgers:
+        mark(world, ledger_id)
+    RunningWorker(world, client={"topology_script": script}, repair_placement=wanted)
+    world.settle(1)
+    assert marks(world) == {}
+    assert [i for i in ledgers if in_one_rack(world, i)] == ([] if wanted else bad)
+    for ledger_id in ledgers:
+        after = check_whole(world, ledger_id, payloads(7))
+        changed = sum(
+            old != new for old, new in zip(before[ledger_id].ensemble, after.ensemble, strict=True)
+        )
+        assert changed == (wanted and ledger_id in bad)
+
+
+def test_a_ledger_that_cannot_be_spread_better_loses_its_mark() -> None:
+    world = World(2)
+    ledger_id = closed_ledger(world, world.client(), 3, **PAIR)
+    mark(world, ledger_id)
+    RunningWorker(world, client={"topology_script": script}, repair_placement=True)
+    world.settle(1)
+    assert marks(world) == {}
+
+
+def test_a_move_to_another_rack_that_fails_is_tried_again() -> None:
+    world = World(4)
+    careless = world.client(seed=1)
+    ledger_id = next(
+        i
+        for i in iter(lambda: closed_ledger(world, careless, 7, **PAIR), None)
+        if in_one_rack(world, i)
+    )
+    mark(world, ledger_id)
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_recovery_add, Fate.LOSE)
+    RunningWorker(world, client={"topology_script": script}, repair_placement=True)
+    world.settle(30)
+    assert list(marks(world)) == [ledger_id]
+    for bookie in world.bookies.values():
+        bookie.policy = lambda _request: Fate.SERVE
+    run_until_no_marks(world)
+    assert not in_one_rack(world, ledger_id)
+    check_whole(world, ledger_id, payloads(7))

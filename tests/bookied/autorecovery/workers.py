@@ -23,10 +23,16 @@ class RunningWorker:
     running: Running[None]
 
     def __init__(
-        self, world: World, *, seed: int = 0, begins: bool = True, **settings: Any
+        self,
+        world: World,
+        *,
+        seed: int = 0,
+        begins: bool = True,
+        client: dict[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         self.world = world
-        self.client: Client = world.client(seed=seed)
+        self.client: Client = world.client(seed=seed, **(client or {}))
         self.worker = Worker(self.client, AutoRecoveryConfig(**settings), random.Random(seed))
         if begins:
             self.begin()
