@@ -261,6 +261,17 @@ class _Recovery:
         store = self._client.store
         locked = not self._options.dry_run and await store.acquire_lock(ledger_id)
         try:
+            move = await self._try_to_move(ledger_id)
+        except Exception:
+            if locked:
+                await store.release_lock(ledger_id)
+            raise
+        if locked:
+            await store.release_lock(ledger_id)
+        return move
+
+    async def _try_to_move(self, ledger_id: LedgerId) -> LedgerMove:
+        try:
             return await self._move_one(ledger_id)
         except NoSuchLedgerError:
             return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.DELETED)
@@ -268,9 +279,6 @@ class _Recovery:
             raise
         except ClientError as error:
             return _failed(ledger_id, error)
-        finally:
-            if locked:
-                await store.release_lock(ledger_id)
 
     async def _move_one(self, ledger_id: LedgerId) -> LedgerMove:
         ledger = await view(self._client, ledger_id)

@@ -106,11 +106,12 @@ async def audit_bookies(store: MetadataStore) -> BookieAudit:
     """
     before = await available_bookies(store)
     suspects: dict[LedgerId, frozenset[BookieId]] = {}
+    sets: dict[frozenset[BookieId], frozenset[BookieId]] = {}  # One copy of each for all ledgers.
 
     async def look(ledger_id: LedgerId) -> None:
-        bookies = (await store.read_ledger(ledger_id)).value.all_bookies()
-        if not bookies <= before:
-            suspects[ledger_id] = bookies - before
+        missing = (await store.read_ledger(ledger_id)).value.all_bookies() - before
+        if missing:
+            suspects[ledger_id] = sets.setdefault(missing, missing)
 
     failed = await each_ledger(store, look)
     await insist_enabled(store)

@@ -72,13 +72,12 @@ class AutoRecovery:
         ]
         try:
             await DeferredList([lost, *running], fireOnOneErrback=True, consumeErrors=True)
-        except FirstError as error:
-            error.subFailure.raiseException()
-        finally:
+        except FirstError as error:  # Cancelling cancels those in the list, and comes back so.
             watch.cancel()
             for one in running:
                 one.cancel()
             await DeferredList(running, consumeErrors=True)
+            error.subFailure.raiseException()
 
     async def _audit(self) -> None:
         await self._client.store.elect(self._bookie_id)
@@ -144,16 +143,18 @@ class BesideBookie:
             await deferLater(self._clock, AGAIN_S)
 
     async def _one_session(self) -> None:
+        """Do what can be done in one session; ends only with an error, that of its end."""
         store = self._open_store()
+        client: Client | None = None
         try:
             await store.connect()
             client = self._make_client(store)
-            try:
-                await AutoRecovery(client, self._config, self._bookie_id, self._rng).run()
-            finally:
+            await AutoRecovery(client, self._config, self._bookie_id, self._rng).run()
+        except Exception:
+            if client is not None:
                 await client.close()
-        finally:
             await store.close()
+            raise
 
     def _ended(self, failure: Failure) -> None:
         if failure.check(CancelledError) is None:

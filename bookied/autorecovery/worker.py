@@ -100,24 +100,23 @@ class Worker:
         self._failures = Failures(config.failed_ledger_grace_ms / 1000)
         self._bell = Bell(self._clock)
         self._held: dict[LedgerId, Deferred[None]] = {}
+        self._watch: Watch | None = None
         self._next_s = 0.0
 
     async def run(self) -> None:
         """Repair until cancelled."""
-        watch: Watch | None = None
         try:
             while True:
                 try:
-                    if watch is None:
-                        watch = await self._store.watch_underreplicated(self._bell.ring)
+                    if self._watch is None:
+                        self._watch = await self._store.watch_underreplicated(self._bell.ring)
                     await self._take_one()
                 except BookKeeperError as error:
                     log.warn("no ledger could be taken up: {error}", error=error)
                     await self._rest()
-        finally:
-            if watch is not None:
-                watch.cancel()
+        except CancelledError:
             await self._let_go()
+            raise
 
     async def _take_one(self) -> None:
         """Repair a ledger that is marked and not locked, or wait until there may be one."""
@@ -142,6 +141,9 @@ class Worker:
 
     async def _let_go(self) -> None:
         """End what waits. The locks go with the session."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         held = list(self._held.values())
         for waiting in held:
             waiting.cancel()

@@ -9,13 +9,16 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.config import ClientConfig
+from bkclient.errors import LedgerRecoveryError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
+from bkclient.recover_bookies import RecoverReport, recover_bookies
+from bkclient.writer import LedgerWriter
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.autorecovery.part import AGAIN_S, BesideBookie
 from bookied.exit_status import SessionLostError
-from tests.bkclient.fakes import World
+from tests.bkclient.fakes import Fate, Running, World, is_recovery_add
 from tests.bkclient.repairs import (
     STRIPED,
     TRIPLE,
@@ -35,6 +38,7 @@ from tests.bookied.autorecovery.workers import (
 )
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
+from wire.messages import Request
 
 KINDS = (TRIPLE, STRIPED, {"ensemble_size": 4, "write_quorum": 2, "ack_quorum": 2})
 
@@ -290,3 +294,70 @@ def test_a_worker_may_die_between_any_two_steps_and_the_next_makes_the_ledger_wh
             break
         step += 1
     assert deaths > 20
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE, Fate.SERVE], ids=["before", "after"])
+def test_a_worker_may_die_with_any_copy_it_sends(fate: Fate) -> None:
+    entries = payloads(13)
+    for fatal in range(len(entries)):
+        world = World(4)
+        ledger_id = closed_ledger(world, world.client(), len(entries))
+        victim = member(world, ledger_id).bookie_id
+        world.kill(victim)
+        world.run(store_of(world).mark_underreplicated(ledger_id, (victim,)))
+        worker = RunningWorker(world, seed=1, begins=False)
+
+        def policy(
+            request: Request, worker: RunningWorker = worker, world: World = world, n: int = fatal
+        ) -> Fate:
+            if not is_recovery_add(request) or request.entry_id != n:
+                return Fate.SERVE
+            for bookie in world.bookies.values():
+                bookie.policy = lambda _request: Fate.SERVE
+            worker.session.suspend()
+            world.clock.callLater(0, worker.die)
+            return fate
+
+        for bookie in world.bookies.values():
+            bookie.policy = policy
+        worker.begin()
+        world.settle(1)
+        assert worker.running.done
+        assert victim in world.stored(ledger_id).ensemble
+        RunningWorker(world, seed=2)
+        run_until_no_marks(world)
+        check_whole(world, ledger_id, entries)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_workers_and_a_manual_recovery_at_once_leave_everything_whole(seed: int) -> None:
+    """S28, with the order of all messages left to chance; a writer goes on meanwhile."""
+    world = World(7, seed=seed)
+    client = world.client(seed=seed)
+    ledgers = some_ledgers(world, client, 6)
+    writer = open_writer(world, client, 3)
+    lost = member(world, min(ledgers)).bookie_id
+    for number in range(2):
+        RunningAutoRecovery(world, f"number {number}", seed=seed + number)
+    chance = random.Random(seed)
+    world.delay_s = lambda: chance.uniform(0, 0.01)
+    world.metadata.delay_s = lambda _operation: chance.uniform(0, 0.01)
+    world.kill(lost)
+    recovering = world.start(recover_bookies(world.client(seed=90 + seed), [lost]))
+    more = payloads(4, b"meanwhile")
+    adding = Running(world, writer.add_many(more)) if lost not in ensemble_of(writer) else None
+    world.settle(2)
+    run_until_no_marks(world)
+    # A repair that somebody else got in the way of may end it; it is there to be run again.
+    assert recovering.done
+    assert isinstance(recovering.result, (RecoverReport, LedgerRecoveryError))
+    if adding is not None:
+        assert adding.done
+        ledgers[writer.ledger_id] = [*payloads(3), *more]
+        assert world.stored(writer.ledger_id).state is LedgerState.OPEN
+    for ledger_id, entries in ledgers.items():
+        assert lost not in check_whole(world, ledger_id, entries).all_bookies()
+
+
+def ensemble_of(writer: LedgerWriter) -> tuple[BookieId, ...]:
+    return writer.metadata.ensemble
