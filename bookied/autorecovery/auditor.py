@@ -15,6 +15,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -213,6 +214,8 @@ class Auditor:
         try:
             if await self._may_do(job):
                 await self._doers[job]()
+        except CancelledError:
+            raise
         except DisabledError:
             log.info("{job} was given up: re-replication is disabled", job=job.name)
             if job in PATIENT:

@@ -195,33 +195,30 @@ class Worker:
         is_open = any(not lack.fragment.is_closed for lack in lacks)
         if is_open or needs_recovery(ledger.metadata, available):
             return Outcome.OPEN, ledger
-        if lacks:
+        moves = [] if lacks else await self._spread(ledger)
+        if lacks or moves:
             ledger = await view(self._client, ledger_id)
             available = await available_bookies(self._store)
             lacks = await self._checker.check(ledger, available)
         if any(is_lost(lack.fragment, available) for lack in lacks):
             return Outcome.LOST, ledger
-        well_spread = bool(lacks) or await self._spread(ledger)
-        if (
-            lacks
-            or not well_spread
-            or ledger.lac is None
-            or needs_recovery(ledger.metadata, available)
-        ):
+        is_known = ledger.lac is not None and not needs_recovery(ledger.metadata, available)
+        if lacks or not all(moves) or not is_known:
             return Outcome.LACKING, ledger
         return Outcome.WHOLE, ledger
 
-    async def _spread(self, ledger: ViewedLedger) -> bool:
+    async def _spread(self, ledger: ViewedLedger) -> list[bool]:
         """Move fragments of a closed ledger that are not spread as they should be, if wanted.
 
-        What cannot be spread better counts as done: the auditor will look at it again.
+        Return of each whether that succeeded. What cannot be spread better is none of them: the
+        auditor will look at it again.
         """
         cluster, metadata = self._client.cluster, ledger.metadata
         if not self._config.repair_placement or not metadata.is_closed:
-            return True
+            return []
         writable = await self._store.writable_bookies()
         await cluster.learn_racks(writable | metadata.all_bookies())
-        done = True
+        moves = []
         for fragment in fragments_of(metadata, None):
             ensemble = spread(
                 cluster.placement,
@@ -231,8 +228,8 @@ class Worker:
                 rng=self._rng,
             )
             if ensemble is not None and ensemble != fragment.ensemble:
-                done = await self._move(ledger, fragment, ensemble) and done
-        return done
+                moves.append(await self._move(ledger, fragment, ensemble))
+        return moves
 
     async def _move(
         self, ledger: ViewedLedger, fragment: LedgerFragment, ensemble: Ensemble

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from twisted.internet.defer import CancelledError
 
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
@@ -14,7 +15,7 @@ from bkclient.metadata.api import NEW
 from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
 from bookied.autorecovery.auditor import RETRY_S, Auditor
 from bookied.autorecovery.config import AutoRecoveryConfig
-from tests.bkclient.fakes import Running, World
+from tests.bkclient.fakes import Fate, Running, World
 from tests.bkclient.repairs import closed_ledger, mark, marks, member, open_writer, store_of
 from wire.ids import BookieId, LedgerId
 
@@ -363,6 +364,23 @@ def test_an_auditor_that_is_cancelled_leaves_no_timer_behind() -> None:
     term.end()
     world.settle()
     assert world.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("check", ["bookies", "all-ledgers"])
+def test_an_auditor_that_is_cancelled_in_the_middle_of_its_work_ends(check: str) -> None:
+    world = world_with_cookies()
+    closed_ledger(world, world.client(), 3)
+    if check == "bookies":
+        world.metadata.delay_s = lambda operation: 5.0 if "/L" in operation.path else 0.0
+    else:
+        for bookie in world.bookies.values():
+            bookie.policy = lambda _request: Fate.HOLD
+    term = Term(world, ledger_check_interval_s=1000)
+    assert check == "bookies" or any(bookie.held for bookie in world.bookies.values())
+    term.running.deferred.cancel()
+    assert isinstance(term.running.result, CancelledError)
+    world.settle(1000)
+    assert check_time_s(world, "all-ledgers") is None
 
 
 # Periodic checks -------------------------------------------------------------------------------

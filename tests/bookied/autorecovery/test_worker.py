@@ -744,3 +744,28 @@ def test_a_move_to_another_rack_that_fails_is_tried_again() -> None:
     run_until_no_marks(world)
     assert not in_one_rack(world, ledger_id)
     check_whole(world, ledger_id, payloads(7))
+
+
+def test_s29_a_move_to_another_rack_whose_copies_were_dropped_is_noticed() -> None:
+    world = World(4)
+    careless = world.client(seed=1)
+    ledger_id = next(
+        i
+        for i in iter(lambda: closed_ledger(world, careless, 7, **PAIR), None)
+        if in_one_rack(world, i)
+    )
+    mark(world, ledger_id)
+    dropped: list[Operation] = []
+
+    def fault(operation: Operation) -> Fault:
+        if operation.name == "set" and "/L" in operation.path and not dropped:
+            dropped.append(operation)
+            for name in set(world.bookies) - set(world.stored(ledger_id).ensemble):
+                world.bookies[name].ledgers.pop(ledger_id, None)
+        return Fault.NONE
+
+    world.metadata.faults = fault
+    RunningWorker(world, client={"topology_script": script}, repair_placement=True)
+    run_until_no_marks(world)
+    assert dropped
+    check_whole(world, ledger_id, payloads(7))
