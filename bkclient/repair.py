@@ -18,7 +18,6 @@ from typing import Final
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.bounded import for_each
@@ -30,6 +29,7 @@ from bkclient.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
 from bkclient.frames import Batch, FrameMaker, LedgerKeys
 from bkclient.members import Member
 from bkclient.pool import BookiePool
+from bkclient.rate import rate_limit
 from bkclient.shared import Shared
 from wire.adds import Packed
 from wire.codes import AddFlag, ProtocolVersion
@@ -56,19 +56,13 @@ class ByteRate:
 
     def __init__(self, clock: IReactorTime, bytes_per_s: int) -> None:
         """Limit to ``bytes_per_s``; not above 0 is no limit."""
-        self._clock, self._bytes_per_s = clock, bytes_per_s
+        self._limit = rate_limit(clock, bytes_per_s)
         self._average = AVERAGE_BYTES_FIRST
-        self._free_s = 0.0
 
     async def entry(self) -> None:
         """Wait until another entry may be read."""
-        if self._bytes_per_s <= 0:
-            return
-        now_s = self._clock.seconds()
-        begin_s = max(now_s, self._free_s)
-        self._free_s = begin_s + self._average / self._bytes_per_s
-        if begin_s > now_s:
-            await deferLater(self._clock, begin_s - now_s)
+        if self._limit is not None:
+            await self._limit.turn(self._average)
 
     def copied(self, size_bytes: int) -> None:
         """Learn how large entries are."""

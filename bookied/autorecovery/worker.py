@@ -41,6 +41,7 @@ from bkclient.fragments import (
 )
 from bkclient.metadata.api import Watch
 from bkclient.placement import Ensemble
+from bkclient.rate import rate_limit
 from bkclient.repair import ByteRate, FragmentRepairer, UnreadableEntryError
 from bkclient.spread import spread
 from bookied.autorecovery.bell import Bell, until_enabled
@@ -101,7 +102,7 @@ class Worker:
         self._bell = Bell(self._clock)
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._watch: Watch | None = None
-        self._next_s = 0.0
+        self._limit = rate_limit(self._clock, config.repairs_per_s)
 
     async def run(self) -> None:
         """Repair until cancelled."""
@@ -121,7 +122,8 @@ class Worker:
     async def _take_one(self) -> None:
         """Repair a ledger that is marked and not locked, or wait until there may be one."""
         await until_enabled(self._store, self._clock)
-        await self._keep_rate()
+        if self._limit is not None:
+            await self._limit.turn(1)
         while len(self._held) >= HELD_MAX:
             await self._bell.wait()
         ledger_id = await self._store.poll_underreplicated()
@@ -129,12 +131,6 @@ class Worker:
             await self._bell.wait(LOOK_AGAIN_S)
         elif await self.repair(ledger_id) not in {Outcome.WHOLE, Outcome.OPEN}:
             await self._rest()
-
-    async def _keep_rate(self) -> None:
-        if self._config.repairs_per_s > 0:
-            now_s = self._clock.seconds()
-            await deferLater(self._clock, max(0.0, self._next_s - now_s))
-            self._next_s = max(now_s, self._next_s) + 1 / self._config.repairs_per_s
 
     async def _rest(self) -> None:
         await deferLater(self._clock, self._config.repair_backoff_ms / 1000)
