@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from twisted.internet.defer import Deferred, gatherResults
 
 from bkclient import admin
 from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import AlreadyInitializedError
+from bkclient.metadata.tree.nodes import together
 from bkctl.views import BookieSummary, ClusterCreated, ClusterSummary
 from wire.errors import BookKeeperError
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[BookieSummary]:
     """Return the bookies in a state (``None``: all), by id; ``ask`` them for their free space."""
     found = [one for one in await admin.list_bookies(client) if wanted in {None, one.state.value}]
-    looks = (Deferred.fromCoroutine(_look_at(client, one, ask=ask)) for one in found)
-    return list(await gatherResults(looks, consumeErrors=True))
+    return await together(_look_at(client, one, ask=ask) for one in found)
 
 
 async def _look_at(client: Client, one: admin.BookieStatus, *, ask: bool) -> BookieSummary:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
-from twisted.internet.defer import Deferred, gatherResults
 
-from bkclient.errors import MetadataStoreError, NoSuchLedgerError
+from bkclient.copies import is_only_copy
+from bkclient.walk import IDS_AT_ONCE, read_ledgers
 from bkctl.disk_change import (
     REGISTERED,
     StoppedBookie,
@@ -31,7 +31,6 @@ from bookied.identity import RealHost, identify
 from bookied.offline import OfflineBookie
 from bookied.offline_index import entries_of
 from bookied.old_layout import read_cookie
-from bookied.sole_copies import is_only_copy
 from bookied.wipe import Contents, contents, wipe
 from wire.ids import BookieId, LedgerId
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 METADATA: Final = "metadata"
 """The safety check that asks the metadata service."""
 
-READS_AT_ONCE: Final = 64
 NAMED_MAX: Final = 10
 
 
@@ -221,26 +219,18 @@ def _held(offline: OfflineBookie) -> tuple[list[int], int, int]:
 
 
 async def only_copies(client: Client, bookie_id: BookieId, ledgers: Sequence[int]) -> list[int]:
-    """Return the ledgers of which this bookie has entries that no bookie in service has too."""
+    """Return the ledgers of which this bookie has entries that no bookie in service has too.
+
+    One whose metadata cannot be read counts: nobody knows who else has it.
+    """
     store = client.store
     alive = (await store.writable_bookies() | await store.read_only_bookies()) - {bookie_id}
-
-    async def is_sole(ledger_id: int) -> bool:
-        try:
-            held = await store.read_ledger(LedgerId(ledger_id))
-        except NoSuchLedgerError:
-            return False  # It was deleted; garbage collection has not come by.
-        except MetadataStoreError:
-            raise
-        return is_only_copy(held.value, bookie_id, alive)
-
-    found: list[int] = []
-    for at in range(0, len(ledgers), READS_AT_ONCE):
-        some = ledgers[at : at + READS_AT_ONCE]
-        asked: Any = [Deferred.fromCoroutine(is_sole(ledger_id)) for ledger_id in some]
-        answers = await gatherResults(asked, consumeErrors=True)
-        found += [ledger_id for ledger_id, sole in zip(some, answers, strict=True) if sole]
-    return found
+    return [
+        one.ledger_id
+        for at in range(0, len(ledgers), IDS_AT_ONCE)
+        for one in await read_ledgers(store, [LedgerId(n) for n in ledgers[at : at + IDS_AT_ONCE]])
+        if one.metadata is None or is_only_copy(one.metadata, bookie_id, alive)
+    ]
 
 
 # Init ---------------------------------------------------------------------------------------------

@@ -13,16 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from bkclient import admin, handover
-from bkclient.errors import (
-    MetadataSerializationError,
-    MetadataVersionError,
-    NoSuchLedgerError,
-)
+from bkclient.errors import MetadataVersionError
+from bkclient.walk import IDS_AT_ONCE, read_ledgers
 from bkctl.errors import (
     ConflictError,
     NothingFoundError,
@@ -41,7 +37,7 @@ from bkctl.views import (
     LedgerSummary,
 )
 from wire.codes import DigestType, LedgerState
-from wire.errors import BookKeeperError, FormatError
+from wire.errors import BookKeeperError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -52,12 +48,8 @@ if TYPE_CHECKING:
     from bkclient.writer import LedgerWriter
     from bkctl.session import Session
 
-METADATA_READS_MAX: Final = 64
-"""Metadata reads in flight while listing."""
-
 IDS_AT_FIRST: Final = 50
-IDS_AT_ONCE: Final = 500
-"""Ledgers whose metadata is read for one step of a list: what is held in memory."""
+"""Ledgers whose metadata is read before the first is shown."""
 
 
 # Create ----------------------------------------------------------------------------------------
@@ -320,21 +312,9 @@ async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSumma
 
     A ledger whose metadata cannot be read comes without.
     """
-    waiting = iter(ids)
-    found: dict[LedgerId, LedgerMetadata | None] = {}
-
-    async def work() -> None:
-        for ledger_id in waiting:
-            try:
-                found[ledger_id] = (await client.read_metadata(ledger_id)).value
-            except NoSuchLedgerError:
-                continue
-            except (MetadataSerializationError, FormatError):
-                found[ledger_id] = None
-
-    workers = (Deferred.fromCoroutine(work()) for _ in range(min(METADATA_READS_MAX, len(ids))))
-    await gatherResults(workers, consumeErrors=True)
-    return [LedgerSummary(ledger_id, found[ledger_id]) for ledger_id in ids if ledger_id in found]
+    return [
+        LedgerSummary(one.ledger_id, one.metadata) for one in await read_ledgers(client.store, ids)
+    ]
 
 
 def details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:

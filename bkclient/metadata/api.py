@@ -167,6 +167,15 @@ class LayoutInfo:
     factory: str
 
 
+@attrs.frozen
+class HeldLock:
+    """A lock on a ledger under repair: who holds it, and since when by the store's clock."""
+
+    ledger_id: LedgerId
+    owner: str
+    since_ms: int
+
+
 class Watch(Protocol):
     """A watch that can be given up; no callback runs after ``cancel`` returned."""
 
@@ -431,6 +440,13 @@ class UnderreplicationQueue(Protocol):
         ...
 
     async def lock_owner(self, ledger_id: LedgerId) -> str | None: ...
+
+    async def held_locks(self) -> list[HeldLock]:
+        """Return every lock, of whichever session, by ledger; one that is unreadable has no owner.
+
+        There are as many as ledgers under repair, which is few.
+        """
+        ...
 
     async def set_replication_enabled(self, *, enabled: bool) -> None:
         """Raise ``AlreadySetError`` when it is so already."""

@@ -6,13 +6,12 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bkclient.errors import MetadataStoreError, NoSuchLedgerError, WriteFailedError
+from bkclient.errors import WriteFailedError
 from bkclient.metadata.api import Versioned
 from bkctl import ledger_work
 from bkctl.ledger_work import Feed, LedgerFilter
 from tests.bkctl.test_emit import METADATA
 from wire.codes import LedgerState
-from wire.errors import MetadataFormatError
 from wire.ids import LedgerId
 
 
@@ -25,30 +24,6 @@ def _result(work: Any) -> Any:
 
 
 # Lists -----------------------------------------------------------------------------------------
-
-
-class _Client:
-    def __init__(self, by_id: dict[int, Any]) -> None:
-        self._by_id = by_id
-
-    async def read_metadata(self, ledger_id: int) -> Any:
-        found = self._by_id[ledger_id]
-        if isinstance(found, Exception):
-            raise found
-        return Versioned(found, 0)
-
-
-def test_ledgers_that_are_gone_are_left_out_and_unreadable_ones_are_not() -> None:
-    client: Any = _Client({1: METADATA, 2: NoSuchLedgerError(), 3: MetadataFormatError("damaged")})
-    ids = [LedgerId(n) for n in (1, 2, 3)]
-    found = _result(ledger_work.summaries(client, ids))
-    assert [(one.ledger_id, one.metadata) for one in found] == [(1, METADATA), (3, None)]
-
-
-def test_a_store_that_fails_is_never_a_shorter_list() -> None:
-    client: Any = _Client({1: METADATA, 2: MetadataStoreError("away")})
-    failure = _result(ledger_work.summaries(client, [LedgerId(1), LedgerId(2)]))
-    assert "away" in str(failure)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,19 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataUnavailableError, Version, Versioned, Watch
+from bkclient.metadata.api import (
+    HeldLock,
+    MetadataUnavailableError,
+    Version,
+    Versioned,
+    Watch,
+)
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqlitePart, is_own
 from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.tree.ledgers import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError
-from bkclient.metadata.tree.repair import check_path, encode_delay, parse_delay
+from bkclient.metadata.tree.repair import check_path, encode_delay, name_in_lock, parse_delay
 from wire.ids import BookieId, LedgerId
 from wire.records import (
     REPAIR_LAYOUT,
@@ -158,6 +164,14 @@ class SqliteRepair(SqlitePart):
         """See ``UnderreplicationQueue``."""
         row = await self._read(lambda rows, _: rows.get(LOCK, ledger_id))
         return None if row is None else decode_lock(row.value).bookie_id
+
+    async def held_locks(self) -> list[HeldLock]:
+        """See ``UnderreplicationQueue``."""
+        rows = await self._read(lambda rows, _: rows.all(LOCK))
+        return [
+            HeldLock(LedgerId(int(key)), name_in_lock(row.value), row.ctime_ms)
+            for key, row in rows.items()
+        ]
 
     async def set_replication_enabled(self, *, enabled: bool) -> None:
         """See ``UnderreplicationQueue``."""

@@ -16,6 +16,7 @@ from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     AlreadySetError,
+    HeldLock,
     IncompatibleLayoutError,
     MetadataUnavailableError,
     Version,
@@ -281,6 +282,21 @@ class TreeRepair(TreePart):
         except NoNodeError:
             return None
 
+    async def held_locks(self) -> list[HeldLock]:
+        """See ``UnderreplicationQueue``."""
+        locks = await self._each(self._held_lock, await self._below(zk_paths.LOCKS))
+        return sorted((lock for lock in locks if lock is not None), key=lambda one: one.ledger_id)
+
+    async def _held_lock(self, path: str) -> HeldLock | None:
+        ledger_id = zk_paths.marked_ledger(path)
+        try:
+            node = await self._tree.get(path)
+        except NoNodeError:
+            return None
+        if ledger_id is None:
+            return None
+        return HeldLock(ledger_id, name_in_lock(node.value), node.stat.ctime_ms)
+
     # Waiting for work
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
@@ -414,6 +430,14 @@ class _QueueWatch(StandingWatch):
     def cancel(self) -> None:
         super().cancel()
         self._among.discard(self)
+
+
+def name_in_lock(value: bytes) -> str:
+    """Return who holds a lock; empty where its value says nothing."""
+    try:
+        return decode_lock(value).bookie_id
+    except FormatError:
+        return ""
 
 
 def check_path(check: str) -> str:

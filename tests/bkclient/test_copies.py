@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
-from bookied.sole_copies import is_only_copy
+from bkclient.copies import is_only_copy, is_out_of_reach, lacks_copies
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -42,3 +43,34 @@ def test_a_copy_counts_when_its_bookie_is_in_service(
     expected: bool,  # noqa: FBT001  # parametrized
 ) -> None:
     assert is_only_copy(held, A, alive) is expected
+
+
+def closed_at(held: LedgerMetadata, last: int) -> LedgerMetadata:
+    return attrs.evolve(held, state=LedgerState.CLOSED, last_entry_id=EntryId(last))
+
+
+def test_bookies_of_a_fragment_that_got_no_entry_hold_nothing() -> None:
+    empty = closed_at(metadata(1, (A, B)), -1)
+    assert not is_only_copy(empty, A, {B})
+    assert not is_out_of_reach(empty, ())
+    assert not lacks_copies(empty, ())
+    one_entry = closed_at(metadata(1, (A, B)), 0)
+    assert is_only_copy(one_entry, A, {B})
+    assert not is_only_copy(one_entry, B, {A})
+    assert not lacks_copies(one_entry, {A})
+
+
+def test_an_entry_lacks_copies_before_it_is_out_of_reach() -> None:
+    held = metadata(2, (A, B, C))
+    assert not lacks_copies(held, {A, B, C})
+    assert lacks_copies(held, {A, B})
+    assert not is_out_of_reach(held, {A, B})
+    assert is_out_of_reach(held, {A})
+
+
+def test_a_fragment_that_was_replaced_counts_up_to_where_it_ends() -> None:
+    short = metadata(1, (A, B, C), (D, B, C))
+    first = attrs.evolve(short.fragments[1], first_entry_id=EntryId(1))
+    held = attrs.evolve(short, fragments=(short.fragments[0], first))
+    assert is_only_copy(held, A, {B, C, D})
+    assert not is_only_copy(closed_at(held, 0), B, {A, C, D})
