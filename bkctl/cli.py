@@ -28,8 +28,20 @@ _WIDTH_DEFAULT: Final = 80
 
 COMMANDS: Final = {
     "ledger": ("bkctl.ledger:ledger", "Ledgers: create, add, read, close, recover, delete."),
-    "bookie": ("bkctl.bookie:bookie", "Bookies: who is there."),
-    "cluster": ("bkctl.cluster:cluster", "The cluster as a whole: make one, look at it."),
+    "bookie": ("bkctl.bookie:bookie", "Bookies: who is there, and how they are."),
+    "cluster": (
+        "bkctl.cluster:cluster",
+        "The cluster as a whole: make one, look at it, take it away.",
+    ),
+    "autorecovery": (
+        "bkctl.autorecovery:autorecovery",
+        "Autorecovery: how the cluster mends what a lost bookie held.",
+    ),
+    "cookie": (
+        "bkctl.cookie:cookie",
+        "Cookies: what ties a bookie's id to its directories.",
+    ),
+    "doctor": ("bkctl.doctor:doctor", "Say what is wrong with a cluster, the worst first."),
     "disk": (
         "bkctl.disk:disk",
         "A bookie's directories: look into them, check them, repair them.",
@@ -38,6 +50,10 @@ COMMANDS: Final = {
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),
+    "metaformat": (
+        "bkctl.cluster:metaformat",
+        "Short for `cluster format`, with Java's options.",
+    ),
     "upgrade": ("bkctl.disk_upgrade:upgrade", "Short for `disk upgrade`."),
     "bookieformat": (
         "bkctl.disk_format:bookieformat",

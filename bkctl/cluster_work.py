@@ -6,8 +6,8 @@ Functions whose first argument is a ``client`` are coroutines for the reactor's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -16,7 +16,8 @@ from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import AlreadyInitializedError
 from bkclient.metadata.tree.nodes import together
-from bkctl.views import BookieSummary, ClusterCreated, ClusterSummary
+from bkctl.errors import NothingFoundError
+from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from bkclient.metadata.api import MetadataStore
     from bkctl.session import Session
     from wire.ids import BookieId
+
+T = TypeVar("T")
 
 
 async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[BookieSummary]:
@@ -62,6 +65,7 @@ async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:
         ledgers = 0
         async for ids in store.ledger_ranges():
             ledgers += len(ids)
+    marked = [mark async for mark in _first(store.list_underreplicated())]
     return ClusterSummary(
         uri=store.uri,
         instance_id=await store.instance_id(),
@@ -69,8 +73,30 @@ async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:
         writable=len(writable),
         read_only=len(read_only),
         down=len(down),
+        autorecovery=await store.replication_enabled(),
+        auditor=await store.current_auditor(),
+        underreplicated=bool(marked),
         ledgers=ledgers,
     )
+
+
+async def _first(values: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yield one value, if there is one."""
+    async for value in values:
+        yield value
+        return
+
+
+async def cluster_id(client: Client) -> ClusterId:
+    """Return the cluster's instance id.
+
+    Raises:
+        NothingFoundError: it has none.
+    """
+    found = await client.store.instance_id()
+    if found is None:
+        raise NothingFoundError("the cluster has no instance id")
+    return ClusterId(found)
 
 
 def init(session: Session, layout: str | None) -> ClusterCreated:

@@ -11,13 +11,14 @@ import base64
 import contextlib
 import csv
 import enum
+import importlib
 import io
 import json
 import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import attrs
@@ -355,19 +356,22 @@ def _pager_command(host: Host) -> str:
 _RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
 
 
+_VIEWS: Final = (
+    ("bkctl.views", "VIEWS"),
+    ("bkctl.disk_views", "DISK_VIEWS"),
+    ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
+    ("bkctl.admin_views", "ADMIN_VIEWS"),
+)
+"""Where the views are, the cheapest import first."""
+
+
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
-    from bkctl.views import VIEWS
-
-    if kind not in VIEWS:
-        from bkctl.disk_views import DISK_VIEWS
-
-        if kind in DISK_VIEWS:
-            return DISK_VIEWS[kind]
-        from bkctl.disk_change_views import DISK_CHANGE_VIEWS
-
-        return DISK_CHANGE_VIEWS[kind]
-    return VIEWS[kind]
+    for module, name in _VIEWS:
+        views: Mapping[type, View] = getattr(importlib.import_module(module), name)
+        if kind in views:
+            return views[kind]
+    raise AssertionError(f"nothing says how a {kind.__name__} is shown")
 
 
 def wants_color(options: Options, host: Host, stream: TextIO) -> bool:

@@ -35,6 +35,10 @@ ledger = SubGroup(
         "write": ("bkctl.ledger_write:write", "Create a ledger, fill it, close it."),
         "read": ("bkctl.ledger_read:read", "Print the entries of a ledger."),
         "tail": ("bkctl.ledger_read:tail", "Print the last entries, and those to come."),
+        "update-bookie": (
+            "bkctl.ledger_bookie:update_bookie",
+            "Put one bookie id in the place of another.",
+        ),
     },
     order=("create", "add", "write", "read", "tail", "close", "list", "show"),
 )

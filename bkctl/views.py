@@ -227,7 +227,17 @@ class ClusterSummary:
     writable: int
     read_only: int
     down: int
+    autorecovery: bool
+    auditor: BookieId | None
+    underreplicated: bool
     ledgers: int | None = None
+
+
+@attrs.frozen
+class ClusterId:
+    """The cluster's instance id."""
+
+    instance_id: str
 
 
 @attrs.frozen
@@ -707,9 +717,25 @@ VIEWS: Final[Mapping[type, View]] = {
             Field(
                 "down", "Bookies with a cookie that are not there.", lambda v: v.down, Kind.COUNT
             ),
+            Field(
+                "autorecovery", "Whether it is switched on.", lambda v: v.autorecovery, Kind.FLAG
+            ),
+            Field("auditor", "Who is the auditor.", lambda v: v.auditor),
+            Field(
+                "underreplicated",
+                "Whether any ledger is marked as lacking replicas.",
+                lambda v: v.underreplicated,
+                Kind.FLAG,
+            ),
             Field("ledgers", "How many ledgers.", lambda v: v.ledgers, Kind.COUNT),
         ),
         "instance_id",
+    ),
+    ClusterId: View(
+        "clusters",
+        (Field("instance_id", "The cluster's id.", lambda v: v.instance_id),),
+        "instance_id",
+        bare=True,
     ),
     ClusterCreated: View(
         "clusters",

@@ -1,0 +1,109 @@
+"""What the autorecovery commands do: the steps between parsed options and printed values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient import autorecovery
+from bkctl.errors import NothingFoundError
+
+if TYPE_CHECKING:
+    from bkclient.autorecovery import Mark
+    from bkclient.client import Client
+    from bkctl.session import Session
+    from wire.ids import BookieId
+
+
+@attrs.frozen
+class Switched:
+    """What autorecovery is now, and whether it was something else before."""
+
+    enabled: bool
+    changed: bool
+
+
+@attrs.frozen
+class Auditor:
+    """Who is the auditor."""
+
+    bookie_id: BookieId
+
+
+@attrs.frozen
+class Triggered:
+    """What was asked for, and of whom."""
+
+    checks: tuple[str, ...]
+    auditor: BookieId | None
+
+
+@attrs.frozen
+class Delay:
+    """How long the auditor waits for a lost bookie; ``was_s`` before it was set."""
+
+    delay_s: int
+    was_s: int | None = None
+    changed: bool = False
+
+
+def marks(
+    session: Session, missing: str | None, not_missing: str | None, older_than_s: float | None
+) -> Iterator[Mark]:
+    """Yield the marks that are wanted, as they are found."""
+    before_ms = None if older_than_s is None else (time.time() - older_than_s) * 1000
+    for mark in session.iterate(autorecovery.marks):
+        if missing is not None and missing not in mark.missing:
+            continue
+        if not_missing is not None and not_missing in mark.missing:
+            continue
+        if before_ms is None or (mark.since_ms is not None and mark.since_ms < before_ms):
+            yield mark
+
+
+def triggered(checks: Sequence[str]) -> list[str]:
+    """Return what ``trigger`` would do."""
+    if not checks:
+        return ["have the auditor look for lost bookies"]
+    return [f"set the time of the last check back: {check}" for check in checks]
+
+
+def trigger(session: Session, checks: Sequence[str]) -> Triggered:
+    """Ask for an audit, or for periodic checks."""
+    if not checks:
+        return Triggered((), session.call(autorecovery.trigger_audit))
+    session.call(autorecovery.request_checks, checks, int(time.time() * 1000))
+    return Triggered(tuple(checks), None)
+
+
+def stored_delay(session: Session) -> Delay:
+    """Return the delay.
+
+    Raises:
+        NothingFoundError: none is stored.
+    """
+    found = session.call(_stored_delay)
+    if found is None:
+        raise NothingFoundError(
+            "no delay is stored: no auditor has been elected yet",
+            next_step="`bkctl autorecovery delay 0` would store one",
+        )
+    return Delay(found)
+
+
+def set_delay(session: Session, delay_s: int) -> Delay:
+    """Store the delay."""
+    was_s = session.call(_stored_delay)
+    session.call(_set_delay, delay_s)
+    return Delay(delay_s, was_s, changed=True)
+
+
+async def _stored_delay(client: Client) -> int | None:
+    return await client.store.lost_bookie_recovery_delay()
+
+
+async def _set_delay(client: Client, delay_s: int) -> None:
+    await client.store.set_lost_bookie_recovery_delay(delay_s)

@@ -1,0 +1,75 @@
+"""``bkctl bookie flip-id`` and ``expand-storage``: a stopped bookie's name and directories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from bkctl.command import Command, Effect
+from bkctl.exit_status import ExitStatus
+from bkctl.params import BOOKIE_ID
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+    from wire.ids import BookieId
+
+_FAILURES: Final = (
+    ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.UNREACHABLE,
+    ExitStatus.CONFLICT,
+)  # fmt: skip
+
+
+@click.command(
+    "flip-id",
+    cls=Command,
+    short_help="Let a stopped bookie go by its new id.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie flip-id -c bk_server.conf", "shows what would change, and asks"),
+        ("bkctl bookie flip-id hostname -c bk_server.conf", "and insist on that kind of id"),
+        ("bkctl bookie flip-id --dry-run -c bk_server.conf", "only shows it"),
+    ),
+    exits=(*_FAILURES, ExitStatus.PARTLY),
+    replaces="bookkeeper shell updatecookie -bookieId hostname | ip; updateledgers -bookieId ...",
+)
+@click.argument("kind", type=click.Choice(["hostname", "ip"]), required=False)
+@click.option("--from", "old", type=BOOKIE_ID, metavar="BOOKIE",
+              help="The old id, where its files do not tell it any more.")  # fmt: skip
+@click.option("--ledgers/--no-ledgers", default=True,
+              help="Rename it in the ledgers too.  [default: ledgers]")  # fmt: skip
+@click.pass_obj
+def flip_id(session: Session, *, kind: str | None, old: BookieId | None, ledgers: bool) -> None:
+    """Let a stopped bookie go by the id that its settings give it now.
+
+    Change the settings first (useHostNameAsBookieID, advertisedAddress, bookieId), then run this:
+    it stores a cookie under the new id, renames the bookie in all its ledgers, rewrites the VERSION
+    files and at last removes the old cookie. It can be interrupted and run again.
+    """
+    from bkctl import bookie_change_work
+
+    bookie_change_work.flip_id(session, kind, old, rename=ledgers)
+
+
+@click.command(
+    "expand-storage",
+    cls=Command,
+    short_help="Let a stopped bookie use more directories.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie expand-storage -c bk_server.conf", "after directories were added there"),
+        ("bkctl bookie expand-storage --dry-run -c bk_server.conf", "only shows which are new"),
+    ),
+    exits=_FAILURES,
+    replaces="bookkeeper shell updatecookie -expandstorage",
+)
+@click.pass_obj
+def expand_storage(session: Session) -> None:
+    """Let a stopped bookie use the ledger and index directories that its settings name anew.
+
+    They must be empty, and none that was in use before. Not with DbLedgerStorage, which finds its
+    ledgers by the number of its directories.
+    """
+    from bkctl import bookie_change_work
+
+    bookie_change_work.expand_storage(session)

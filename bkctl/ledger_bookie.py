@@ -1,0 +1,68 @@
+"""``bkctl ledger update-bookie``: one bookie id in the place of another, in ledger metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from bkctl.command import Command, Effect
+from bkctl.exit_status import ExitStatus
+from bkctl.params import BOOKIE_ID
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+    from wire.ids import BookieId
+
+REGISTERED: Final = "registered"
+"""The check that the old bookie does not run."""
+
+UNVERIFIED: Final = "unverified"
+"""The check that the new bookie shows the entries."""
+
+
+@click.command(
+    "update-bookie",
+    cls=Command,
+    short_help="Put one bookie id in the place of another.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl ledger update-bookie 10.0.0.1:3181 bk1.example:3181", "shows how many, and asks"),
+        ("bkctl ledger update-bookie OLD:3181 NEW:3181 --limit 10 --yes", "only ten ledgers"),
+        ("bkctl ledger update-bookie OLD:3181 NEW:3181 --dry-run", "only says how many"),
+    ),
+    exits=(
+        ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
+        ExitStatus.PARTLY,
+    ),
+    replaces="bookkeeper shell updateBookieInLedger -sb ID -db ID; updateledgers",
+)  # fmt: skip
+@click.argument("old", type=BOOKIE_ID)
+@click.argument("new", type=BOOKIE_ID)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many ledgers.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=100.0,
+              show_default=True, metavar="N", help="Ledgers a second, at most.")  # fmt: skip
+@click.option(
+    "--force", type=click.Choice([REGISTERED, UNVERIFIED]), multiple=True,
+    help="Override a safety check by its name.",
+)  # fmt: skip
+@click.pass_obj
+def update_bookie(
+    session: Session,
+    *,
+    old: BookieId,
+    new: BookieId,
+    limit: int | None,
+    rate: float,
+    force: Sequence[str],
+) -> None:
+    """Put NEW in the place of OLD wherever a ledger lists it. No entry is copied.
+
+    This is for a bookie that has moved, disks and all. Before a ledger is changed, NEW must show
+    the first and last entry of each of its fragments. `bkctl bookie flip-id` does all of it on the
+    bookie's own machine.
+    """
+    from bkctl import ledger_bookie_work
+
+    ledger_bookie_work.update_bookie(session, old, new, limit=limit, rate=rate, force=force)
