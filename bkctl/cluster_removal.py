@@ -176,8 +176,11 @@ async def _insist_same(store: MetadataStore, shown: Stock | None) -> None:
     Raises:
         ConflictError: somebody has.
     """
-    expected = shown.instance_id if shown else None
-    if await store.instance_id() != expected:
+    try:
+        found = await store.instance_id()
+    except NotInitializedError:
+        found = None
+    if found != (shown.instance_id if shown else None):
         raise ConflictError(
             "the cluster is another one than a moment ago; nothing was changed",
             next_step="somebody else formats it: look again",
