@@ -145,8 +145,8 @@ async def _new_cookie(client: Client, bookie: StoppedBookie, was: BookieId) -> C
         expected = attrs.evolve(master, bookie_id=bookie_id)
         for one in cookie_differences(expected, decode_cookie(stored.value)):
             raise RefusedError(
-                f"the stored cookie of {bookie_id} has another {one.field}: {one.theirs}, and the "
-                f"settings {one.ours}",
+                f"the stored cookie of {bookie_id} does not fit in its {one.field}: {one.theirs} "
+                f"there, {one.ours} by the settings",
                 next_step="change nothing but the id at a time",
             )
     if not found:
