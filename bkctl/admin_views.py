@@ -16,6 +16,7 @@ from bkctl.bookie_change_work import IdFlipped, StorageExpanded
 from bkctl.bookie_work import BookieDetails
 from bkctl.cluster_removal import ClusterFormatted, ClusterRemoved
 from bkctl.cookie_work import CookieChanged, CookieText
+from bkctl.doctor_state import Finding
 from bkctl.emit import NEVER, WIDE, Field, Kind, View
 from bkctl.ledger_bookie_work import BookieUpdated
 from bkctl.units import counted, human_duration, rfc3339
@@ -232,7 +233,37 @@ def _removed(v: ClusterRemoved) -> str:
 _LEDGERS_GONE: Final = Field("ledgers", "Ledgers that are gone.", lambda v: v.ledgers, Kind.COUNT)
 
 
+# The doctor -------------------------------------------------------------------------------------
+
+
+def _finding(v: Finding) -> str:
+    ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
+    some = f"\n         {ids}" if v.count > 1 else ""
+    which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
+    return f"{v.danger.value:<9}{v.what}{which}{some}\n         -> {v.fix}"
+
+
+def _named_in(v: Finding) -> bool:
+    """Tell whether the sentence names its examples itself."""
+    return all(example in v.what for example in v.examples)
+
+
 ADMIN_VIEWS: Final[Mapping[type, View]] = {
+    Finding: View(
+        "findings",
+        (
+            Field("danger", "loss, risk, trouble or note.", lambda v: v.danger.value, Kind.STATE),
+            Field("name", "A stable word for this kind.", lambda v: v.name),
+            Field("what", "What is wrong.", lambda v: v.what),
+            Field("fix", "What mends it.", lambda v: v.fix, rank=1),
+            Field("count", "How many it is about.", lambda v: v.count, Kind.COUNT, rank=2),
+            Field(
+                "examples", "The first of them.", lambda v: list(v.examples), Kind.NESTED, rank=WIDE
+            ),
+        ),
+        "name",
+        sentence=_finding,
+    ),
     Status: View("autorecoveries", _STATUS, "auditor"),
     Mark: View("marks", _MARK, "ledger_id"),
     Switched: View(

@@ -108,7 +108,7 @@ def enable(session: Session) -> None:
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery disable", "before bookies are restarted one by one"),
-        ("bkctl autorecovery disable && ... && bkctl autorecovery enable", "around other work"),
+        ("bkctl autorecovery disable --dry-run", "only say whether that would change anything"),
     ),
     exits=_FAILURES,
     replaces="bookkeeper shell autorecovery -disable",

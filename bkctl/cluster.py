@@ -83,7 +83,7 @@ def info(session: Session, *, ledgers: bool) -> None:
     effect=Effect.READ,
     examples=(
         ("bkctl cluster instance-id", "the id that every cookie of the cluster names"),
-        ("bkctl cluster nuke --instance-id $(bkctl cluster instance-id)", "as a proof in scripts"),
+        ("bkctl cluster instance-id --json", "the same for programs"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell whatisinstanceid",
@@ -94,6 +94,30 @@ def instance_id(session: Session) -> None:
     from bkctl import cluster_work
 
     session.emit(session.call(cluster_work.cluster_id))
+
+
+@cluster.command(
+    "health-check",
+    short_help="Whether clients may shun bookies that fail.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl cluster health-check", "print whether they may"),
+        ("bkctl cluster health-check disable", "clients go on with bookies that fail"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE),
+    replaces="bkctl (Java) healthCheck switch -e | -s",
+)
+@click.argument("switch", type=click.Choice(["enable", "disable"]), required=False)
+@click.pass_obj
+def health_check(session: Session, switch: str | None) -> None:
+    """Print or switch whether clients put bookies that fail into quarantine."""
+    from bkctl import cluster_work
+
+    if switch is not None and session.dry_run:
+        session.plan([f"{switch} the health check"])
+        return
+    wanted = None if switch is None else switch == "enable"
+    session.emit(session.call(cluster_work.health_check, wanted))
 
 
 @cluster.command(

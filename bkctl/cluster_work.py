@@ -17,7 +17,7 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.api import AlreadyInitializedError
 from bkclient.metadata.tree.nodes import together
 from bkctl.errors import NothingFoundError
-from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary
+from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary, HealthCheck
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -97,6 +97,16 @@ async def cluster_id(client: Client) -> ClusterId:
     if found is None:
         raise NothingFoundError("the cluster has no instance id")
     return ClusterId(found)
+
+
+async def health_check(client: Client, wanted: bool | None) -> HealthCheck:  # noqa: FBT001  # a value
+    """Return whether clients may quarantine bookies, after switching it where that is wanted."""
+    store = client.store
+    enabled = await store.health_check_enabled()
+    if wanted is None or wanted is enabled:
+        return HealthCheck(enabled, changed=False)
+    await store.set_health_check_enabled(enabled=wanted)
+    return HealthCheck(wanted, changed=True)
 
 
 def init(session: Session, layout: str | None) -> ClusterCreated:

@@ -63,6 +63,12 @@ class PartlyDoneError(CommandError):
     exit_status: ClassVar[int] = ExitStatus.PARTLY
 
 
+class WarningsError(CommandError):
+    """A check found what should be looked at, and nothing worse."""
+
+    exit_status: ClassVar[int] = ExitStatus.WARNINGS
+
+
 class ProblemsError(CommandError):
     """A check found problems; the output names them."""
 

@@ -18,6 +18,7 @@ class ExitStatus(enum.IntEnum):
     TIME_LIMIT = 6
     CONFLICT = 7
     PARTLY = 8
+    WARNINGS = 9
     PROBLEMS = 10
     INTERRUPTED = 130
     TERMINATED = 143
@@ -33,6 +34,7 @@ MEANING: Final = {
     ExitStatus.TIME_LIMIT: "time limit reached; the work goes on or is incomplete",
     ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",
     ExitStatus.PARTLY: "partly done; the output says what is missing",
+    ExitStatus.WARNINGS: "a check found only what should be looked at",
     ExitStatus.PROBLEMS: "a check found problems",
     ExitStatus.INTERRUPTED: "interrupted by Ctrl-C",
     ExitStatus.TERMINATED: "stopped by SIGTERM",

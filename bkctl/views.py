@@ -234,6 +234,14 @@ class ClusterSummary:
 
 
 @attrs.frozen
+class HealthCheck:
+    """Whether clients may quarantine bookies that fail."""
+
+    enabled: bool
+    changed: bool
+
+
+@attrs.frozen
 class ClusterId:
     """The cluster's instance id."""
 
@@ -730,6 +738,17 @@ VIEWS: Final[Mapping[type, View]] = {
             Field("ledgers", "How many ledgers.", lambda v: v.ledgers, Kind.COUNT),
         ),
         "instance_id",
+    ),
+    HealthCheck: View(
+        "switches",
+        (
+            Field("enabled", "Whether they may.", lambda v: v.enabled, Kind.FLAG),
+            Field("changed", "Whether it was not so before.", lambda v: v.changed, Kind.FLAG),
+        ),
+        "enabled",
+        sentence=lambda v: (
+            f"the health check of bookies is {'enabled' if v.enabled else 'disabled'}"
+        ),
     ),
     ClusterId: View(
         "clusters",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from bkclient.bookie_ids import Renaming, lists_both, rename_in_ledger, renamed, shown_by
+from bkclient.metadata.memory import Fault, Operation
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import metadata
 from wire.codes import LedgerState
@@ -98,19 +99,18 @@ def test_a_bookie_without_the_entries_does_not() -> None:
 def test_a_change_by_somebody_else_is_not_lost() -> None:
     world = World(3)
     ledger_id = written(world, close=False)
-    client = world.client()
-    write = client.store.write_ledger
+    client, other = world.client(), world.client()
+    ended = attrs.evolve(
+        world.stored(ledger_id), state=LedgerState.CLOSED, last_entry_id=EntryId(9), length=10
+    )
 
-    async def closed_meanwhile(ledger: LedgerId, new: LedgerMetadata, version: int) -> int:
-        client.store.write_ledger = write  # type: ignore[method-assign]
-        found = await client.store.read_ledger(ledger)
-        ended = attrs.evolve(
-            found.value, state=LedgerState.CLOSED, last_entry_id=EntryId(9), length=10
-        )
-        await write(ledger, ended, found.version)
-        return await write(ledger, new, version)
+    def closed_just_before(operation: Operation) -> Fault:
+        if operation.name == "set":
+            world.metadata.faults = lambda _operation: Fault.NONE
+            world.run(other.store.write_ledger(ledger_id, ended, 0))
+        return Fault.NONE
 
-    client.store.write_ledger = closed_meanwhile  # type: ignore[method-assign]
+    world.metadata.faults = closed_just_before
     world.run(rename_in_ledger(client, ledger_id, A, NEW, verify=False))
     after = world.stored(ledger_id)
     assert after.is_closed

@@ -84,7 +84,8 @@ def test_the_examples_of_every_command_can_be_parsed(path: tuple[str, ...]) -> N
     import shlex
 
     for line, _ in TREE[path].examples:
-        words = shlex.split(line.split("bkctl ", 1)[1].split(" | ")[0].rstrip(")"))
+        one = line.split("bkctl ", 1)[1].split(" | ")[0].split(" > ")[0]
+        words = shlex.split(one.rstrip(")"))
         command: click.Command = cli
         ctx = cli.make_context("bkctl", words)
         while isinstance(command, click.Group):
@@ -97,7 +98,8 @@ def test_the_examples_of_every_command_can_be_parsed(path: tuple[str, ...]) -> N
 
 def test_the_short_help_of_lazy_commands_is_their_own() -> None:
     ctx = click.Context(cli)
-    for group in (cli, cli.get_command(ctx, "ledger"), cli.get_command(ctx, "disk")):
+    names = ("ledger", "disk", "bookie")
+    for group in (cli, *(cli.get_command(ctx, name) for name in names)):
         assert isinstance(group, Group)
         for name, (_, told) in group.lazy.items():
             command = group.get_command(ctx, name)
@@ -111,6 +113,8 @@ def test_what_fences_or_loses_data_is_declared_so() -> None:
     assert effects["ledger delete"] is Effect.LOSES_DATA
     assert effects["ledger recover"] is effects["ledger fence"] is Effect.FENCES
     assert effects["ledger close"] is Effect.FENCES
+    for path in ("cluster format", "metaformat", "cluster nuke", "cookie delete"):
+        assert effects[path] is Effect.LOSES_DATA
     for path in ("ledger list", "ledger show", "ledger read", "ledger tail", "bookie list"):
         assert effects[path] is Effect.READ
 
