@@ -200,7 +200,7 @@ _DETAILS: Final = (
     Field("unreachable", "Why it does not answer.", lambda v: v.unreachable or None, rank=1),
     Field("ledgers", "Ledgers that list it.", lambda v: v.ledgers, Kind.COUNT, rank=3),
     Field("not_closed", "Of these, not closed.", lambda v: v.not_closed, Kind.COUNT, rank=3),
-    *_COOKIE_FIELDS,
+    *(attrs.evolve(field, rank=WIDE) for field in _COOKIE_FIELDS),
     Field(
         "properties",
         "What else it published.",

@@ -69,19 +69,22 @@ def _out_of_reach(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.LOSS, "ledgers-out-of-reach", some, what, fix)
 
 
-def _last_copy(seen: SeenCluster) -> Iterator[Finding]:
-    some = seen.ledgers.last_copy
-    what = f"{_does(some.count, 'has', 'have')} entries with one copy left in service"
-    yield from _of(Danger.RISK, "ledgers-on-last-copy", some, what, _mends(seen))
-
-
 def _lacking(seen: SeenCluster) -> Iterator[Finding]:
-    some, unmarked = seen.ledgers.lacking, seen.ledgers.unmarked.count
+    ledgers = seen.ledgers
+    some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy.count
     what = f"{_does(some.count, 'lacks', 'lack')} copies on bookies that are in service"
+    if last:
+        what += f", {_of_them(last, some.count)} with one copy left of some entry"
     if unmarked:
-        what += f", {unmarked} of them without a mark"
+        what += f", {_of_them(unmarked, some.count)} not marked to be mended"
     fix = _mends(seen, unmarked=bool(unmarked))
     yield from _of(Danger.RISK, "ledgers-lack-copies", some, what, fix)
+
+
+def _of_them(part: int, whole: int) -> str:
+    if part < whole:
+        return f"{part} of them"
+    return "all" if whole > 1 else "and it is"
 
 
 def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:
@@ -114,7 +117,7 @@ def _abandoned(seen: SeenCluster) -> Iterator[Finding]:
 
 def _stuck_in_recovery(seen: SeenCluster) -> Iterator[Finding]:
     some = Some(len(seen.stuck), list(seen.stuck))
-    what = f"{_does(some.count, 'is', 'are')} in recovery, and nobody seems to end it"
+    what = f"{_does(some.count, 'is', 'are')} in recovery; where no client is at work it stays so"
     fix = f"bkctl ledger recover {seen.stuck[0]}" if seen.stuck else ""
     yield from _of(Danger.TROUBLE, "ledgers-in-recovery", some, what, fix)
 
@@ -146,15 +149,9 @@ def _too_few(seen: SeenCluster) -> Iterator[Finding]:
     elif writable < needed:
         what = (
             f"{counted(writable, 'bookie')} {_does(writable, 'takes', 'take')} adds, and ensembles "
-            f"of {needed} are in use: none can be formed, and nothing replaces a bookie"
+            f"of {needed} are in use: none can be formed, and there is none to copy to"
         )
         yield Finding(Danger.RISK, "bookies-too-few", what, "start bookies")
-    elif writable == needed and seen.ledgers.lacking.count:
-        what = (
-            f"ensembles of {needed} are in use, and as many bookies take adds: there is none to "
-            "copy to"
-        )
-        yield Finding(Danger.RISK, "bookies-none-to-spare", what, "start one more bookie")
 
 
 def _down(seen: SeenCluster) -> Iterator[Finding]:
@@ -319,8 +316,8 @@ def _why_idle(seen: SeenCluster) -> str:
     if not seen.enabled:
         return "autorecovery is disabled"
     writable = len(seen.of_state(BookieState.WRITABLE))
-    if writable <= seen.ledgers.ensemble_max:
-        return f"{writable} writable bookies leave none to copy to"
+    if writable < seen.ledgers.ensemble_max:
+        return f"{counted(writable, 'writable bookie')} leave none to copy to"
     if seen.ledgers.unmendable.count:
         return "some have no copy to be mended from"
     return "do workers run?"
@@ -418,15 +415,14 @@ CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[Finding]], ...]] = (
     _refused_id,
     _out_of_reach,
     _too_few,
-    _last_copy,
-    _lacking,
-    _disabled,
-    _no_auditor,
     _moved,
     _down,
     _unknown,
     _unreachable,
     _same_address,
+    _lacking,
+    _disabled,
+    _no_auditor,
     _cookies,
     _unreadable,
     _abandoned,
@@ -445,3 +441,4 @@ CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[Finding]], ...]] = (
     _check_overdue,
     _health_check,
 )
+"""In the order in which findings of one danger are told: causes come before what follows."""

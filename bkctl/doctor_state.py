@@ -152,7 +152,7 @@ class Ledgers:
     future_ms: int = 0
     """How far in the future the furthest of them was created."""
     ensemble_max: int = 0
-    """The largest ensemble of a ledger that is not closed."""
+    """The largest ensemble of a ledger that is not closed, or lacks copies."""
     holds: Counter[BookieId] = attrs.field(factory=Counter)
     """How many ledgers list each bookie."""
     recovering: dict[LedgerId, Version] = attrs.field(factory=dict)
@@ -178,7 +178,7 @@ class Ledgers:
             self.single.add(one.ledger_id)
         if metadata.state is LedgerState.IN_RECOVERY:
             self.recovering[one.ledger_id] = one.stored.version
-        if not metadata.is_closed:
+        if not metadata.is_closed or lacks_copies(metadata, self.in_service):
             self.ensemble_max = max(self.ensemble_max, metadata.ensemble_size)
         self._look_at_time(one.ledger_id, metadata)
 
