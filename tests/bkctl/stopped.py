@@ -1,0 +1,74 @@
+"""A stopped bookie that has never run, in a cluster of its own: its settings are the test's."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from bkclient.blocking import with_store
+from bkctl.cli import cli
+from tests.bkctl.runner import Result
+from tests.bkctl.terminal import FakeHost
+from wire.ids import BookieId
+from wire.records import decode_cookie
+
+
+@attrs.define
+class Bookie:
+    """A new bookie that has never run, in a cluster of its own."""
+
+    base: Path
+    port: int
+    settings: dict[str, str]
+
+    @property
+    def uri(self) -> str:
+        return f"sqlite://{self.base}/metadata.db"
+
+    @property
+    def old(self) -> BookieId:
+        return BookieId(f"127.0.0.1:{self.port}")
+
+    def run(self, *words: object, typed: str = "", tty: bool = False, ok: bool = True) -> Result:
+        conf = self.base / "bk.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        host = FakeHost(typed, tty=tty, environ={"PAGER": ""})
+        status = cli.run([*map(str, words), "-c", str(conf)], host)
+        result = Result(status, host.out.data.decode(), host.err.text)
+        assert not ok or status == 0, (words, result)
+        return result
+
+    def store(self, function: Any) -> Any:
+        return with_store(self.uri, function)
+
+    def versions(self) -> set[str]:
+        """Return the ids in the VERSION files."""
+        return {decode_cookie(path.read_bytes()).bookie_id for path in self.base.rglob("VERSION")}
+
+    def cookies(self) -> set[str]:
+        async def known(store: Any) -> Any:
+            return await store.known_bookies()
+
+        return set(self.store(known))
+
+
+def new_bookie(tmp_path: Path) -> Bookie:
+    """Make a cluster, and the directories and cookie of a bookie in it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    made = Bookie(tmp_path, port, {})
+    made.settings = {
+        "metadataServiceUri": made.uri,
+        "bookiePort": str(port),
+        "advertisedAddress": "127.0.0.1",
+        "allowLoopback": "true",
+        "journalDirectories": f"{tmp_path}/journal",
+        "ledgerDirectories": f"{tmp_path}/ledgers",
+    }
+    made.run("cluster", "init")
+    made.run("disk", "init", "--write")
+    return made
