@@ -138,7 +138,7 @@ def test_settings_that_are_odd_or_refused_are_told(bookie: Bookie) -> None:
     bookie.settings["journalDirectorys"] = "/x"
     told = bookie.run("doctor", ok=False).out
     assert "journalDirectorys" in told
-    assert "journalDirectories" in told.partition("journalDirectorys")[2].splitlines()[0]
+    assert "did you mean journalDirectory?" in told
     bookie.settings["journalMaxGroupWaitMSec"] = "soon"
     assert "soon" in findings(bookie)["local-setting-refused"]["what"]
 
