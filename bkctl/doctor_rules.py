@@ -65,7 +65,8 @@ def _out_of_reach(seen: SeenCluster) -> Iterator[Finding]:
     has = _does(some.count, "has", "have")
     what = f"{has} entries of which no bookie in service has a copy"
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
-    fix = f"start {down[0]} again" if down else "bkctl disk salvage, on a disk that has them still"
+    salvage = "bkctl disk salvage, on a disk that has them still"
+    fix = f"start {' and '.join(down[:3])} again" if down else salvage
     yield from _of(Danger.LOSS, "ledgers-out-of-reach", some, what, fix)
 
 
@@ -74,17 +75,19 @@ def _lacking(seen: SeenCluster) -> Iterator[Finding]:
     some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy.count
     what = f"{_does(some.count, 'lacks', 'lack')} copies on bookies that are in service"
     if last:
-        what += f", {_of_them(last, some.count)} with one copy left of some entry"
-    if unmarked:
-        what += f", {_of_them(unmarked, some.count)} not marked to be mended"
+        what += f"; {_of_them(last, some.count)} one copy left of some entry"
+    if unmarked == some.count:
+        what += f"; {_does(some.count, 'it is not', 'none is')} marked to be mended"
+    elif unmarked:
+        what += f"; {unmarked} are not marked to be mended"
     fix = _mends(seen, unmarked=bool(unmarked))
     yield from _of(Danger.RISK, "ledgers-lack-copies", some, what, fix)
 
 
 def _of_them(part: int, whole: int) -> str:
-    if part < whole:
-        return f"{part} of them"
-    return "all" if whole > 1 else "and it is"
+    if whole == 1:
+        return "it has"
+    return "all have" if part == whole else f"{part} {_does(part, 'has', 'have')}"
 
 
 def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:

@@ -129,8 +129,8 @@ def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
     found = patient.findings()
     assert found["ledgers-lack-copies"]["examples"] == ["1", "2"]
     assert found["ledgers-lack-copies"]["what"] == (
-        "2 ledgers lack copies on bookies that are in service, all with one copy left of some "
-        "entry, all not marked to be mended"
+        "2 ledgers lack copies on bookies that are in service; all have one copy left of some "
+        "entry; none is marked to be mended"
     )
     assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery trigger"
     assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
