@@ -48,4 +48,7 @@ def is_out_of_reach(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bo
 def lacks_copies(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
     """Tell whether some entry of the ledger has fewer copies on ``alive`` than it should."""
     serving = frozenset(alive)
-    return any(not holders <= serving for holders in write_sets(metadata))
+    # Most ledgers of most clusters end here.
+    return not metadata.all_bookies() <= serving and any(
+        not holders <= serving for holders in write_sets(metadata)
+    )

@@ -38,7 +38,7 @@ def _local_cookie(seen: SeenLocal) -> Iterator[Finding]:
         return
     for one in seen.differs:
         what = (
-            f"the cookie in the directories has another {one.field} than the settings: "
+            f"the cookie in the directories differs from the settings in its {one.field}: "
             f"{one.theirs}, not {one.ours}"
         )
         yield Finding(Danger.RISK, f"local-{_word(one.field)}", what, _cookie_fix(one.field, seen))
@@ -50,7 +50,7 @@ def _local_cookie(seen: SeenLocal) -> Iterator[Finding]:
     for one in seen.stored_differs:
         if one.field not in told:
             what = (
-                f"the stored cookie has another {one.field} than the settings and the directories: "
+                f"the stored cookie differs from settings and directories in its {one.field}: "
                 f"{one.theirs}, not {one.ours}"
             )
             fix = f"bkctl cookie update {seen.bookie_id} --file {seen.version_file}"

@@ -65,7 +65,8 @@ def _out_of_reach(seen: SeenCluster) -> Iterator[Finding]:
     has = _does(some.count, "has", "have")
     what = f"{has} entries of which no bookie in service has a copy"
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
-    salvage = "bkctl disk salvage, on a disk that has them still"
+    first = some.first[0] if some.first else ""
+    salvage = f"bkctl disk salvage {first} --out DIR, where a disk has it still"
     fix = f"start {' and '.join(down[:3])} again" if down else salvage
     yield from _of(Danger.LOSS, "ledgers-out-of-reach", some, what, fix)
 
@@ -180,7 +181,7 @@ def _list_it(count: int) -> str:
 def _unknown(seen: SeenCluster) -> Iterator[Finding]:
     known = {one.bookie_id for one in seen.bookies}
     lost = sorted(set(seen.ledgers.holds) - known)
-    what = f"{_does(len(lost), 'is', 'are')} listed by ledgers, and neither registered nor known"
+    what = f"{_does(len(lost), 'is', 'are')} listed by ledgers, without cookie or registration"
     yield from _about(Danger.RISK, "bookies-unknown", lost, what, _mends(seen, unmarked=True))
 
 
@@ -257,7 +258,8 @@ def _cookies(seen: SeenCluster) -> Iterator[Finding]:
         f"{_does(len(strange), 'has a cookie', 'have cookies')} of another cluster than "
         f"{seen.instance_id}, and will not start again"
     )
-    fix = f"bkctl cookie get {strange[0]}" if strange else ""
+    get = f"bkctl cookie get {strange[0]}" if strange else ""
+    fix = f"{get}, and bkctl bookieformat to begin it anew"
     yield from _about(Danger.RISK, "cookies-of-another-cluster", strange, what, fix)
     without = [
         one.bookie_id for one in seen.bookies if one.is_up and one.bookie_id not in seen.cookies
@@ -276,7 +278,7 @@ def _disabled(seen: SeenCluster) -> Iterator[Finding]:
         yield Finding(
             Danger.RISK if needed else Danger.TROUBLE,
             "autorecovery-disabled",
-            "autorecovery is disabled, and nothing is mended" + (" of all this" if needed else ""),
+            f"autorecovery is disabled: nothing{' of this' if needed else ''} is mended",
             "bkctl autorecovery enable",
         )
 
