@@ -8,11 +8,9 @@ import click
 
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
-from bkctl.params import BOOKIE_ID
 
 if TYPE_CHECKING:
     from bkctl.session import Session
-    from wire.ids import BookieId
 
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.UNREACHABLE,
@@ -34,12 +32,10 @@ _FAILURES: Final = (
     replaces="bookkeeper shell updatecookie -bookieId hostname | ip; updateledgers -bookieId ...",
 )
 @click.argument("kind", type=click.Choice(["hostname", "ip"]), required=False)
-@click.option("--from", "old", type=BOOKIE_ID, metavar="BOOKIE",
-              help="The old id, where its files do not tell it any more.")  # fmt: skip
 @click.option("--ledgers/--no-ledgers", default=True,
               help="Rename it in the ledgers too.  [default: ledgers]")  # fmt: skip
 @click.pass_obj
-def flip_id(session: Session, *, kind: str | None, old: BookieId | None, ledgers: bool) -> None:
+def flip_id(session: Session, *, kind: str | None, ledgers: bool) -> None:
     """Let a stopped bookie go by the id that its settings give it now.
 
     Change the settings first (useHostNameAsBookieID, advertisedAddress, bookieId), then run this:
@@ -48,7 +44,7 @@ def flip_id(session: Session, *, kind: str | None, old: BookieId | None, ledgers
     """
     from bkctl import bookie_change_work
 
-    bookie_change_work.flip_id(session, kind, old, rename=ledgers)
+    bookie_change_work.flip_id(session, kind, rename=ledgers)
 
 
 @click.command(

@@ -1,18 +1,19 @@
 """What `bookie flip-id` and `bookie expand-storage` do.
 
 A flip goes in an order that can be cut short anywhere and run again: the new cookie is stored, the
-ledgers are renamed, the VERSION files are rewritten, the old cookie is removed. Until the files say
-so the old id is known from them; a bookie that is started in between finds two cookies and refuses.
+ledgers are renamed, the VERSION files are rewritten, the old cookie is removed. A file tells
+meanwhile which flip was begun: then a cookie under the new id is our own, else another bookie's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bkclient import bookie_ids
-from bkclient.metadata.api import ANY, NEW, CookieExistsError, CookieNotFoundError, Versioned
+from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError
 from bkctl.disk_change import (
     StoppedBookie,
     held,
@@ -35,7 +36,24 @@ from wire.records import Cookie, cookie_differences, decode_cookie, encode_cooki
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkclient.walk import StoredLedger
     from bkctl.session import Session
+
+
+FLIPPING: Final = "bkctl.flipping"
+"""Beside ``current`` of the first directory, while a bookie gets another id: both ids."""
+
+
+@attrs.frozen
+class Flip:
+    """From one id to another."""
+
+    old: BookieId
+    new: BookieId
+
+    def encode(self) -> bytes:
+        """Return what the file says."""
+        return f"{self.old} {self.new}\n".encode()
 
 
 @attrs.frozen
@@ -60,43 +78,80 @@ class StorageExpanded:
 # Another id -------------------------------------------------------------------------------------
 
 
-def flip_id(session: Session, kind: str | None, old: BookieId | None, *, rename: bool) -> None:
+def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
     """Show what would change, ask, and give the bookie the id of its settings.
 
     Raises:
-        RefusedError: it runs, or has that id already, or a cookie does not fit.
+        RefusedError: it runs, or has that id already, or another bookie has it.
         PartlyDoneError: some ledgers list both ids.
     """
     bookie = stopped_bookie(session)
     _insist_kind(bookie, kind)
     insist_current(bookie.found)
-    new, was = bookie.bookie_id, old or _former_id(bookie)
-    if was == new:
+    begun = _begun(bookie)
+    flip = begun or Flip(_id_in_files(bookie), bookie.bookie_id)
+    if flip.old == flip.new:
         raise RefusedError(
-            f"it is {new} in its files and by its settings",
-            next_step="change the settings first; --from OLD ends a flip that was cut short",
+            f"it is {flip.new} in its files and by its settings",
+            next_step="change the settings first",
         )
-    refuse_registered(session, was)
-    refuse_registered(session, new)
-    cookie = session.call(_new_cookie, bookie, was)
-    ledgers = session.call(bookie_ids.ledgers_listing, was) if rename else []
-    steps = _steps(bookie, was, len(ledgers) if rename else None)
+    refuse_registered(session, flip.old)
+    refuse_registered(session, flip.new)
+    cookie = session.call(_new_cookie, bookie, flip, resumed=begun is not None)
+    ledgers = session.call(bookie_ids.ledgers_listing, flip.old) if rename else []
+    steps = _steps(bookie, flip, len(ledgers) if rename else None)
     if session.dry_run:
         session.plan(steps)
         return
-    session.confirm([f"To make {was} {new}:", *(f"  {step}" for step in steps)], "Go on?")
+    session.confirm([f"To make {flip.old} {flip.new}:", *(f"  {one}" for one in steps)], "Go on?")
     with held(bookie.found, port=bookie.config.port), repeatable(session, "run it again"):
-        session.call(_store_new, new, encode_cookie(cookie))
-        skipped = rename_all(session, ledgers, was, new, verify=False)
-        if skipped:
-            raise PartlyDoneError(
-                f"{counted(len(skipped), 'ledger')} still list {was}",
-                next_step="nothing else was changed; mend or delete them, and run it again",
-            )
-        for directory in bookie.found.all_dirs:
-            RealFiles().write_atomic(directory / VERSION, encode_cookie(cookie))
-        session.call(_remove_old, was)
-    session.emit(IdFlipped(new, was, len(bookie.found.all_dirs), len(ledgers) if rename else None))
+        _flip(session, bookie, flip, cookie, ledgers)
+    session.emit(
+        IdFlipped(flip.new, flip.old, len(bookie.found.all_dirs), len(ledgers) if rename else None)
+    )
+
+
+def _flip(
+    session: Session,
+    bookie: StoppedBookie,
+    flip: Flip,
+    cookie: Cookie,
+    ledgers: Sequence[StoredLedger],
+) -> None:
+    files, marker = RealFiles(), bookie.found.roots[0] / FLIPPING
+    files.write_atomic(marker, flip.encode())
+    session.call(_store_new, flip.new, encode_cookie(cookie))
+    skipped = rename_all(session, ledgers, flip.old, flip.new, verify=False)
+    if skipped:
+        raise PartlyDoneError(
+            f"{counted(len(skipped), 'ledger')} still "
+            f"{'lists' if len(skipped) == 1 else 'list'} {flip.old}",
+            next_step="no file was changed; mend or delete them, and run it again",
+        )
+    for directory in bookie.found.all_dirs:
+        files.write_atomic(directory / VERSION, encode_cookie(cookie))
+    session.call(_remove_old, flip.old)
+    files.remove(marker)
+
+
+def _begun(bookie: StoppedBookie) -> Flip | None:
+    """Return the flip that was cut short, if there is one.
+
+    Raises:
+        ConflictError: it was to another id than that of the settings.
+    """
+    try:
+        words = RealFiles().read(bookie.found.roots[0] / FLIPPING).decode().split()
+    except FileNotFoundError:
+        return None
+    flip = Flip(*map(BookieId, words))
+    if flip.new != bookie.bookie_id:
+        raise ConflictError(
+            f"a flip from {flip.old} to {flip.new} was begun, and the settings say "
+            f"{bookie.bookie_id}",
+            next_step=f"let the settings say {flip.new}, and end it first",
+        )
+    return flip
 
 
 def _insist_kind(bookie: StoppedBookie, kind: str | None) -> None:
@@ -108,59 +163,67 @@ def _insist_kind(bookie: StoppedBookie, kind: str | None) -> None:
         raise UsageError("the settings do not say so", next_step="set useHostNameAsBookieID=false")
 
 
-def _former_id(bookie: StoppedBookie) -> BookieId:
-    """Return the id that the files have, or some of them still have."""
-    ids = []
+def _id_in_files(bookie: StoppedBookie) -> BookieId:
+    """Return the id that all VERSION files have."""
+    ids = set()
     for directory in bookie.found.all_dirs:
         try:
-            ids.append(BookieId(decode_cookie(RealFiles().read(directory / VERSION)).bookie_id))
+            ids.add(BookieId(decode_cookie(RealFiles().read(directory / VERSION)).bookie_id))
         except FileNotFoundError as error:
             raise NothingFoundError(
                 f"{directory} has no cookie", next_step="`bkctl disk check` tells what is there"
             ) from error
         except FormatError as error:
             raise ConflictError(f"{directory / VERSION} is no cookie: {error}") from error
-    former = {one for one in ids if one != bookie.bookie_id}
-    if len(former) > 1:
-        raise ConflictError(f"the directories are of several bookies: {', '.join(sorted(former))}")
-    return former.pop() if former else bookie.bookie_id
+    if len(ids) > 1:
+        raise ConflictError(f"the directories are of several bookies: {', '.join(sorted(ids))}")
+    return ids.pop()
 
 
-async def _new_cookie(client: Client, bookie: StoppedBookie, was: BookieId) -> Cookie:
+async def _new_cookie(
+    client: Client, bookie: StoppedBookie, flip: Flip, *, resumed: bool
+) -> Cookie:
     """Return the cookie of the new id, if all that is stored fits but for the id.
 
     Raises:
-        RefusedError: a stored cookie says something else.
-        NothingFoundError: neither id has one.
+        RefusedError: a stored cookie says something else, or another bookie has the new id.
+        NothingFoundError: the old id has none.
     """
-    cluster = await client.store.instance_id()
-    master = master_cookie(bookie.config, bookie.bookie_id, cluster)
-    found = False
-    for bookie_id in (was, bookie.bookie_id):
-        try:
-            stored: Versioned[bytes] = await client.store.read_cookie(bookie_id)
-        except CookieNotFoundError:
+    master = master_cookie(bookie.config, flip.new, await client.store.instance_id())
+    old, new = await _stored(client, flip.old), await _stored(client, flip.new)
+    if new is not None and not resumed:
+        raise RefusedError(
+            f"there is a bookie {flip.new} already",
+            next_step=f"`bkctl bookie info {flip.new}` shows it; give this one another id",
+        )
+    if old is None and new is None:
+        raise NothingFoundError(f"there is no cookie of {flip.old}: it is not of this cluster")
+    for cookie in (old, new):
+        if cookie is None:
             continue
-        found = True
-        expected = attrs.evolve(master, bookie_id=bookie_id)
-        for one in cookie_differences(expected, decode_cookie(stored.value)):
+        for one in cookie_differences(attrs.evolve(master, bookie_id=cookie.bookie_id), cookie):
             raise RefusedError(
-                f"the stored cookie of {bookie_id} does not fit in its {one.field}: {one.theirs} "
-                f"there, {one.ours} by the settings",
+                f"the stored cookie of {cookie.bookie_id} does not fit in its {one.field}: "
+                f"{one.theirs} there, {one.ours} by the settings",
                 next_step="change nothing but the id at a time",
             )
-    if not found:
-        raise NothingFoundError(f"there is no cookie of {was}: it is no bookie of this cluster")
     return master
 
 
-def _steps(bookie: StoppedBookie, was: BookieId, ledgers: int | None) -> list[str]:
+async def _stored(client: Client, bookie_id: BookieId) -> Cookie | None:
+    try:
+        return decode_cookie((await client.store.read_cookie(bookie_id)).value)
+    except CookieNotFoundError:
+        return None
+
+
+def _steps(bookie: StoppedBookie, flip: Flip, ledgers: int | None) -> list[str]:
     rename = [] if ledgers is None else [f"rename it in {counted(ledgers, 'ledger')}"]
     return [
-        f"store a cookie of {bookie.bookie_id}",
+        f"store a cookie of {flip.new}",
         *rename,
         f"rewrite VERSION in {len(bookie.found.all_dirs)} places",
-        f"remove the cookie of {was}",
+        f"remove the cookie of {flip.old}",
     ]
 
 
@@ -173,7 +236,7 @@ async def _store_new(client: Client, bookie_id: BookieId, text: bytes) -> None:
 
 async def _remove_old(client: Client, bookie_id: BookieId) -> None:
     try:
-        await client.store.remove_cookie(bookie_id, ANY)
+        await client.store.remove_cookie(bookie_id)
     except CookieNotFoundError:
         return
 

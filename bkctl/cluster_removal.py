@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bkclient.blocking import with_store
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotInitializedError
 from bkclient.walk import walk
 from bkctl.cluster import LEDGERS, LIVE_BOOKIES
@@ -19,6 +20,9 @@ from wire.ids import BookieId
 if TYPE_CHECKING:
     from bkclient.metadata.api import MetadataStore
     from bkctl.session import Session
+
+_INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}
+"""What Java's init makes before the layout."""
 
 
 @attrs.frozen
@@ -78,11 +82,15 @@ def _counted_names(names: Collection[str], what: str) -> list[str]:
 
 
 async def stock(store: MetadataStore) -> Stock | None:
-    """Return what there is; None where there is no cluster. Walks over all ledgers."""
+    """Return what there is; None where there is no cluster. Walks over all ledgers.
+
+    Raises:
+        ConflictError: there is a root without a layout, and more in it than a cut init leaves.
+    """
     try:
         await store.layout()
     except NotInitializedError:
-        return None
+        return await _without_layout(store)
     ledgers = not_closed = unreadable = size_bytes = 0
     async for one in walk(store):
         ledgers += 1
@@ -102,6 +110,33 @@ async def stock(store: MetadataStore) -> Stock | None:
         cookies=tuple(sorted(await store.known_bookies())),
         logs=tuple(await store.list_logs()),
         registered=tuple(sorted(await store.writable_bookies() | await store.read_only_bookies())),
+    )
+
+
+async def _without_layout(store: MetadataStore) -> Stock | None:
+    """Return what there is where nothing says how ledgers are kept: nobody can count them."""
+    try:
+        nodes = set(await store.dump())
+    except NotInitializedError:
+        return None
+    more = sorted(nodes - _INIT_BEGINS_WITH)
+    if more:
+        raise ConflictError(
+            f"{store.uri} has no LAYOUT, and is not empty: {named(more)}",
+            next_step="nobody can tell which ledgers there are; put LAYOUT back first",
+        )
+    if not nodes:
+        return None
+    return Stock(
+        instance_id=await store.instance_id(),
+        ledgers=0,
+        not_closed=0,
+        unreadable=0,
+        size_bytes=0,
+        marks=0,
+        cookies=(),
+        logs=(),
+        registered=(),
     )
 
 

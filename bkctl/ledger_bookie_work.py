@@ -103,7 +103,7 @@ def rename_all(
 ) -> list[Renamed]:
     """Rename in many ledgers, telling of each that is skipped; return those."""
     skipped: list[Renamed] = []
-    session.resume = "run it again: what is done stays done"
+    before, session.resume = session.resume, "run it again: what is done stays done"
     with session.progress("renaming", total=len(found), unit="ledgers") as progress:
         renames = session.iterate(_renames, found, old, new, verify=verify, pause_s=1 / rate)
         for number, one in enumerate(renames, 1):
@@ -114,7 +114,7 @@ def rename_all(
             if len(skipped) <= NAMED_MAX:
                 why = f" ({one.why})" if one.why else ""
                 session.warn(f"ledger {one.ledger_id}: {one.outcome.value}{why}")
-    session.resume = ""
+    session.resume = before
     return skipped
 
 

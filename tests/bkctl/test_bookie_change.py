@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkctl.bookie_change_work import FLIPPING, Flip
 from bookied.dirs import CURRENT
 from tests.bkclient.metadata.values import info, metadata
 from tests.bkctl.runner import Result
@@ -64,31 +65,51 @@ class TestFlipId:
         # What the daemon checks at its start: every cookie fits.
         assert "has all its directories" in bookie.run("bookie", "expand-storage").out
 
-    def test_a_flip_that_was_cut_short_is_ended_by_the_next(self, bookie: Bookie) -> None:
+    @pytest.mark.parametrize("steps", range(5))
+    def test_a_flip_that_was_cut_short_is_ended_by_the_next(
+        self, bookie: Bookie, steps: int
+    ) -> None:
+        """As after ``steps`` steps: marker, new cookie, one VERSION, both, old cookie removed."""
         add_ledgers(bookie, (bookie.old, "b:1"))
         bookie.settings["bookieId"] = "bookie-one"
         new = bookie.run("cookie", "generate").out.encode()
+        marker = bookie.base / "journal" / FLIPPING
+        marker.write_bytes(Flip(bookie.old, BookieId("bookie-one")).encode())
 
-        async def as_far_as_the_cookie(store: Any) -> None:
-            await store.write_cookie(BookieId("bookie-one"), new, NEW)
+        async def begin(store: Any) -> None:
+            if steps > 0:
+                await store.write_cookie(BookieId("bookie-one"), new, NEW)
+            if steps > 3:
+                await store.remove_cookie(bookie.old)
 
-        bookie.store(as_far_as_the_cookie)
-        (bookie.base / "journal" / CURRENT / "VERSION").write_bytes(new)
+        bookie.store(begin)
+        for name in ("journal", "ledgers")[: max(0, steps - 1)]:
+            (bookie.base / name / CURRENT / "VERSION").write_bytes(new)
         bookie.run("bookie", "flip-id", "--yes")
         assert bookie.cookies() == bookie.versions() == {"bookie-one"}
         assert ensembles(bookie) == [("bookie-one", "b:1")]
+        assert not marker.exists()
 
-    def test_one_that_was_cut_short_at_its_end_wants_the_old_id(self, bookie: Bookie) -> None:
-        old = bookie.run("cookie", "get", bookie.old).out.encode()
+    def test_one_that_was_begun_is_ended_before_another_begins(self, bookie: Bookie) -> None:
+        marker = bookie.base / "journal" / FLIPPING
+        marker.write_bytes(Flip(bookie.old, BookieId("bookie-one")).encode())
+        bookie.settings["bookieId"] = "bookie-two"
+        refused = bookie.run("bookie", "flip-id", "--yes", ok=False)
+        assert (refused.status, "to bookie-one was begun" in refused.err) == (7, True)
+
+    def test_another_bookies_id_is_refused_though_its_directories_are_called_alike(
+        self, bookie: Bookie
+    ) -> None:
         bookie.settings["bookieId"] = "bookie-one"
-        bookie.run("bookie", "flip-id", "--yes")
+        theirs = bookie.run("cookie", "generate").out.encode()
 
-        async def before_the_end(store: Any) -> None:
-            await store.write_cookie(bookie.old, old, NEW)
+        async def another(store: Any) -> None:
+            await store.write_cookie(BookieId("bookie-one"), theirs, NEW)
 
-        bookie.store(before_the_end)
-        bookie.run("bookie", "flip-id", "--from", bookie.old, "--yes")
-        assert bookie.cookies() == {"bookie-one"}
+        bookie.store(another)
+        refused = bookie.run("bookie", "flip-id", "--yes", ok=False)
+        assert (refused.status, "a bookie bookie-one already" in refused.err) == (4, True)
+        assert bookie.versions() == {bookie.old}
 
     def test_nothing_but_the_id_may_change(self, bookie: Bookie) -> None:
         bookie.settings["bookieId"] = "bookie-one"

@@ -10,6 +10,9 @@ import pytest
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW
 from bkctl.cli import cli
+from bkctl.cluster_removal import stock
+from bkctl.errors import ConflictError
+from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost
@@ -148,6 +151,24 @@ class TestNuke:
         before = dump(uri)
         assert f"would remove the cluster {cluster}" in run(uri, "cluster", "nuke", "--dry-run").out
         assert dump(uri) == before
+
+
+def test_a_root_that_lost_its_layout_is_not_taken_for_an_empty_one() -> None:
+    world = World(0)
+    store = world.client().store
+    world.run(store.create_ledger(LedgerId(1), metadata()))
+    world.metadata.delete("/LAYOUT")
+    with pytest.raises(ConflictError, match="has no LAYOUT, and is not empty: /00"):
+        world.run(stock(world.client().store))
+
+
+def test_an_init_that_was_cut_short_can_be_formatted() -> None:
+    world = World(0)
+    world.metadata.delete("/LAYOUT")
+    found = world.run(stock(world.client().store))
+    assert found is not None
+    assert (found.ledgers, found.registered) == (0, ())
+    assert found.instance_id is not None
 
 
 def test_the_cluster_says_how_its_autorecovery_stands(uri: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.bkclient.metadata.values import B1, B2, B3, closed, metadata
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost
 from tests.interop.ours import our_bookie
-from tests.interop.peers import Peers, ledgers_root, write_conf
+from tests.interop.peers import Peers, java_shell, ledgers_root, write_client_conf, write_conf
 from wire.ids import LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.records import Cookie, encode_cookie
@@ -188,6 +189,25 @@ def test_a_generated_cookie_is_javas(sides: tuple[Side, Side]) -> None:
         assert java.ours("cookie", "generate", B1, *dirs).out.encode() == file.read_bytes()
 
 
+def test_javas_tools_and_ours_list_the_same_marks_and_workers(sides: tuple[Side, Side]) -> None:
+    _, ours = sides
+    store = ours.open()
+    reactor.run(_populate(store))
+    reactor.run(store.mark_underreplicated(LedgerId(2**40), (B1, B2)))
+    assert reactor.run(store.acquire_lock(LedgerId(1)))
+    conf = write_client_conf(ours.directory, ours.uri)
+    told = java_shell(conf, "listunderreplicated", "-pmr", "-prw")
+    assert told.returncode == 0, told.stderr
+    listed = ours.ours("autorecovery", "list", "--json").json["marks"]
+    text = " ".join(f"{event.message} {event.attributes}" for event in told.events)
+    assert [one["ledger_id"] for one in listed] == ["1", str(2**40)]
+    for one in listed:
+        assert one["ledger_id"] in text
+        assert all(bookie in text for bookie in one["missing"])
+    assert listed[0]["worker"] == "host"
+    assert "host" in text
+
+
 # Directories ------------------------------------------------------------------------------------
 
 
@@ -288,6 +308,17 @@ def test_storage_is_expanded_as_with_java(stopped: tuple[StoppedBookie, StoppedB
 # Bookies on each other's clusters ---------------------------------------------------------------
 
 
+def wait_until_elected(uri: str) -> None:
+    """Wait for an auditor that has published its delay, which Java's does last."""
+    deadline_s = time.monotonic() + 30
+    while bkctl("-u", uri, "autorecovery", "delay", ok=False).status != 0:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    while bkctl("-u", uri, "autorecovery", "auditor", ok=False).status != 0:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
 def test_javas_bookie_starts_on_our_cluster_and_ours_on_javas(peers: Peers) -> None:
     made_by_us = peers.metadata_uri(initialised=False)
     bkctl("-u", made_by_us, "cluster", "init")
@@ -295,7 +326,10 @@ def test_javas_bookie_starts_on_our_cluster_and_ours_on_javas(peers: Peers) -> N
     bkctl("-u", formatted_by_us, "metaformat", "-n", "-f")
     side = Side(peers, peers.metadata_uri(), peers.new_directory("shell"))
     assert side.java("metaformat", "-nonInteractive", "-force") == 0
-    theirs = [peers.java_bookie(uri, start=False) for uri in (made_by_us, formatted_by_us)]
+    theirs = [
+        peers.java_bookie(made_by_us, start=False),
+        peers.java_bookie(formatted_by_us, start=False, autoRecoveryDaemonEnabled="true"),
+    ]
     ours = our_bookie(peers, side.uri, start=False)
     for bookie in (*theirs, ours):
         bookie.spawn()
@@ -307,6 +341,11 @@ def test_javas_bookie_starts_on_our_cluster_and_ours_on_javas(peers: Peers) -> N
         assert shown["state"] == "writable"
         assert shown["total"] > shown["free"] > 0
         assert shown["instance_id"] == bkctl("-u", bookie.uri, "cluster", "instance-id").out.strip()
+    healing = theirs[1]
+    wait_until_elected(formatted_by_us)
+    assert bkctl("-u", formatted_by_us, "autorecovery", "auditor").out == f"{healing.bookie_id}\n"
+    assert healing.bookie_id in bkctl("-u", formatted_by_us, "autorecovery", "trigger").out
+    assert bkctl("-u", formatted_by_us, "doctor").out == ""
     found = bkctl("-u", made_by_us, "doctor", "-c", theirs[0].conf_path, "--json", ok=False)
     names = {one["name"] for one in found.json["findings"]}
     assert "auditor-missing" in names
