@@ -27,6 +27,7 @@ from bkclient.read_run import as_client_error
 from bkclient.updates import LocalMetadata
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
+from wire.errors import FormatError
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Response
@@ -157,7 +158,10 @@ class BookieState(enum.Enum):
 
 @attrs.frozen
 class BookieStatus:
-    """One bookie of the cluster; ``info`` says where it listens, ``None`` when it is down."""
+    """One bookie of the cluster; ``info`` says where it listens.
+
+    It is ``None`` when the bookie is down, or registered with what cannot be read.
+    """
 
     bookie_id: BookieId
     state: BookieState
@@ -188,7 +192,7 @@ async def _service_info(
         return None
     try:
         return await store.service_info(bookie_id)
-    except NotFoundError:
+    except (NotFoundError, FormatError):  # Gone meanwhile, or nothing that says where it is.
         return None
 
 

@@ -152,7 +152,10 @@ def format_cluster(session: Session, force: Collection[str], *, option: str = "-
         objections = (*_registered(found, LIVE_BOOKIES), *_ledgers(found))
         heed(session, objections, force, option=option)
     if session.dry_run:
-        lost = [f"remove {line}" for line in found.lines()] if found else []
+        if found is None:
+            session.plan([f"make a cluster at {session.uri}"])
+            return
+        lost = [f"remove {line}" for line in found.lines()]
         session.plan([*lost, "give the cluster a new instance id"])
         return
     if found is not None:

@@ -97,8 +97,12 @@ async def look_at_cluster(
     store = client.store
     listed = await admin.list_bookies(client)
     bookies = await together(_bookie(client, one) for one in listed)
-    status = await autorecovery.status(client)
-    marks = tuple([mark async for mark in autorecovery.marks(client)])
+    damaged: list[str] = []
+    marks: tuple[autorecovery.Mark, ...] = ()
+    try:
+        marks = tuple([mark async for mark in autorecovery.marks(client)])
+    except FormatError as error:
+        damaged.append(f"a mark of a ledger that lacks replicas: {error}")
     ledgers = Ledgers(
         now_ms=now_ms,
         in_service=frozenset(one.bookie_id for one in bookies if one.is_up),
@@ -118,11 +122,12 @@ async def look_at_cluster(
         bookies=tuple(bookies),
         addresses=addresses(bookies, host),
         cookies={one.bookie_id: one.cookie for one in cookies},
-        enabled=status.enabled,
-        auditor=status.auditor,
-        delay_s=status.delay_s,
+        enabled=await store.replication_enabled(),
+        auditor=await store.current_auditor(),
+        delay_s=await store.lost_bookie_recovery_delay(),
         health_check=await store.health_check_enabled(),
-        checked_ms=status.checked_ms,
+        checked_ms={check: await store.check_time(check) for check in autorecovery.CHECKS},
+        damaged=tuple(damaged),
         marks=marks,
         locks=tuple(await store.held_locks()),
         ledgers=ledgers,
@@ -133,7 +138,9 @@ async def look_at_cluster(
 async def _bookie(client: Client, one: admin.BookieStatus) -> SeenBookie:
     endpoint = None if one.info is None else one.info.endpoint()
     if endpoint is None:
-        return SeenBookie(bookie_id=one.bookie_id, state=one.state)
+        is_down = one.state is admin.BookieState.DOWN
+        why = "" if is_down else "it has registered no address that can be read"
+        return SeenBookie(bookie_id=one.bookie_id, state=one.state, unreachable=why)
     free = total = None
     unreachable = ""
     try:

@@ -109,6 +109,12 @@ def _unreadable(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.RISK, "ledgers-unreadable", some, what, fix)
 
 
+def _damaged(seen: SeenCluster) -> Iterator[Finding]:
+    for what in seen.damaged:
+        fix = "remove that node with the metadata service's own tools; an audit marks anew"
+        yield Finding(Danger.RISK, "metadata-damaged", what, fix)
+
+
 def _abandoned(seen: SeenCluster) -> Iterator[Finding]:
     some = seen.ledgers.abandoned
     what = (
@@ -430,6 +436,7 @@ CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[Finding]], ...]] = (
     _no_auditor,
     _cookies,
     _unreadable,
+    _damaged,
     _abandoned,
     _stale_marks,
     _unmendable,

@@ -238,6 +238,8 @@ class SeenCluster:
     marks: tuple[Mark, ...] = ()
     locks: tuple[HeldLock, ...] = ()
     ledgers: Ledgers
+    damaged: tuple[str, ...] = ()
+    """What of the metadata cannot be read, besides ledgers and cookies."""
     stuck: tuple[LedgerId, ...] = ()
     """Ledgers that were in recovery from the beginning of the walk to its end."""
 

@@ -122,6 +122,7 @@ class TestFormat:
         assert "live-bookies" not in nuke.err
 
     def test_where_there_is_no_cluster_one_is_made(self, uri: str) -> None:
+        assert run(uri, "metaformat", "--dry-run").out == f"would make a cluster at {uri}\n"
         made = run(uri, "metaformat", "--json").json
         assert made["was"] is None
         assert run(uri, "cluster", "instance-id").out == made["instance_id"] + "\n"

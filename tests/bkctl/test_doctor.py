@@ -327,6 +327,21 @@ def test_26_a_million_ledgers_take_no_more_memory_than_a_few() -> None:
         assert (some.count, len(some.first)) == (10_000, REMEMBERED_MAX)
 
 
+def test_what_is_damaged_is_told_and_the_rest_is_looked_at_all_the_same(patient: Patient) -> None:
+    patient.ledger(1, A, B)
+    patient.mark(7, A)
+    (mark,) = [path for path in patient.dump() if path.endswith("urL0000000007")]
+    patient.world.metadata.set(mark, b"\xffnonsense")
+    (ledger,) = [path for path in patient.dump() if path.endswith("/L0001")]
+    patient.world.metadata.set(ledger, b"nonsense")
+    patient.world.metadata.set(f"/available/{C}", b"\xff\xff\xff")
+    found = patient.findings()
+    assert found["metadata-damaged"]["danger"] == "risk"
+    assert found["ledgers-unreadable"]["examples"] == ["1"]
+    assert found["bookie-unreachable"]["examples"] == [C]
+    assert "no address that can be read" in found["bookie-unreachable"]["what"]
+
+
 def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> None:
     patient.world.run(patient.store.resign())
     assert patient.findings()["auditor-missing"]["danger"] == "trouble"

@@ -77,6 +77,7 @@ def everything_wrong() -> SeenCluster:
         marks=marks,
         locks=(HeldLock(LedgerId(1), "host", OLD_MS),),
         ledgers=ledgers,
+        damaged=("a mark is nonsense",),
         stuck=(LedgerId(5),),
     )
 
