@@ -21,15 +21,15 @@ from bkctl.disk_change import (
     locked,
     refuse_registered,
     repeatable,
+    stamp,
     stopped_bookie,
 )
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.ledger_bookie_work import rename_all
 from bkctl.units import counted
-from bookied.cookie_check import check_cookies, master_cookie
-from bookied.dirs import VERSION, prepare
+from bookied.cookie_check import master_cookie
+from bookied.dirs import CURRENT, VERSION, prepare
 from bookied.files import RealFiles
-from bookied.identity import RealHost, identify
 from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
@@ -249,8 +249,7 @@ def expand_storage(session: Session) -> None:
 
     Raises:
         NothingFoundError: the bookie has no cookie: it is new, or not of this cluster.
-        RefusedError: it runs.
-        WrongIdentityError: a directory is not empty or was in use before, or cookies do not fit.
+        RefusedError: it runs, a directory is not empty or was in use before, or cookies do not fit.
     """
     bookie = stopped_bookie(session)
     refuse_registered(session, bookie.bookie_id)
@@ -260,23 +259,12 @@ def expand_storage(session: Session) -> None:
             next_step="a new bookie makes all its directories when it first starts",
         )
     added = tuple(
-        str(root) for root in bookie.found.roots if not (root / "current" / VERSION).exists()
+        str(root) for root in bookie.found.roots if not (root / CURRENT / VERSION).exists()
     )
     if session.dry_run:
         session.plan(f"add {name}" for name in added)
         return
     with locked(bookie.found, port=bookie.config.port):
         prepare(RealFiles(), bookie.found)
-        session.call(_stamp, bookie)
+        stamp(session, bookie, expand=True)
     session.emit(StorageExpanded(bookie.bookie_id, added))
-
-
-async def _stamp(client: Client, bookie: StoppedBookie) -> None:
-    await check_cookies(
-        attrs.evolve(bookie.config, allow_storage_expansion=True),
-        identify(bookie.config, bookie.config.port, RealHost()),
-        bookie.found,
-        store=client.store,
-        instance_id=await client.store.instance_id(),
-        files=RealFiles(),
-    )

@@ -19,9 +19,11 @@ import attrs
 from bkclient.metadata.api import ANY
 from bkctl import disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
+from bookied.cookie_check import check_cookies
 from bookied.dirs import CURRENT, Directories, DirectoryLocks, directories
 from bookied.errors import DbRecordError
-from bookied.exit_status import DirectoryInUseError
+from bookied.exit_status import DirectoryInUseError, WrongIdentityError
+from bookied.files import RealFiles
 from bookied.identity import RealHost, identify
 from bookied.in_use import TOOL, uses
 from bookied.offline_config import KEYS, OfflineConfig, metadata_cache, offline_config
@@ -107,6 +109,37 @@ class _ClusterCookies:
     def _connected(self) -> CookieStore:
         assert self._store is not None, "asked without run"
         return self._store
+
+
+def stamp(session: Session, bookie: StoppedBookie, *, expand: bool = False) -> None:
+    """Write the bookie's cookie to its directories and to the cluster, as its start would.
+
+    Args:
+        session: the command's.
+        bookie: which; its directories are there, and locked.
+        expand: add directories that are new and empty, whatever the settings allow.
+
+    Raises:
+        RefusedError: the cookies that there are do not fit, or a directory is not empty.
+    """
+    config = attrs.evolve(
+        bookie.config, allow_storage_expansion=expand or bookie.config.allow_storage_expansion
+    )
+    try:
+        session.call(_stamp, config, bookie.found)
+    except WrongIdentityError as error:
+        raise RefusedError(str(error)) from error
+
+
+async def _stamp(client: Client, config: OfflineConfig, found: Directories) -> None:
+    await check_cookies(
+        config,
+        identify(config, config.port, RealHost()),
+        found,
+        store=client.store,
+        instance_id=await client.store.instance_id(),
+        files=RealFiles(),
+    )
 
 
 async def is_registered(client: Client, bookie_id: BookieId) -> bool:

@@ -18,16 +18,15 @@ from bkctl.disk_change import (
     refuse_other_owner,
     refuse_registered,
     repeatable,
+    stamp,
     stopped_bookie,
 )
 from bkctl.errors import RefusedError
 from bkctl.units import counted, human_bytes
-from bookied.cookie_check import check_cookies
 from bookied.dirs import CURRENT, LOCK, Directories, prepare
 from bookied.errors import BadCookieError, CorruptError
 from bookied.exit_status import DirectoryError
 from bookied.files import RealFiles
-from bookied.identity import RealHost, identify
 from bookied.offline import OfflineBookie
 from bookied.offline_index import entries_of
 from bookied.old_layout import read_cookie
@@ -251,7 +250,7 @@ def init_bookie(session: Session, *, write: bool) -> None:
     if write:
         with locked(bookie.found, port=bookie.config.port):
             prepare(RealFiles(), bookie.found)
-            session.call(_write_cookies, bookie)
+            stamp(session, bookie)
     session.emit(Initialized(bookie.bookie_id, names, written=write))
 
 
@@ -276,14 +275,3 @@ def _insist_new(session: Session, bookie: StoppedBookie) -> None:
             raise RefusedError(
                 f"{full[0]} is not empty", next_step="`bkctl bookieformat` empties directories"
             )
-
-
-async def _write_cookies(client: Client, bookie: StoppedBookie) -> None:
-    await check_cookies(
-        bookie.config,
-        identify(bookie.config, bookie.config.port, RealHost()),
-        bookie.found,
-        store=client.store,
-        instance_id=await client.store.instance_id(),
-        files=RealFiles(),
-    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bkclient.copies import is_only_copy, is_out_of_reach, lacks_copies
+from bkclient.copies import is_only_copy, is_out_of_reach, lacks_copies, write_sets
+from bkclient.distribution import write_set
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -74,3 +77,28 @@ def test_a_fragment_that_was_replaced_counts_up_to_where_it_ends() -> None:
     held = attrs.evolve(short, fragments=(short.fragments[0], first))
     assert is_only_copy(held, A, {B, C, D})
     assert not is_only_copy(closed_at(held, 0), B, {A, C, D})
+
+
+@given(st.data())
+def test_the_write_sets_are_those_of_the_entries_that_there_are(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 5))
+    quorum = data.draw(st.integers(1, size))
+    firsts = sorted(data.draw(st.sets(st.integers(1, 30), max_size=3)))
+    last = data.draw(st.integers(firsts[-1] - 1 if firsts else -1, 40))
+    fragments = tuple(
+        Fragment(EntryId(first), tuple(BookieId(f"b{n}-{k}") for k in range(size)))
+        for n, first in enumerate((0, *firsts))
+    )
+    held = LedgerMetadata(
+        ensemble_size=size,
+        write_quorum=quorum,
+        ack_quorum=1,
+        state=LedgerState.CLOSED,
+        last_entry_id=EntryId(last),
+        fragments=fragments,
+    )
+    expected = {
+        frozenset(held.fragment_of(entry).ensemble[k] for k in write_set(entry, size, quorum))
+        for entry in range(last + 1)
+    }
+    assert set(write_sets(held)) == expected

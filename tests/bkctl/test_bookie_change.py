@@ -167,13 +167,13 @@ class TestExpandStorage:
         (full / CURRENT / "0.log").touch()
         bookie.settings["ledgerDirectories"] += f",{full}"
         refused = bookie.run("bookie", "expand-storage", ok=False)
-        assert refused.status != 0
+        assert refused.status == 4
         assert "has data but no cookie" in refused.err
 
     def test_a_directory_that_was_in_use_and_is_empty_now_is_refused(self, bookie: Bookie) -> None:
         (bookie.base / "ledgers" / CURRENT / "VERSION").unlink()
         refused = bookie.run("bookie", "expand-storage", ok=False)
-        assert refused.status != 0
+        assert refused.status == 4
         assert "was in use before" in refused.err
 
     def test_a_bookie_without_a_cookie_is_not_expanded_but_started(self, bookie: Bookie) -> None:
