@@ -23,6 +23,14 @@ bookie = SubGroup(
     help="Bookies: who is there, and how they are.",
     lazy={
         "flip-id": ("bkctl.bookie_change:flip_id", "Let a stopped bookie go by its new id."),
+        "recover": (
+            "bkctl.bookie_retire:recover",
+            "Copy what bookies held to others, now and from here.",
+        ),
+        "decommission": (
+            "bkctl.bookie_retire:decommission",
+            "Take a stopped bookie out for good.",
+        ),
         "expand-storage": (
             "bkctl.bookie_change:expand_storage",
             "Let a stopped bookie use more directories.",

@@ -60,7 +60,11 @@ COMMANDS: Final = {
         "Short for `disk format`, with Java's options.",
     ),
     "fence": ("bkctl.ledger:fence", "Short for `ledger fence`."),
-    "recover": ("bkctl.ledger:recover", "Short for `ledger recover`."),
+    "recover": (
+        "bkctl.bookie_retire:recover_either",
+        "Short for `bookie recover`, and for `ledger recover` with a number.",
+    ),
+    "decommission": ("bkctl.bookie_retire:decommission", "Short for `bookie decommission`."),
 }
 
 

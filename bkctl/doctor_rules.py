@@ -170,7 +170,7 @@ def _down(seen: SeenCluster) -> Iterator[Finding]:
         ledgers = seen.ledgers.holds[bookie_id]
         if ledgers:
             what = f"{bookie_id} is down, and {counted(ledgers, 'ledger')} {_list_it(ledgers)}"
-            fix = "start it, or have it mended: " + _mends(seen, unmarked=True)
+            fix = f"start it, or give it up: bkctl decommission {bookie_id}"
             yield Finding(Danger.RISK, "bookie-down", what, fix, (bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"

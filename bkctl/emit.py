@@ -361,6 +361,7 @@ _VIEWS: Final = (
     ("bkctl.disk_views", "DISK_VIEWS"),
     ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
+    ("bkctl.retire_views", "RETIRE_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 

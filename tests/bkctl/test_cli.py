@@ -104,7 +104,7 @@ def test_the_short_help_of_lazy_commands_is_their_own() -> None:
         for name, (_, told) in group.lazy.items():
             command = group.get_command(ctx, name)
             assert command is not None
-            if name not in {"fence", "recover", "upgrade"} or group is not cli:
+            if name not in {"fence", "decommission", "upgrade"} or group is not cli:
                 assert command.get_short_help_str(100) == told, name
 
 
@@ -113,7 +113,7 @@ def test_what_fences_or_loses_data_is_declared_so() -> None:
     assert effects["ledger delete"] is Effect.LOSES_DATA
     assert effects["ledger recover"] is effects["ledger fence"] is Effect.FENCES
     assert effects["ledger close"] is Effect.FENCES
-    for path in ("cluster format", "metaformat", "cluster nuke", "cookie delete"):
+    for path in ("cluster format", "metaformat", "cluster nuke", "cookie delete", "decommission"):
         assert effects[path] is Effect.LOSES_DATA
     for path in ("ledger list", "ledger show", "ledger read", "ledger tail", "bookie list"):
         assert effects[path] is Effect.READ

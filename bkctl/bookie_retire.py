@@ -1,0 +1,143 @@
+"""``bkctl recover`` and ``bkctl decommission``: what a bookie held goes to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bkctl.command import Command, Effect
+from bkctl.exit_status import ExitStatus
+from bkctl.params import BOOKIE_ID, LEDGER_ID, SIZE, parse_ledger_id
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+    from wire.ids import BookieId, LedgerId
+
+TOO_FEW: Final = "too-few-bookies"
+"""The check that there are enough bookies to take everything over."""
+
+_FAILURES: Final = (
+    ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
+    ExitStatus.CONFLICT,
+)  # fmt: skip
+
+
+def _recover_options(function: Any) -> Any:
+    for option in reversed(
+        (
+            click.option("--ledger", "ledger_id", type=LEDGER_ID, metavar="LEDGER",
+                         help="Only this ledger."),
+            click.option("--query", is_flag=True, help="Only list the ledgers that list them."),
+            click.option("--skip-open", is_flag=True,
+                         help="Leave open ledgers alone, so that no writer is fenced."),
+            click.option("--skip-unrecoverable", is_flag=True,
+                         help="Go on behind a ledger that cannot be moved."),
+            click.option("--delete-cookie", is_flag=True,
+                         help="Then remove their cookies: these directories never start again."),
+            click.option("--rate", "bytes_per_s", type=SIZE, metavar="SIZE",
+                         help="Bytes copied a second, at most.  [default: as configured]"),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command(
+    "recover",
+    cls=Command,
+    short_help="Copy what bookies held to others, now and from here.",
+    effect=Effect.FENCES,
+    examples=(
+        ("bkctl bookie recover 10.0.0.1:3181", "shows what would move, and asks"),
+        ("bkctl bookie recover 10.0.0.1:3181 --query", "only lists the ledgers"),
+        ("bkctl bookie recover 10.0.0.1:3181 --dry-run", "who would take each fragment over"),
+        ("bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes", "and it is gone for good"),
+    ),
+    exits=(*_FAILURES, ExitStatus.PARTLY),
+    replaces="bookkeeper shell recover ID[,ID] [-q] [-dr] [-l ID] [-sk] [-sku] [-d] [-rate N]",
+)
+@click.argument("bookie_ids", type=BOOKIE_ID, nargs=-1, required=True, metavar="BOOKIE_ID...")
+@_recover_options
+@click.pass_obj
+def recover(session: Session, /, bookie_ids: Sequence[BookieId], **options: Any) -> None:
+    """Copy what bookies held to others, and let those take their places in the ledgers.
+
+    This works without autorecovery, from this process. A ledger that is open and grows on one of
+    the bookies is recovered first: its writer is fenced. It may be interrupted and run again.
+    """
+    from bkctl import bookie_retire_work
+
+    bookie_retire_work.recover(session, bookie_ids, **options)
+
+
+@click.command(
+    "recover",
+    cls=Command,
+    short_help="Short for `bookie recover`, and for `ledger recover` with a number.",
+    effect=Effect.FENCES,
+    examples=(
+        ("bkctl recover 10.0.0.1:3181", "copy what that bookie held to others"),
+        ("bkctl recover 42", "find out where ledger 42 ends, and close it there"),
+    ),
+    exits=(*_FAILURES, ExitStatus.PARTLY, ExitStatus.NOT_FOUND),
+    replaces="bookkeeper shell recover ID[,ID]; opening a ledger with Java's client",
+)
+@click.argument("names", nargs=-1, required=True, metavar="BOOKIE_ID... | LEDGER_ID")
+@_recover_options
+@click.pass_context
+def recover_either(ctx: click.Context, /, names: Sequence[str], **options: Any) -> None:
+    """Recover bookies, or one ledger: a number is a ledger's id."""
+    from bkctl import ledger
+    from bkctl.errors import UsageError
+
+    if not any(_is_ledger_id(name) for name in names):
+        ids = [BOOKIE_ID.convert(one, None, ctx) for name in names for one in name.split(",")]
+        ctx.invoke(recover, bookie_ids=ids, **options)
+        return
+    if len(names) > 1 or any(options.values()):
+        raise UsageError(
+            f"{names[0]} is a ledger: one at a time, and without the options for bookies",
+            next_step="`bkctl ledger recover --help` shows how",
+        )
+    ledger_id: LedgerId = LEDGER_ID.convert(names[0], None, ctx)
+    ctx.invoke(ledger.recover, ledger_id=ledger_id)
+
+
+def _is_ledger_id(text: str) -> bool:
+    try:
+        parse_ledger_id(text)
+    except ValueError:
+        return False
+    return True
+
+
+@click.command(
+    "decommission",
+    cls=Command,
+    short_help="Take a stopped bookie out for good.",
+    effect=Effect.LOSES_DATA,
+    examples=(
+        ("bkctl bookie decommission 10.0.0.1:3181", "waits until nothing is left on it"),
+        ("bkctl bookie decommission -c bk_server.conf", "the bookie of these settings"),
+        ("bkctl bookie decommission 10.0.0.1:3181 --yes --timeout 3600", "from a script"),
+    ),
+    exits=(*_FAILURES, ExitStatus.USAGE),
+    replaces="bookkeeper shell decommissionbookie [-bookieid ID]",
+)
+@click.argument("bookie_id", type=BOOKIE_ID, required=False)
+@click.option(
+    "--force", type=click.Choice([TOO_FEW]), multiple=True,
+    help="Override a safety check by its name.",
+)  # fmt: skip
+@click.pass_obj
+def decommission(session: Session, bookie_id: BookieId | None, force: Sequence[str]) -> None:
+    """Take a stopped bookie out for good: its ledgers are moved, then its cookie goes.
+
+    The cluster's autorecovery does the moving; this marks the ledgers and waits. It may be
+    interrupted and run again at any time. Without BOOKIE_ID it is the bookie of the settings of -c.
+    """
+    from bkctl import bookie_retire_work
+
+    bookie_retire_work.decommission(session, bookie_id, force)

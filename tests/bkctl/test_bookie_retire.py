@@ -1,0 +1,149 @@
+"""`recover` and `decommission` on a cluster in memory."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.recover_bookies import recover_bookies
+from tests.bkclient.fakes import World
+from tests.bkclient.repairs import (
+    STRIPED,
+    check_whole,
+    closed_ledger,
+    open_writer,
+    payloads,
+    store_of,
+)
+from tests.bkctl.world import run_in
+from wire.ids import BookieId, LedgerId
+from wire.records import Cookie, encode_cookie
+
+B2 = BookieId("b2")
+
+
+def lost(world: World, *, entries: int = 10) -> LedgerId:
+    """Return a ledger with entries on a bookie that is down and has a cookie."""
+    client = world.client()
+    while True:
+        ledger_id = closed_ledger(world, client, entries, **STRIPED)
+        if B2 in world.stored(ledger_id).all_bookies():
+            break
+        world.run(client.delete_ledger(ledger_id))
+    store = store_of(world)
+    world.run(store.write_cookie(B2, encode_cookie(Cookie(B2, "/j", ("/l",))), NEW))
+    world.kill("b2")
+    return ledger_id
+
+
+def has_cookie(world: World) -> bool:
+    try:
+        world.run(store_of(world).read_cookie(B2))
+    except CookieNotFoundError:
+        return False
+    return True
+
+
+class TestRecover:
+    def test_what_a_lost_bookie_held_is_copied_to_others(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        asked = run_in(world, "recover", "b2", typed="n\n", tty=True, ok=False)
+        assert (asked.status, "1 ledger will move off b2" in asked.err) == (4, True)
+        said = run_in(world, "bookie", "recover", "b2", typed="y\n", tty=True)
+        assert said.out.startswith("moved 1 ledger: ")
+        check_whole(world, ledger_id, payloads(10))
+        assert has_cookie(world)
+        assert run_in(world, "recover", "b2").out.startswith("moved 0 ledgers")
+
+    def test_a_query_and_a_plan_change_nothing(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        before = world.stored(ledger_id)
+        assert run_in(world, "recover", "b2", "--query", "-o", "id").out == f"{ledger_id}\n"
+        planned = run_in(world, "recover", "b2", "--dry-run")
+        assert planned.out.startswith(f"would move ledger {ledger_id}\n  0-9: b2 -> b")
+        assert world.stored(ledger_id) == before
+        assert run_in(world, "recover", "b3", "--query", "--ledger", ledger_id).status == 0
+
+    def test_where_nobody_can_take_over_the_plan_says_so(self) -> None:
+        world = World(3)
+        lost(world)
+        assert "nobody can take over" in run_in(world, "recover", "b2", "--dry-run").out
+        failed = run_in(world, "recover", "b2", "--yes", "--skip-unrecoverable", ok=False)
+        assert failed.status == 8
+        assert "warning: ledger" in failed.err
+
+    def test_the_cookie_goes_last_and_wants_the_bookies_id(self) -> None:
+        world = World(5)
+        lost(world)
+        wrong = run_in(world, "recover", "b2", "--delete-cookie", typed="y\n", tty=True, ok=False)
+        assert (wrong.status, has_cookie(world)) == (4, True)
+        run_in(world, "recover", "b2", "--delete-cookie", typed="b2\n", tty=True)
+        assert not has_cookie(world)
+
+    def test_a_writer_is_not_fenced_unasked(self) -> None:
+        world = World(5)
+        client = world.client()
+        writer = open_writer(world, client, 5, **STRIPED)
+        gone = world.stored(writer.ledger_id).ensemble[0]
+        asked = run_in(world, "recover", gone, typed="n\n", tty=True, ok=False)
+        assert "may have a writer, which is fenced" in asked.err
+        spared = run_in(world, "recover", gone, "--skip-open", "--yes", ok=False)
+        assert spared.status == 8
+        assert gone in world.stored(writer.ledger_id).all_bookies()
+
+    def test_a_number_is_a_ledger_and_anything_else_a_bookie(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client(), 3)
+        said = run_in(world, "recover", writer.ledger_id, "--yes")
+        assert said.out.startswith(f"ledger {writer.ledger_id} recovered and closed")
+        mixed = run_in(world, "recover", writer.ledger_id, "b2", ok=False)
+        assert (mixed.status, "`bkctl ledger recover --help`" in mixed.err) == (2, True)
+
+
+class TestDecommission:
+    def test_it_waits_until_the_workers_have_moved_everything(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        worker = world.client()
+        world.clock.callLater(
+            10, lambda: Deferred.fromCoroutine(recover_bookies(worker, [B2])).addErrback(print)
+        )
+        began_s = world.clock.seconds()
+        said = run_in(world, "decommission", "b2", typed="b2\n", tty=True)
+        assert said.out == "bookie b2 is out: 1 ledger moved, its cookie is removed\n"
+        assert "no auditor is elected" in said.err
+        assert world.clock.seconds() - began_s >= 10
+        check_whole(world, ledger_id, payloads(10))
+        assert not has_cookie(world)
+
+    def test_it_wants_the_bookies_id_and_shows_what_goes(self) -> None:
+        world = World(5)
+        lost(world)
+        wrong = run_in(world, "decommission", "b2", typed="y\n", tty=True, ok=False)
+        assert wrong.status == 4
+        assert "move 1 ledger" in wrong.err
+        planned = run_in(world, "bookie", "decommission", "b2", "--dry-run").out
+        assert planned == "would move 1 ledger\nwould remove the cookie of b2\n"
+        assert has_cookie(world)
+
+    def test_it_does_not_begin_what_cannot_end(self) -> None:
+        world = World(3)
+        lost(world)
+        few = run_in(world, "decommission", "b2", "--yes", ok=False)
+        assert (few.status, "--force too-few-bookies" in few.err) == (4, True)
+        run_in(world, "autorecovery", "disable")
+        off = run_in(world, "decommission", "b2", "--yes", ok=False)
+        assert (off.status, "`bkctl autorecovery enable`" in off.err) == (4, True)
+
+    @pytest.mark.parametrize("command", ["decommission", "recover"])
+    def test_a_bookie_that_runs_keeps_its_cookie(self, command: str) -> None:
+        world = World(5)
+        lost(world)
+        world.restart("b2")
+        more = ["--delete-cookie"] if command == "recover" else []
+        refused = run_in(world, command, "b2", "--yes", *more, ok=False)
+        assert (refused.status, "it runs" in refused.err) == (4, True)
+        assert has_cookie(world)
