@@ -181,11 +181,15 @@ def _objections(session: Session, found: Sequence[BookieLedger]) -> Iterator[Obj
 
 
 def _wait(session: Session, bookie_id: BookieId, total: int) -> DecommissionReport:
-    told = False
+    begun = told = False
     with session.progress("moving", total=total, unit="ledgers") as progress:
 
         def report(step: DecommissionProgress) -> None:
-            nonlocal told
+            nonlocal begun, told
+            if step.ledgers_left and not begun:
+                begun = True
+                left = counted(step.ledgers_left, "ledger")
+                session.note(f"waiting for the workers to move {left}; it may be interrupted")
             progress.update(max(0, step.ledgers - step.ledgers_left))
             if step.ledgers_left and step.auditor is None and not told:
                 told = True

@@ -114,6 +114,7 @@ class TestDecommission:
         began_s = world.clock.seconds()
         said = run_in(world, "decommission", "b2", typed="b2\n", tty=True)
         assert said.out == "bookie b2 is out: 1 ledger moved, its cookie is removed\n"
+        assert "waiting for the workers to move 1 ledger" in said.err
         assert "no auditor is elected" in said.err
         assert world.clock.seconds() - began_s >= 10
         check_whole(world, ledger_id, payloads(10))
