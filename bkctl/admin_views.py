@@ -12,13 +12,10 @@ from bkclient.autorecovery import Mark, Status
 from bkclient.sanity import Sanity
 from bkclient.stored_cookies import StoredCookie
 from bkctl.autorecovery_work import Auditor, Delay, Switched, Triggered
-from bkctl.bookie_change_work import IdFlipped, StorageExpanded
 from bkctl.bookie_work import BookieDetails
 from bkctl.cluster_removal import ClusterFormatted, ClusterRemoved
 from bkctl.cookie_work import CookieChanged, CookieText
-from bkctl.doctor_state import Finding
 from bkctl.emit import NEVER, WIDE, Field, Kind, View
-from bkctl.ledger_bookie_work import BookieUpdated
 from bkctl.units import counted, human_duration, rfc3339
 
 _BOOKIE: Final = Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE")
@@ -155,24 +152,6 @@ def _sanity(v: Sanity) -> str:
     )
 
 
-def _flipped(v: IdFlipped) -> str:
-    ledgers = (
-        "its ledgers list the old id still" if v.ledgers is None
-        else f"renamed in {counted(v.ledgers, 'ledger')}"
-    )  # fmt: skip
-    return f"bookie {v.was} is {v.bookie_id} now: {ledgers}; it can be started"
-
-
-def _expanded(v: StorageExpanded) -> str:
-    if not v.added:
-        return f"bookie {v.bookie_id} has all its directories already"
-    return f"bookie {v.bookie_id} may use {', '.join(v.added)} too; it can be started"
-
-
-def _updated(v: BookieUpdated) -> str:
-    return f"{counted(v.ledgers, 'ledger')} changed from {v.old} to {v.new}"
-
-
 def _endpoints(v: BookieDetails) -> str:
     return "\n".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
 
@@ -233,37 +212,7 @@ def _removed(v: ClusterRemoved) -> str:
 _LEDGERS_GONE: Final = Field("ledgers", "Ledgers that are gone.", lambda v: v.ledgers, Kind.COUNT)
 
 
-# The doctor -------------------------------------------------------------------------------------
-
-
-def _finding(v: Finding) -> str:
-    ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
-    some = f"\n         {ids}" if v.count > 1 else ""
-    which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
-    return f"{v.danger.value:<9}{v.what}{which}{some}\n         -> {v.fix}"
-
-
-def _named_in(v: Finding) -> bool:
-    """Tell whether the sentence names its examples itself."""
-    return all(example in v.what for example in v.examples)
-
-
 ADMIN_VIEWS: Final[Mapping[type, View]] = {
-    Finding: View(
-        "findings",
-        (
-            Field("danger", "loss, risk, trouble or note.", lambda v: v.danger.value, Kind.STATE),
-            Field("name", "A stable word for this kind.", lambda v: v.name),
-            Field("what", "What is wrong.", lambda v: v.what),
-            Field("fix", "What mends it.", lambda v: v.fix, rank=1),
-            Field("count", "How many it is about.", lambda v: v.count, Kind.COUNT, rank=2),
-            Field(
-                "examples", "The first of them.", lambda v: list(v.examples), Kind.NESTED, rank=WIDE
-            ),
-        ),
-        "name",
-        sentence=_finding,
-    ),
     Status: View("autorecoveries", _STATUS, "auditor"),
     Mark: View("marks", _MARK, "ledger_id"),
     Switched: View(
@@ -343,42 +292,6 @@ ADMIN_VIEWS: Final[Mapping[type, View]] = {
         ),
         "bookie_id",
         sentence=_sanity,
-    ),
-    IdFlipped: View(
-        "bookies",
-        (
-            _BOOKIE,
-            _WAS,
-            Field("directories", "VERSION files.", lambda v: v.directories, Kind.COUNT),
-            Field("ledgers", "Ledgers renamed.", lambda v: v.ledgers, Kind.COUNT),
-        ),
-        "bookie_id",
-        sentence=_flipped,
-    ),
-    StorageExpanded: View(
-        "bookies",
-        (_BOOKIE, Field("added", "New directories.", lambda v: list(v.added), Kind.NESTED)),
-        "bookie_id",
-        sentence=_expanded,
-    ),
-    BookieUpdated: View(
-        "updates",
-        (
-            Field("old", "The old id.", lambda v: v.old),
-            Field("new", "The new id.", lambda v: v.new),
-            Field("ledgers", "Ledgers changed.", lambda v: v.ledgers, Kind.COUNT),
-            Field(
-                "skipped",
-                "Ledgers left as they are, and why.",
-                lambda v: [
-                    {"ledger_id": str(one.ledger_id), "outcome": one.outcome.value, "why": one.why}
-                    for one in v.skipped
-                ],
-                Kind.NESTED,
-            ),
-        ),
-        "new",
-        sentence=_updated,
     ),
     ClusterFormatted: View(
         "clusters",

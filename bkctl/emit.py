@@ -358,17 +358,23 @@ _RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
 
 _VIEWS: Final = (
     ("bkctl.views", "VIEWS"),
-    ("bkctl.disk_views", "DISK_VIEWS"),
-    ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
+    ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
+
+_DISK_VIEWS: Final = (
+    ("bkctl.disk_views", "DISK_VIEWS"),
+    ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
+)
+"""Those of values that are made from a bookie's directories; they bring half of the bookie."""
 
 
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
-    for module, name in _VIEWS:
+    of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_"))
+    for module, name in _DISK_VIEWS if of_disk else _VIEWS:
         views: Mapping[type, View] = getattr(importlib.import_module(module), name)
         if kind in views:
             return views[kind]

@@ -15,7 +15,7 @@ import pytest
 from bkclient.metadata.api import NEW, HeldLock
 from bkclient.metadata.memory import MemoryMetadata
 from bkclient.walk import StoredLedger
-from bkctl.admin_views import ADMIN_VIEWS
+from bkctl.bookie_change_views import BOOKIE_CHANGE_VIEWS
 from bkctl.cli import cli
 from bkctl.doctor_rules import diagnose
 from bkctl.doctor_state import REMEMBERED_MAX, Danger, Finding, Ledgers, Limits, SeenCluster
@@ -405,7 +405,7 @@ def test_a_health_check_that_is_off_is_told_and_can_be_switched(patient: Patient
 
 
 def test_every_finding_is_shown_by_one_view() -> None:
-    view = ADMIN_VIEWS[Finding]
+    view = BOOKIE_CHANGE_VIEWS[Finding]
     assert view.sentence is not None
     many = Finding(Danger.RISK, "x", "3 things are wrong", "mend them", ("1", "2"), 3)
     assert view.sentence(many) == (

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 from pathlib import Path
@@ -8,11 +9,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkctl.emit import Emitter
+from bkctl.emit import _DISK_VIEWS, _VIEWS, Emitter, view_of
 from bkctl.errors import UsageError
 from bkctl.options import OUTPUTS, Options
 from bkctl.views import (
-    VIEWS,
     BookieSummary,
     EntriesAdded,
     EntryRecord,
@@ -199,9 +199,17 @@ def test_payloads_are_base64_unless_a_format_was_asked_for() -> None:
     assert json.loads(_printed([shown], output="jsonl"))["payload"] == "ff00"
 
 
-@pytest.mark.parametrize("kind", VIEWS, ids=lambda kind: kind.__name__)
-def test_every_view_documents_its_fields_and_has_its_id(kind: type) -> None:
-    view = VIEWS[kind]
+ALL_VIEWS = {
+    kind: view
+    for module, name in (*_VIEWS, *_DISK_VIEWS)
+    for kind, view in getattr(importlib.import_module(module), name).items()
+}
+
+
+@pytest.mark.parametrize("kind", ALL_VIEWS, ids=lambda kind: kind.__name__)
+def test_every_view_is_found_documents_its_fields_and_has_its_id(kind: type) -> None:
+    view = view_of(kind)
+    assert view is ALL_VIEWS[kind]
     names = [field.name for field in view.fields]
     assert len(set(names)) == len(names)
     assert view.id_field in names
