@@ -21,6 +21,8 @@ from bookied.fence_check import FenceCheck, Standing
 from bookied.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
 from bookied.long_poll import Cancel, LongPolls
+from bookied.metrics.stats import RequestStats
+from bookied.metrics.summary import Summary
 from bookied.reads import EntryReads, in_limbo, insist_sure, packet_lac
 from bookied.refusals import refusal
 from bookied.storage import LedgerState
@@ -144,6 +146,7 @@ class Bookie:
         batch_bytes_max: int = FRAME_BYTES_MAX,
         polls_max: int = 10_000,
         fence_check: FenceCheck | None = None,
+        stats: RequestStats | None = None,
     ) -> None:
         """Serve from ``storages`` and ``journals``.
 
@@ -155,11 +158,13 @@ class Bookie:
             batch_bytes_max: ``maxBatchReadSize``.
             polls_max: long polls that may wait at once; more are refused.
             fence_check: says which ledgers are open, where fences may have been lost.
+            stats: what is counted of requests, here and by who brings them.
         """
         self.storages, self.journals = storages, journals
         self.polls = LongPolls(clock, polls_max=polls_max)
         self.writes = Writes.ALL
         self.fence_check = fence_check
+        self.stats = stats or RequestStats()
         self._reads = EntryReads(storages, batch_bytes_max=batch_bytes_max)
         self.deletions = FencedDeletions(clock)
         self._disk_usage = disk_usage
@@ -319,7 +324,28 @@ class Bookie:
             raise UnauthorizedError(f"fencing ledger {ledger_id} without its key")
         if ledger_id in self.deletions:
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
-        self._fence(self._ledger_to_write(ledger_id, master_key), partial(asked.attempt, read))
+        began_s = self.stats.seconds()
+
+        def fenced() -> None:
+            self.stats.fence_wait.observe(self.stats.since_ms(began_s))
+            asked.attempt(self._timed(read, self.stats.fence_read))
+
+        self._fence(self._ledger_to_write(ledger_id, master_key), fenced)
+
+    def _timed(self, read: Callable[[], Answer], took: Summary) -> Callable[[], Answer]:
+        """Return ``read`` with its time counted, up to where it goes to the disk."""
+
+        def timed() -> Answer:
+            began_s = self.stats.seconds()
+            try:
+                answer = read()
+            except Exception:
+                took.observe(self.stats.since_ms(began_s), ok=False)
+                raise
+            took.observe(self.stats.since_ms(began_s))
+            return answer
+
+        return timed
 
     def _fence(self, state: LedgerState, fenced: Callable[[], None]) -> None:
         ledger_id = LedgerId(state.ledger_id)
@@ -373,8 +399,12 @@ class Bookie:
         state = self._reads.ledger(request.ledger_id)
         insist_sure(state)
 
+        began_s = self.stats.seconds()
+
         def woken(moved_ms: int | None) -> None:
-            asked.attempt(partial(self._read_polled, asked, previous_lac, moved_ms))
+            self.stats.poll_wait.observe(self.stats.since_ms(began_s), ok=moved_ms is not None)
+            read = partial(self._read_polled, asked, previous_lac, moved_ms)
+            asked.attempt(self._timed(read, self.stats.poll_read))
 
         if request.timeout_ms is None or state.lac > previous_lac:
             woken(None)

@@ -46,6 +46,8 @@ class DiskWatch:
         self._loop: LoopingCall = LoopingCall(self._look)
         self._loop.clock = clock
         self.verdict = DiskVerdict((), (), was_read_only, high_priority_allowed=True)
+        self.samples: tuple[DiskSample, ...] = ()
+        """What the last look saw."""
 
     async def look_once(self) -> DiskVerdict:
         """Sample and judge now, without telling anybody.
@@ -53,8 +55,8 @@ class DiskWatch:
         Raises:
             OSError: a disk cannot be asked.
         """
-        samples = await self._run_blocking(self._sample)
-        self.verdict = judge(samples, self._limits, was_read_only=self.verdict.read_only)
+        self.samples = await self._run_blocking(self._sample)
+        self.verdict = judge(self.samples, self._limits, was_read_only=self.verdict.read_only)
         return self.verdict
 
     def start(self, interval_s: float) -> None:

@@ -30,6 +30,7 @@ from bookied.add_rows import (
 from bookied.bookie import ENTRY_ID_MAX, Bookie, Writes
 from bookied.journal.format import ENTRY_BYTES_MIN
 from bookied.journal.writer import Journal
+from bookied.metrics.stats import ADD
 from bookied.storage import LedgerState, LedgerStorage
 from wire import v3
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
@@ -73,6 +74,8 @@ class FastAdds:
 
     def __init__(self, bookie: Bookie, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._bookie, self._frame_bytes_max = bookie, frame_bytes_max
+        self._stats = bookie.stats
+        self._took = bookie.stats.requests[ADD].success
         self._shape: _V3Shape | None = None
         self._rows: V2Rows | None = None
 
@@ -92,11 +95,20 @@ class FastAdds:
             take = self._take_v3
         else:
             return at, 0
+        began_s = self._stats.seconds()
         # Frames are longer than the records made of them, so this is room enough.
         batch = _Batch(self._bookie, len(data) - at)
         end = take(data, at, batch)
-        batch.store(end - at, acknowledge)
+        if batch.adds:
+            synced = partial(self._synced, acknowledge, began_s)
+            self._stats.adds_stored(batch.adds, batch.store(end - at, synced), began_s)
         return end, batch.adds
+
+    def _synced(
+        self, acknowledge: Acknowledge, began_s: float, answers: bytes, size_bytes: int, adds: int
+    ) -> None:
+        self._took.observe(self._stats.since_ms(began_s), adds)
+        acknowledge(answers, size_bytes, adds)
 
     def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:
         """Return where the plain adds end."""
@@ -322,15 +334,21 @@ class _Batch:
         except (BookKeeperError, OSError):
             return None
 
-    def store(self, size_bytes: int, acknowledge: Acknowledge) -> None:
-        """Hand all to storage, then to the journal, as everywhere; then tell of LACs."""
-        if not self.adds or self._journal is None or self._storage is None:
-            return
+    def store(self, size_bytes: int, acknowledge: Acknowledge) -> int:
+        """Hand all to storage, then to the journal, as everywhere; then tell of LACs.
+
+        Returns:
+            How many bytes the entry packets are.
+        """
+        assert self._journal is not None
+        assert self._storage is not None
         blob = b"".join(self.records)
         self._storage.append(blob, self._sizes)
-        self._journal.append(blob, partial(acknowledge, self.answers, size_bytes, self.adds))
+        done = partial(acknowledge, self.answers, size_bytes, self.adds)
+        self._journal.append(blob, done, entries=self.adds)
         for state, max_lac in self._advanced:
             self._bookie.note_lac(state, max_lac)
+        return len(blob) - self.adds * _LENGTH.size
 
 
 class _V3Shape:

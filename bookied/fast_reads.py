@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from bookied.metrics.stats import RequestStats
 from bookied.storages import Storages
 from wire import v3
 from wire.codes import OpCode
@@ -31,12 +32,12 @@ _ANSWER_LENGTH: Final = _ANSWER.size - LENGTH.size
 class FastReads:
     """Takes plain reads off the front of what a connection received."""
 
-    def __init__(self, storages: Storages) -> None:
-        self._storages = storages
+    def __init__(self, storages: Storages, stats: RequestStats | None = None) -> None:
+        self._storages, self._stats = storages, stats or RequestStats()
 
     def take(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
-    ) -> tuple[int, list[bytes]]:
+    ) -> tuple[int, list[bytes], int]:
         """Answer the whole plain reads that begin at ``at``.
 
         Args:
@@ -46,20 +47,26 @@ class FastReads:
             size_bytes_max: stop soon after so many bytes of answers.
 
         Returns:
-            Where they end, and the answers' frames in pieces.
+            Where they end, the answers' frames in pieces, and how many answers they are.
         """
         first = data[at + 4 : at + 8]
         if first == _FIRST:
-            return self._take_v2(data, at, must_wait, size_bytes_max)
-        if first[:1] == _V3_FIRST:
-            return self._take_v3(data, at, must_wait, size_bytes_max)
-        return at, []
+            take = self._take_v2
+        elif first[:1] == _V3_FIRST:
+            take = self._take_v3
+        else:
+            return at, [], 0
+        began_s = self._stats.seconds()
+        end, answers, reads, size_bytes = take(data, at, must_wait, size_bytes_max)
+        if reads:
+            self._stats.reads_answered(reads, size_bytes, began_s)
+        return end, answers, reads
 
     def _take_v2(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
-    ) -> tuple[int, list[bytes]]:
+    ) -> tuple[int, list[bytes], int, int]:
         answers: list[bytes] = []
-        size_bytes, last_start = 0, len(data) - _READ.size
+        begin, size_bytes, last_start = at, 0, len(data) - _READ.size
         read_of: int | None = None
         while at <= last_start and size_bytes < size_bytes_max:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
@@ -78,17 +85,17 @@ class FastReads:
                 break
             if not isinstance(packet, bytes):
                 break
+            size_bytes += len(packet)
             length = _ANSWER_LENGTH + len(packet)
             answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), packet
-            size_bytes += length
             at += _READ.size
-        return at, answers
+        return at, answers, (at - begin) // _READ.size, size_bytes
 
     def _take_v3(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
-    ) -> tuple[int, list[bytes]]:
+    ) -> tuple[int, list[bytes], int, int]:
         answers: list[bytes] = []
-        size_bytes, ledger = 0, b""
+        reads, size_bytes, ledger = 0, 0, b""
         while size_bytes < size_bytes_max:
             asked = match_request_v3(data, at)
             if asked is None:
@@ -110,5 +117,6 @@ class FastReads:
                 break
             answers += answer_v3(asked, packet, state.lac)
             size_bytes += len(packet)
+            reads += 1
             at = asked.end
-        return at, answers
+        return at, answers, reads, size_bytes

@@ -22,6 +22,9 @@ class OpenFiles:
         self._lock = threading.Lock()
         self._open: OrderedDict[Path, _Shared] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     @contextlib.contextmanager
     def use(self, path: Path) -> Iterator[ReadFile]:
         """Give the open file.

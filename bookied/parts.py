@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -37,6 +37,24 @@ BLOCKING_THREADS: Final = 2
 """Start, checkpoints and disk checks; reads have a pool of their own."""
 
 
+class CountedRuns:
+    """A way to run things in threads that knows how many of them are not done."""
+
+    def __init__(self, run: RunBlocking) -> None:
+        self._run = run
+        self.queued = self.completed = 0
+
+    def __call__(self, function: Callable[[], Any]) -> Deferred[Any]:
+        """Run a function in a thread."""
+        self.queued += 1
+        return self._run(function).addBoth(self._done)
+
+    def _done(self, result: Any) -> Any:
+        self.queued -= 1
+        self.completed += 1
+        return result
+
+
 class Locks(Protocol):
     """See ``DirectoryLocks``."""
 
@@ -62,6 +80,8 @@ class Parts:
     locks: Locks
     run_blocking: RunBlocking
     run_reads: RunBlocking
+    queues: Mapping[str, CountedRuns] = attrs.field(factory=dict)
+    """The queues of the threads by name, for metrics."""
     connect: Connect
     """How other bookies are reached."""
     open_store: Callable[[], MetadataStore] | None = None
@@ -111,6 +131,11 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
     if config.read_threads == 0:
         run_reads = maybeDeferred
 
+    queues = {
+        "read": CountedRuns(run_reads),
+        "blocking": CountedRuns(partial(deferToThreadPool, reactor, blocking)),
+    }
+
     def close() -> Deferred[None]:
         return maybeDeferred(_stop_pools, pools)
 
@@ -127,8 +152,9 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "host": RealHost(),
         "listener": TcpListener(reactor, _keep_alive(config)),
         "locks": DirectoryLocks(),
-        "run_blocking": partial(deferToThreadPool, reactor, blocking),
-        "run_reads": run_reads,
+        "run_blocking": queues["blocking"],
+        "run_reads": queues["read"],
+        "queues": queues,
         "connect": TcpConnect(reactor),
         "open_store": partial(_open_store, config, reactor),
         "close": close,

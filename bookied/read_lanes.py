@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import attrs
@@ -12,6 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bookied.disk_read import Answer, DiskRead
+from bookied.metrics.stats import RequestStats
 from wire.ids import LedgerId
 from wire.messages import Response
 
@@ -47,8 +47,10 @@ class ReadLanes:
         run_blocking: RunBlocking,
         may_fetch: Callable[[], bool],
         failed: Callable[[Failure], None],
+        stats: RequestStats,
     ) -> None:
         self._run_blocking, self._may_fetch, self._failed = run_blocking, may_fetch, failed
+        self._stats = stats
         self._queues: dict[int, deque[_Waiting]] = {}
         self._fetching: set[int] = set()
 
@@ -79,12 +81,16 @@ class ReadLanes:
                 if len(reads) == BATCH_MAX:
                     break
         self._fetching.add(lane)
-        fetching = self._run_blocking(partial(_fetch, reads))
-        fetching.addCallback(self._fetched, lane)
+        fetch = _Fetch(reads, self._stats.seconds)
+        fetching = self._run_blocking(fetch.run)
+        fetching.addCallback(self._fetched, lane, fetch)
         fetching.addErrback(self._failed)
 
-    def _fetched(self, _count: int, lane: int) -> None:
+    def _fetched(self, count: int, lane: int, fetch: _Fetch) -> None:
         self._fetching.discard(lane)
+        stats = self._stats
+        stats.disk_wait.success.observe((fetch.began_s - fetch.asked_s) * 1000, count)
+        stats.disk_read.success.observe(stats.since_ms(fetch.began_s) / count, count)
         queue = self._queues.get(lane, deque())
         while queue and self._settle(queue[0]):
             queue.popleft()
@@ -106,13 +112,21 @@ class ReadLanes:
         return True
 
 
-def _fetch(reads: list[_Waiting]) -> int:
-    """Blocking, in a thread of the pool: return how many were fetched."""
-    size_bytes = 0
-    for count, waiting in enumerate(reads, 1):
-        assert isinstance(waiting.answer, DiskRead)
-        size_bytes += waiting.answer.fetch()
-        waiting.is_fetched = True
-        if size_bytes >= BATCH_BYTES:
-            return count
-    return len(reads)
+class _Fetch:
+    """One job of a thread of the pool; it notes when its turn came."""
+
+    def __init__(self, reads: list[_Waiting], seconds: Callable[[], float]) -> None:
+        self._reads, self._seconds = reads, seconds
+        self.asked_s = self.began_s = seconds()
+
+    def run(self) -> int:
+        """Blocking: return how many were fetched."""
+        self.began_s = self._seconds()
+        size_bytes = 0
+        for count, waiting in enumerate(self._reads, 1):
+            assert isinstance(waiting.answer, DiskRead)
+            size_bytes += waiting.answer.fetch()
+            waiting.is_fetched = True
+            if size_bytes >= BATCH_BYTES:
+                return count
+        return len(self._reads)

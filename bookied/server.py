@@ -26,6 +26,7 @@ from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
 from bookied.long_poll import Cancel
+from bookied.metrics.stats import operation_of
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
 from wire import v2, v3
@@ -90,7 +91,8 @@ class BookieServer(Factory):
         )
         self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
         self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
-        self.fast_reads = FastReads(bookie.storages)
+        self.stats = bookie.stats
+        self.fast_reads = FastReads(bookie.storages, bookie.stats)
         self.backpressure = Backpressure(
             self.limits,
             clock,
@@ -98,6 +100,7 @@ class BookieServer(Factory):
             pause=self._pause_all,
             resume=self._resume_all,
         )
+        self._paused_s = 0.0
         self.half_frames = FrameRoom(
             clock,
             bytes_max=self.limits.half_frames_bytes_max,
@@ -153,6 +156,11 @@ class BookieServer(Factory):
         """Whether a read that needs the disk is refused."""
         return self.reads_pending >= self.limits.reads_pending_max
 
+    @property
+    def held_back(self) -> int:
+        """How many clients are not read, for too much is under way."""
+        return len(self.connections) if self.backpressure.is_paused else 0
+
     def _tell(self, done: Callable[[], object]) -> None:
         try:
             done()
@@ -197,6 +205,7 @@ class BookieServer(Factory):
             connection.abort()
 
     def _pause_all(self) -> None:
+        self._paused_s = self.stats.seconds()
         for connection in self.connections:
             connection.update_reading()
 
@@ -205,6 +214,7 @@ class BookieServer(Factory):
             connection.go_on() if not self.unsent.is_over else connection.update_reading()
 
     def _resume_all(self) -> None:
+        self.stats.blocked_wait.observe(self.stats.since_ms(self._paused_s))
         for connection in list(self.connections):
             connection.update_reading()
 
@@ -212,17 +222,31 @@ class BookieServer(Factory):
 class _Reply:
     """Where the answer to one request goes. Called with it, once."""
 
-    __slots__ = ("_adds", "_connection", "_reply_to", "_size_bytes", "is_given")
+    __slots__ = (
+        "_adds",
+        "_connection",
+        "_reply_to",
+        "_size_bytes",
+        "began_s",
+        "is_given",
+        "operation",
+    )
 
     def __init__(
-        self, connection: BookieConnection, reply_to: ReplyTo, size_bytes: int, adds: int
+        self, connection: BookieConnection, received: Received, size_bytes: int, began_s: float
     ) -> None:
-        self._connection, self._reply_to = connection, reply_to
-        self._size_bytes, self._adds = size_bytes, adds
+        self._connection, self._reply_to = connection, received.reply_to
+        self._size_bytes = size_bytes
+        self._adds = 1 if isinstance(received.request, AddRequest) else 0
+        self.operation, self.began_s = operation_of(received.request), began_s
         self.is_given = False
 
     def __call__(self, answer: Answer) -> None:
         self._connection.answered(self, answer, self._reply_to)
+
+    @property
+    def adds(self) -> int:
+        return self._adds
 
     def settle(self, backpressure: Backpressure) -> None:
         assert not self.is_given, "two answers to one request"
@@ -249,11 +273,13 @@ class BookieConnection(Protocol):
         self._rest: list[bytes] = []
         self._rest_bytes = self._frame_bytes = 0
         self._out: list[bytes] = []
-        self._out_bytes = 0
+        self._out_bytes = self._out_answers = 0
         self._unanswered = 0
         self._polls: dict[_Reply, Cancel] = {}
         self._reads: set[_Reply] = set()
-        self._lanes = ReadLanes(server.run_blocking, self._may_fetch, self._fetch_failed)
+        self._lanes = ReadLanes(
+            server.run_blocking, self._may_fetch, self._fetch_failed, server.stats
+        )
         self._cut: IDelayedCall | None = None
         self._is_corked = self._is_closing = self._is_lost = self._is_draining = False
         self._output_is_full = False
@@ -367,6 +393,7 @@ class BookieConnection(Protocol):
     def adds_synced(self, responses: bytes, size_bytes: int, adds: int) -> None:
         """Send the prebuilt answers to a batch of adds that is durable now."""
         self._backpressure.answered(size_bytes, adds)
+        self._out_answers += adds
         self._put_out(responses)
         self._count_answer()
 
@@ -374,8 +401,12 @@ class BookieConnection(Protocol):
         """Hand all gathered answers to the transport."""
         if self._out and not self._is_lost:
             out, size_bytes = self._out, self._out_bytes
-            self._out, self._out_bytes = [], 0
+            stats, answers = self._server.stats, self._out_answers
+            self._out, self._out_bytes, self._out_answers = [], 0, 0
+            began_s = stats.seconds()
             self._transport().writeSequence(out)
+            stats.channel_write.success.observe(stats.since_ms(began_s), answers)
+            stats.packets_sent += answers
             if self._output_is_full:
                 self._server.unsent.add(self, size_bytes)
 
@@ -439,8 +470,9 @@ class BookieConnection(Protocol):
         return after
 
     def _take_reads(self, data: bytes, at: int) -> int:
-        after, answers = self._fast_reads.take(data, at, self._lanes.is_waiting, WRITE_BYTES)
+        after, answers, reads = self._fast_reads.take(data, at, self._lanes.is_waiting, WRITE_BYTES)
         if answers:
+            self._out_answers += reads
             self._put_out(*answers)
         return after
 
@@ -449,16 +481,18 @@ class BookieConnection(Protocol):
         received = self._wire.next_event()
         if not isinstance(received, Received):
             raise RemoteProtocolError("a frame that is none")
-        adds = 1 if isinstance(received.request, AddRequest) else 0
-        reply = _Reply(self, received.reply_to, len(frame), adds)
+        stats = self._server.stats
+        began_s = stats.seconds()
+        reply = _Reply(self, received, len(frame), began_s)
         self._unanswered += 1
-        self._backpressure.received(len(frame), adds)
+        self._backpressure.received(len(frame), reply.adds)
         try:
             cancel = self._bookie.handle(received.request, received.reply_to, reply)
         except BaseException:
             if not reply.is_given:
                 self._settle(reply)  # Nothing else will: the connection is about to be closed.
             raise
+        stats.handled(received.request, began_s)
         if cancel is not None and not reply.is_given:
             self._polls[reply] = cancel
 
@@ -469,7 +503,9 @@ class BookieConnection(Protocol):
             v3.encode_response if reply_to.version is ProtocolVersion.V3 else v2.encode_response
         )
         try:
+            self._out_answers += 1
             self._put_out(encode(response, reply_to))
+            self._server.stats.answered(reply.operation, response, reply.began_s)
         except LocalProtocolError:
             log.failure("no answer to {reply_to}", reply_to=reply_to)
             self._close()

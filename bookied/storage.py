@@ -42,6 +42,7 @@ from bookied.index.format import PAGE_BYTES, PAGE_SLOTS
 from bookied.index.ledger_pages import LedgerChange, LedgerPages, LedgerState, Move
 from bookied.index.store import IndexStore
 from bookied.journal.format import ledger_key_record
+from bookied.metrics.stats import StorageStats
 from bookied.write_cache import WriteCache
 from wire.errors import NoSuchEntryError
 
@@ -115,6 +116,21 @@ class StorageLimits:
         """Return the limits of each of ``count`` storages that have these together."""
         whole = attrs.asdict(self)
         return StorageLimits(**{name: max(1, value // count) for name, value in whole.items()})
+
+
+@attrs.frozen(kw_only=True)
+class StorageMemory:
+    """What a storage holds in memory, for metrics."""
+
+    ledgers: int
+    cache_bytes: int
+    unwritten_bytes: int
+    dirty_pages: int
+    clean_pages: int
+    read_pages: int
+    read_pages_bytes: int
+    evicted_ledgers: int
+    """Ledgers that had to leave, ever."""
 
 
 class LedgerStorage:
@@ -194,6 +210,7 @@ class LedgerStorage:
         self._base = 0
         # Pages that readers' threads have loaded, until the reactor takes them.
         self._loaded: deque[tuple[LedgerState, int, int, array[int]]] = deque(maxlen=LOADED_MAX)
+        self.stats = StorageStats()
         self._bytes_since_checkpoint = 0
         self._deleted_meanwhile: set[int] = set()
         self._writing = DeferredLock()
@@ -458,6 +475,36 @@ class LedgerStorage:
         return self._log.unwritten_bytes + (pages * PAGE_BYTES if pages > 0 else 0)
 
     @property
+    def memory(self) -> StorageMemory:
+        """What it holds in memory, by what it is."""
+        pages = self._pages
+        return StorageMemory(
+            ledgers=len(self.hot),
+            cache_bytes=self._cache.size_bytes,
+            unwritten_bytes=self._log.unwritten_bytes,
+            dirty_pages=pages.dirty_page_count,
+            clean_pages=pages.clean_page_count,
+            read_pages=len(pages.read_pages),
+            read_pages_bytes=pages.read_pages.size_bytes,
+            evicted_ledgers=pages.evicted,
+        )
+
+    @property
+    def ledger_count(self) -> int:
+        """How many ledgers are here; without those deleted or made just now."""
+        return len(self._index.ledger_ids())
+
+    @property
+    def open_indexes(self) -> int:
+        """How many index files are open for reading."""
+        return self._index.open_count
+
+    @property
+    def written_bytes(self) -> int:
+        """How much went into entry logs since the start."""
+        return self._log.written_bytes
+
+    @property
     def is_out_of_room(self) -> bool:
         """Whether something waits for room on a disk, and there is no other directory with any."""
         return self._log.is_out_of_room or self._index_has_no_room
@@ -488,6 +535,7 @@ class LedgerStorage:
         )
 
     def _keep_loaded(self) -> None:
+        self.stats.pages_loaded += len(self._loaded)
         while self._loaded:
             self._pages.keep_read(*self._loaded.popleft())
 
@@ -628,14 +676,17 @@ class LedgerStorage:
             StorageError: not all was written.
             OSError: likewise.
         """
+        began_s = self.stats.seconds()
         while True:
             moves = self._log.moves
             try:
-                return await self._flush(run_blocking)
+                await self._flush(run_blocking)
+                break
             except OSError:
                 # Now or meanwhile, another log has taken what that one had no room for.
                 if not self.take_back() and self._log.moves == moves:
                     raise
+        self.stats.flush.observe((self.stats.seconds() - began_s) * 1000)
 
     def take_back(self) -> bool:
         """Append again what a log had no room for that was given up; say whether there was any.

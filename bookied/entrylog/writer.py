@@ -165,6 +165,11 @@ class EntryLogWriter:
         return self._accepted_bytes - self._written_bytes
 
     @property
+    def written_bytes(self) -> int:
+        """How much went into files since the start."""
+        return self._written_bytes
+
+    @property
     def is_out_of_room(self) -> bool:
         """Whether the last attempt to write found a full disk, and no other; it is repeated."""
         return self._is_stuck

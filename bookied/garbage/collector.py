@@ -10,7 +10,8 @@ Agrees with BookKeeper 4.18.0, GarbageCollectorThread, in what runs when.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -31,6 +32,8 @@ from bookied.garbage.rewriting import InPlace, Rewriter
 from bookied.garbage.settings import CollectorSettings
 from bookied.garbage.status import CollectorStatus, Freed
 from bookied.garbage.transaction import Transactional
+from bookied.metrics.stats import CollectorStats
+from bookied.metrics.summary import Summary
 from bookied.storage import BegunLogs, LedgerStorage, RunBlocking
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
@@ -126,13 +129,15 @@ class Collector:
         self._last = LastRuns(now_s, now_s)
         self._last_excess_s = now_s
         self._written_since_excess: set[int] | None = None
-        self._suspended = Suspended()
+        self._by_disks = Suspended()
+        self._by_hand = Suspended()
         self._is_pressed = False
         self._call: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
         self._wanted: Wanted | None = None
         self._asked: list[Deferred[CollectorStatus]] = []
         self._is_stopping = False
+        self.stats = CollectorStats()
         self.status = CollectorStatus()
         """What it does and has done so far."""
 
@@ -179,16 +184,28 @@ class Collector:
         suspended = compaction.suspended_by_disks(
             nearly_full=nearly_full, full=full, collects_when_full=collects
         )
-        if suspended != self._suspended:
-            log.info(
-                "compaction: minor {minor}, major {major}",
-                minor="suspended" if suspended.minor else "allowed",
-                major="suspended" if suspended.major else "allowed",
-            )
-        self._suspended = suspended
+        if suspended != self._by_disks:
+            _tell("by the disks", suspended)
+        self._by_disks = suspended
         was_pressed, self._is_pressed = self._is_pressed, collects and (nearly_full or full)
         if self._is_pressed and not was_pressed:
             self._want(Wanted())
+
+    @property
+    def suspended(self) -> Suspended:
+        """Which compactions are not to begin, and end after the log they are at."""
+        return self._by_disks | self._by_hand
+
+    @property
+    def suspended_by_hand(self) -> Suspended:
+        """Those that an operator has suspended."""
+        return self._by_hand
+
+    def suspend(self, suspended: Suspended) -> None:
+        """Obey the operator, until told otherwise or started anew."""
+        if suspended != self._by_hand:
+            _tell("by hand", suspended)
+        self._by_hand = suspended
 
     def _call_later(self, wait_s: float) -> None:
         if self._call is not None and self._call.active():
@@ -244,6 +261,7 @@ class Collector:
             log.failure("garbage collection failed", Failure())
         ended_s = self._clock.seconds()
         self.status = self.status.round_ended(began_s, ended_s, error)
+        self.stats.thread.observe((ended_s - began_s) * 1000, ok=error is None)
 
     async def _collect(self, wanted: Wanted | None) -> None:
         pace, storage = self._pace, self._storage
@@ -252,9 +270,21 @@ class Collector:
         begun = storage.begun_logs()
         await self._effects.checkpoint()
         left = await self._transactional.tidy(storage.ledger_directories)
-        await self._drop_ledgers()
-        await self._drop_logs(begun, left)
+        with self._timed(self.stats.ledgers):
+            await self._drop_ledgers()
+        with self._timed(self.stats.logs):
+            await self._drop_logs(begun, left)
         await self._compact(wanted)
+
+    @contextmanager
+    def _timed(self, took: Summary) -> Iterator[None]:
+        began_s = self._clock.seconds()
+        is_done = False
+        try:
+            yield
+            is_done = True
+        finally:
+            took.observe((self._clock.seconds() - began_s) * 1000, ok=is_done)
 
     # Ledgers --------------------------------------------------------------------------------------
 
@@ -382,7 +412,7 @@ class Collector:
 
     async def _compact(self, wanted: Wanted | None) -> None:
         settings, now_s = self._settings, self._clock.seconds()
-        suspended = self._suspended
+        suspended = self.suspended
         if wanted is not None:
             suspended |= Suspended(minor=not wanted.minor, major=not wanted.major)
         force = wanted is not None
@@ -390,9 +420,13 @@ class Collector:
         if kind is None:
             return
         self.status = attrs.evolve(self.status, compacting=kind)
+        before = len(self._logs)
         try:
-            await self._compact_all(kind, now_s)
+            with self._timed(self.stats.compact):
+                await self._compact_all(kind, now_s)
         finally:
+            share = (before - len(self._logs)) / before if before else 0.0
+            self.status = attrs.evolve(self.status, last_share=share)
             self._last.ended(kind, self._clock.seconds())
             self.status = self.status.compaction_ended(kind, self._clock.seconds())
             self._note_usages()
@@ -408,8 +442,8 @@ class Collector:
             if schedule.is_over(self._clock.seconds() - began_s):
                 log.info("{kind} compaction ends: its time is spent", kind=kind.value)
                 return
-            if self._suspended.of(kind):
-                log.info("{kind} compaction ends: the disks are short of room", kind=kind.value)
+            if self.suspended.of(kind):
+                log.info("{kind} compaction ends: it is suspended", kind=kind.value)
                 return
             if not await self._has_room(usage):
                 log.warn("no room to compact entry log {id:x} into", id=usage.log_id)
@@ -446,6 +480,15 @@ class Collector:
             entries=copied.entries,
             size_bytes=freed.size_bytes,
         )
+
+
+def _tell(whence: str, suspended: Suspended) -> None:
+    log.info(
+        "compaction, {whence}: minor {minor}, major {major}",
+        whence=whence,
+        minor="suspended" if suspended.minor else "allowed",
+        major="suspended" if suspended.major else "allowed",
+    )
 
 
 def _usable_bytes(files: Files, directories: Sequence[Path]) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
 import attrs
 from twisted.internet.defer import Deferred, gatherResults
@@ -11,10 +12,12 @@ from twisted.internet.defer import Deferred, gatherResults
 from bookied.bookie import Bookie
 from bookied.config import BookieConfig
 from bookied.dirs import DiskVerdict
+from bookied.entrylog.compaction import Suspended
 from bookied.garbage.collector import Collector, CollectorEffects
 from bookied.garbage.ledgers import LedgerGarbage, Membership
 from bookied.garbage.settings import CollectorSettings
 from bookied.garbage.status import CollectorStatus
+from bookied.metrics.stats import CollectorStats
 from bookied.parts import Parts
 from bookied.storage import LedgerStorage
 from bookied.storages import Storages
@@ -82,6 +85,26 @@ class Collectors:
         """Give what each collector does and has done, in the order of the storages."""
         for collector in self._collectors.values():
             yield collector.status
+
+    def stats(self) -> Iterator[CollectorStats]:
+        """Give how long each takes for what, in the order of the storages."""
+        for collector in self._collectors.values():
+            yield collector.stats
+
+    @property
+    def suspended(self) -> Suspended:
+        """Which compactions an operator or a disk has suspended in any storage."""
+        return reduce(or_, (one.suspended for one in self._collectors.values()))
+
+    @property
+    def suspended_by_hand(self) -> Suspended:
+        """Which compactions an operator has suspended."""
+        return reduce(or_, (one.suspended_by_hand for one in self._collectors.values()))
+
+    def suspend(self, suspended: Suspended) -> None:
+        """Obey the operator in all storages; see ``Collector.suspend``."""
+        for collector in self._collectors.values():
+            collector.suspend(suspended)
 
     def disks_changed(self, verdict: DiskVerdict) -> None:
         """Obey what a look at the disks has found: each for the directories of its storage."""

@@ -40,6 +40,8 @@ class CollectorStatus:
     major_compactions: int = 0
     last_minor_s: float | None = None
     last_major_s: float | None = None
+    last_share: float = 0.0
+    """How many of all finished logs the last compaction has rewritten, 0 to 1."""
 
     ledgers: int = 0
     ledgers_dropped: int = 0

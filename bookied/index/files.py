@@ -75,6 +75,11 @@ class IndexFiles:
         self._names = {directory: _Names(directory) for directory in self._directories}
         self._moving: dict[int, tuple[Path, Path]] = {}  # Copies that count, and their names then.
 
+    @property
+    def open_count(self) -> int:
+        """How many index files are open for readers."""
+        return len(self._open)
+
     def open(self) -> None:
         """List the ledgers that are here, and finish or undo what a crash left half done."""
         under_way: list[tuple[Path, Path]] = []

@@ -208,6 +208,8 @@ class LedgerPages:
         self._watches: list[set[int]] = []
         self.read_pages = ReadPages(bytes_max=read_pages_bytes_max)
         self.dirty_page_count = 0
+        self.evicted = 0
+        """How many ledgers have been forgotten to make room."""
 
     def find(self, ledger_id: int) -> LedgerState | None:
         """Return a ledger, from memory or from disk; None if there is none.
@@ -398,6 +400,11 @@ class LedgerPages:
             del self._clean[ledger_id, number]
             self.hot[ledger_id].pages.pop(number, None)
 
+    @property
+    def clean_page_count(self) -> int:
+        """How many pages are kept that the disk has too."""
+        return len(self._clean)
+
     def drop_idle_ledgers(self) -> None:
         """Forget clean ledgers beyond the limit, those longest in memory first."""
         for state in list(self.hot.values()):
@@ -407,6 +414,7 @@ class LedgerPages:
                 self._forget_pages(state)
                 del self.hot[state.ledger_id]
                 self._held[state.ledger_id] = state
+                self.evicted += 1
 
     def _forget_pages(self, state: LedgerState) -> None:
         for number in state.pages:

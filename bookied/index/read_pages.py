@@ -20,7 +20,7 @@ class ReadPages:
     """
 
     def __init__(self, *, bytes_max: int) -> None:
-        self._bytes_max, self._size_bytes = bytes_max, 0
+        self._bytes_max, self.size_bytes = bytes_max, 0
         self._pages: dict[tuple[int, int], array[int]] = {}
 
     def __len__(self) -> int:
@@ -39,15 +39,15 @@ class ReadPages:
         self.drop(ledger_id, page_no)
         trimmed = page[: _used(page)]
         self._pages[ledger_id, page_no] = trimmed
-        self._size_bytes += _size_bytes(trimmed)
-        while self._size_bytes > self._bytes_max:
+        self.size_bytes += _size_bytes(trimmed)
+        while self.size_bytes > self._bytes_max:
             self.drop(*next(iter(self._pages)))
 
     def drop(self, ledger_id: int, page_no: int) -> None:
         """Forget a page, if it is here."""
         page = self._pages.pop((ledger_id, page_no), None)
         if page is not None:
-            self._size_bytes -= _size_bytes(page)
+            self.size_bytes -= _size_bytes(page)
 
     def drop_ledger(self, ledger_id: int, pages: int) -> None:
         """Forget the first so many pages of a ledger."""

@@ -44,6 +44,9 @@ class RocksIndex:
     writes_locations: Final = True
     keeps_limbo: Final = True
 
+    open_count: Final = 0
+    """How many files RocksDB has open is its own business."""
+
     def __init__(
         self,
         directory: Path,

@@ -32,6 +32,10 @@ class IndexStore(Protocol):
     def keeps_limbo(self) -> bool:
         """Whether it has a place for a ledger's limbo."""
 
+    @property
+    def open_count(self) -> int:
+        """How many files it has open for readers."""
+
     def open(self) -> None:
         """Find the ledgers that are here, and tidy up what a crash left half done.
 

@@ -28,6 +28,7 @@ from bookied.journal import groups
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.mark import Mark
 from bookied.journal.reader import journal_ids
+from bookied.metrics.stats import JournalStats
 
 log = Logger()
 
@@ -40,6 +41,7 @@ class _Item(NamedTuple):
     done: Any
     is_early: bool
     at_s: float
+    entries: int
 
 
 class Journal:
@@ -116,6 +118,7 @@ class Journal:
         self.synced = Mark(0, 0)
         """The end of the last group on disk, for checkpoints; assigned by the journal's thread."""
         self.failure: WriteFailedError | None = None
+        self.stats = JournalStats()
 
     @property
     def queued_bytes(self) -> int:
@@ -129,7 +132,9 @@ class Journal:
 
     # On the reactor -----------------------------------------------------------------------------
 
-    def append(self, records: Buffer, done: object, *, early: bool = False) -> None:
+    def append(
+        self, records: Buffer, done: object, *, early: bool = False, entries: int = 1
+    ) -> None:
         """Queue whole records; once they are on disk ``on_synced`` gets ``done``.
 
         Without records this is a force: ``done`` comes back once all that was queued before is on
@@ -139,11 +144,12 @@ class Journal:
             records: each with its length in front, see ``bookied.journal.format``.
             done: any object, handed back as it is.
             early: report once written, before the sync (deferred sync).
+            entries: how many records they are, for the statistics.
         """
         self._appended_bytes += len(records)
+        self.stats.queued += entries
         is_early = early or (not self._sync_data and bool(records))
-        at_s = self._seconds() if self._group.wait_s_max else 0.0
-        self._queue.put(_Item(records, done, is_early, at_s))
+        self._queue.put(_Item(records, done, is_early, self._seconds(), entries))
 
     def open(self) -> None:
         """Begin a new file, as every start does.
@@ -245,11 +251,13 @@ class Journal:
 
     def _write(self, group: list[_Item]) -> None:
         assert self._file is not None, "the journal is not open"
+        began_s = self._seconds()
         buffers = [item.records for item in group if item.records]
         if buffers:
             if self._in_groups:
                 buffers.insert(0, self._head(self._file, buffers))
             self._file.write(buffers)
+            self.stats.flush.observe((self._seconds() - began_s) * 1000)
         early = [item.done for item in group if item.is_early]
         if early:
             self._call(self._on_synced, early)
@@ -258,9 +266,36 @@ class Journal:
         late = [item.done for item in group if not item.is_early]
         if late:
             self._call(self._on_synced, late)
-        self._committed_bytes += sum(len(item.records) for item in group)
+        size_bytes = sum(len(item.records) for item in group)
+        self._committed_bytes += size_bytes
+        self._count(group, size_bytes, began_s)
         if self._file.tell() > self._size_bytes_max:
             self._roll(self._file)
+
+    def _count(self, group: list[_Item], size_bytes: int, began_s: float) -> None:
+        """Count a group that is on disk and reported."""
+        stats, now_s = self.stats, self._seconds()
+        entries = 0
+        for item in group:
+            entries += item.entries
+            took = stats.add if item.records else stats.force
+            took.success.observe((now_s - item.at_s) * 1000, item.entries)
+            stats.queue.success.observe((began_s - item.at_s) * 1000, item.entries)
+        stats.done += entries
+        stats.write_bytes += size_bytes
+        if not group:
+            return
+        stats.process.observe((now_s - began_s) * 1000)
+        stats.batch_entries.observe(entries)
+        stats.batch_bytes.observe(size_bytes)
+        wait_s_max = self._group.wait_s_max
+        bytes_max = self._group.wait_bytes_max if wait_s_max else GROUP_BYTES_MAX
+        if size_bytes > bytes_max:
+            stats.ended_by_bytes += 1
+        elif wait_s_max and began_s - group[0].at_s >= wait_s_max:
+            stats.ended_by_wait += 1
+        else:
+            stats.ended_by_empty_queue += 1
 
     def _head(self, file: AppendFile, records: list[Buffer]) -> bytes:
         return groups.group_head(
@@ -281,7 +316,9 @@ class Journal:
         return max(0.0, self._synced_s + self._unsynced_s_max - self._seconds())
 
     def _sync(self, file: AppendFile) -> None:
+        began_s = self._seconds()
         file.sync()
+        self.stats.sync.observe((self._seconds() - began_s) * 1000)
         self._note_synced(file)
 
     def _note_synced(self, file: AppendFile) -> None:
@@ -297,6 +334,7 @@ class Journal:
 
     def _begin_file(self, journal_id: int) -> None:
         self._id = journal_id
+        began_s = self._seconds()
         path = self.directory / layout.file_name(journal_id)
         file = self._files.open_append(path, preallocate=self._preallocate, direct=self._direct)
         try:
@@ -309,6 +347,7 @@ class Journal:
                 file.close()
             raise
         self._file = file
+        self.stats.creation.observe((self._seconds() - began_s) * 1000)
         self._note_synced(file)
 
     def _start(self) -> bytes:

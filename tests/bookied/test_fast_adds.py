@@ -37,8 +37,8 @@ class PlainReads(FastReads):
 
     def take(
         self, data: bytes, at: int, must_wait: Any, size_bytes_max: int
-    ) -> tuple[int, list[bytes]]:
-        return at, []
+    ) -> tuple[int, list[bytes], int]:
+        return at, [], 0
 
 
 class CountingAdds(FastAdds):
@@ -233,7 +233,7 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
         encode(ReadRequest(LedgerId(5), EntryId(e)), client._protocol, 7 + e, 0) for e in wanted
     )
     reads = client._serving.server.fast_reads
-    end, answers = reads.take(frames, 0, lambda _ledger_id: False, 1 << 20)
+    end, answers, _ = reads.take(frames, 0, lambda _ledger_id: False, 1 << 20)
     assert end == len(frames)
     client.connection.transport.write(b"".join(answers))  # type: ignore[union-attr]
     read = client.answers()
@@ -246,13 +246,13 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
 def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.fast_reads
-    assert reads.take(frame, 0, lambda _ledger_id: True, 1 << 20) == (0, [])
+    assert reads.take(frame, 0, lambda _ledger_id: True, 1 << 20) == (0, [], 0)
 
 
 def test_reads_stop_where_enough_was_answered(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.fast_reads
-    end, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, 300)
+    end, _, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, 300)
     assert 0 < end < 10 * len(frame)
 
 

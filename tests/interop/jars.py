@@ -16,6 +16,14 @@ from bkctl.java import Java, JavaNotFoundError, SparkNotFoundError, find_java, p
 from wire.errors import BookKeeperError
 
 VERSION: Final = "4.18.0"
+SERVER: Final = (("org.apache.bookkeeper", "bookkeeper-server"),)
+ADMIN: Final = (
+    ("org.apache.bookkeeper.http", "vertx-http-server"),
+    ("org.apache.bookkeeper.stats", "prometheus-metrics-provider"),
+)
+"""What a bookie needs besides for its HTTP server and for metrics."""
+
+Modules = tuple[tuple[str, str], ...]
 COMPLETE: Final = "complete"
 """The file that is written last; a directory without it is of an interrupted run."""
 
@@ -38,12 +46,24 @@ def bookkeeper_jars(directory: Path | None = None) -> list[Path]:
     Raises:
         PeerUnavailable: they are not here and cannot be fetched.
     """
-    directory = directory or default_directory()
+    return _jars(directory or default_directory(), SERVER)
+
+
+def admin_jars() -> list[Path]:
+    """Return what goes behind ``bookkeeper_jars`` for the admin server and metrics, likewise.
+
+    Raises:
+        PeerUnavailable: they are not here and cannot be fetched.
+    """
+    return _jars(default_directory().with_name(f"admin-jars-{VERSION}"), ADMIN)
+
+
+def _jars(directory: Path, modules: Modules) -> list[Path]:
     if not (directory / COMPLETE).exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with _locked(directory.with_name(directory.name + ".lock")):
             if not (directory / COMPLETE).exists():
-                _fetch_into(directory)
+                _fetch_into(directory, modules)
     names = (directory / COMPLETE).read_text(encoding="utf-8").split()
     return [directory / name for name in names]
 
@@ -63,21 +83,23 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_into(directory: Path) -> None:
+def _fetch_into(directory: Path, modules: Modules) -> None:
     """Fetch beside ``directory``, then rename: it is whole or not there."""
     shutil.rmtree(directory, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetch-") as temporary:
         jars = Path(temporary) / "jars"
-        _run_ivy(Path(temporary) / "ivy", jars)
+        for module in modules:
+            _run_ivy(Path(temporary) / "ivy", jars, module)
         # The .nar files are jars too: class path and native parts of two small modules.
         names = sorted(p.name for p in jars.glob("*") if p.suffix in {".jar", ".nar"})
-        if not any("bookkeeper-server" in name for name in names):
-            raise PeerUnavailable(f"Ivy fetched no bookkeeper-server, only {names}")
+        for _, artifact in modules:
+            if not any(artifact in name for name in names):
+                raise PeerUnavailable(f"Ivy fetched no {artifact}, only {names}")
         (jars / COMPLETE).write_text("\n".join(names), encoding="utf-8")
         jars.rename(directory)
 
 
-def _run_ivy(cache: Path, jars: Path) -> None:
+def _run_ivy(cache: Path, jars: Path, module: tuple[str, str]) -> None:
     try:
         java = find_java()
         (ivy,) = pyspark_jars().glob("ivy-*.jar")
@@ -86,7 +108,7 @@ def _run_ivy(cache: Path, jars: Path) -> None:
     command = [
         *(str(java.executable), *_trust(java), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"),
         *("-cache", str(cache), "-confs", "default"),
-        *("-dependency", "org.apache.bookkeeper", "bookkeeper-server", VERSION),
+        *("-dependency", *module, VERSION),
         *("-retrieve", str(jars / _RETRIEVE)),
     ]
     try:
@@ -97,7 +119,7 @@ def _run_ivy(cache: Path, jars: Path) -> None:
         raise PeerUnavailable(f"Ivy did not finish in {_TIMEOUT_S} s") from e
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise PeerUnavailable(f"Ivy could not fetch bookkeeper-server {VERSION}:\n{tail}")
+        raise PeerUnavailable(f"Ivy could not fetch {module[1]} {VERSION}:\n{tail}")
 
 
 def _trust(java: Java) -> list[str]:

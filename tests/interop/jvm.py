@@ -254,6 +254,7 @@ def java_command(
     *,
     java: Java | None = None,
     before: Sequence[Path] = (),
+    behind: Sequence[Path] = (),
     results: Sequence[str] = (),
 ) -> list[str]:
     """Return the command line of a JVM of the Java release.
@@ -265,7 +266,7 @@ def java_command(
     Raises:
         PeerUnavailable: the jars are not here.
     """
-    class_path = [*before, *bookkeeper_jars()]
+    class_path = [*before, *bookkeeper_jars(), *behind]
     loggers = "".join(
         f'<Logger name="{name}" level="INFO" additivity="false">'
         '<AppenderRef ref="RESULTS"/></Logger>'

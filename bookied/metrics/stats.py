@@ -1,0 +1,223 @@
+"""What the parts of a bookie count while they work. Each part has its own; nothing is shared.
+
+A batch is counted once, with the number of its entries: no entry of the hot path costs a call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+import attrs
+
+from bookied.metrics.summary import Summary
+from wire.codes import AddFlag, ReadFlag, ReturnCode
+from wire.ids import NO_ENTRY
+from wire.messages import (
+    AddRequest,
+    BatchReadRequest,
+    BatchReadResponse,
+    BookieInfoRequest,
+    ForceLedgerRequest,
+    ListEntriesRequest,
+    ReadLacRequest,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    WriteLacRequest,
+)
+
+ADD: Final = "ADD_ENTRY"
+READ: Final = "READ_ENTRY"
+FENCE: Final = "READ_ENTRY_FENCE"
+LONG_POLL: Final = "READ_ENTRY_LONG_POLL"
+LIST_ENTRIES: Final = "GET_LIST_OF_ENTRIES_OF_LEDGER"
+FORCE: Final = "FORCE_LEDGER"
+
+_BY_TYPE: Final[dict[type[Any], str]] = {
+    AddRequest: ADD,
+    ReadRequest: READ,
+    BatchReadRequest: READ,
+    WriteLacRequest: "WRITE_LAC",
+    ReadLacRequest: "READ_LAC",
+    ForceLedgerRequest: FORCE,
+    BookieInfoRequest: "GET_BOOKIE_INFO",
+    ListEntriesRequest: LIST_ENTRIES,
+}
+OPERATIONS: Final = (*dict.fromkeys(_BY_TYPE.values()), FENCE, LONG_POLL)
+
+_MS: Final = 1000.0
+
+
+def operation_of(request: Request) -> str:
+    """Return under which name a request is counted; empty for those that Java does not count."""
+    if isinstance(request, (ReadRequest, BatchReadRequest)):
+        if request.flags & ReadFlag.FENCE:
+            return FENCE
+        if isinstance(request, ReadRequest) and request.previous_lac is not None:
+            return LONG_POLL
+    return _BY_TYPE.get(type(request), "")
+
+
+class Summaries(Protocol):
+    """What has windows to end."""
+
+    def summaries(self) -> Iterator[Summary]:
+        """Give all."""
+
+
+class _Stats:
+    def summaries(self) -> Iterator[Summary]:
+        """Give all summaries, to end their windows."""
+        for value in attrs.asdict(self, recurse=False).values():  # type: ignore[arg-type]
+            if isinstance(value, Summary):
+                yield value
+            elif isinstance(value, dict):
+                yield from value.values()
+
+
+@attrs.define(eq=False)
+class RequestStats(_Stats):
+    """What clients ask, and how long it takes; sizes are of entry packets, in bytes."""
+
+    seconds: Callable[[], float] = time.perf_counter
+    requests: dict[str, Summary] = attrs.field(
+        init=False, factory=lambda: {name: Summary() for name in OPERATIONS}
+    )
+    """From the read that brought the request's end to the answer's way out."""
+    bookie_add: Summary = attrs.field(init=False, factory=Summary)
+    """What the bookie itself takes to store adds and queue them for the journal."""
+    bookie_recovery_add: Summary = attrs.field(init=False, factory=Summary)
+    bookie_add_bytes: Summary = attrs.field(init=False, factory=Summary)
+    bookie_read_bytes: Summary = attrs.field(init=False, factory=Summary)
+    channel_write: Summary = attrs.field(init=False, factory=Summary)
+    """What it takes to hand answers to the transport."""
+    fence_wait: Summary = attrs.field(init=False, factory=Summary)
+    fence_read: Summary = attrs.field(init=False, factory=Summary)
+    poll_wait: Summary = attrs.field(init=False, factory=Summary)
+    poll_read: Summary = attrs.field(init=False, factory=Summary)
+    disk_wait: Summary = attrs.field(init=False, factory=Summary)
+    """How long reads wait for a thread."""
+    disk_read: Summary = attrs.field(init=False, factory=Summary)
+    blocked_wait: Summary = attrs.field(init=False, factory=Summary)
+    """How long no connection was read, for too much was under way."""
+    write_bytes: int = attrs.field(init=False, default=0)
+    read_bytes: int = attrs.field(init=False, default=0)
+    adds_rejected: int = attrs.field(init=False, default=0)
+    reads_rejected: int = attrs.field(init=False, default=0)
+    no_last_entry: int = attrs.field(init=False, default=0)
+    """Reads of a last entry of ledgers without any."""
+    forces: int = attrs.field(init=False, default=0)
+    packets_received: int = attrs.field(init=False, default=0)
+    packets_sent: int = attrs.field(init=False, default=0)
+
+    def since_ms(self, began_s: float) -> float:
+        """Return how long ago that was, in milliseconds."""
+        return (self.seconds() - began_s) * _MS
+
+    def adds_stored(self, adds: int, size_bytes: int, began_s: float) -> None:
+        """Count a batch of adds of the hot path that is on its way to the journal."""
+        self.packets_received += adds
+        self.write_bytes += size_bytes
+        self.bookie_add.success.observe(self.since_ms(began_s) / adds, adds)
+        self.bookie_add_bytes.success.observe(size_bytes / adds, adds)
+
+    def reads_answered(self, reads: int, size_bytes: int, began_s: float) -> None:
+        """Count a batch of reads that the hot path has answered."""
+        self.packets_received += reads
+        self.read_bytes += size_bytes
+        self.requests[READ].success.observe(self.since_ms(began_s), reads)
+        self.bookie_read_bytes.success.observe(size_bytes / reads, reads)
+
+    def handled(self, request: Request, began_s: float) -> None:
+        """Count a request that the bookie has taken; its answer may come later."""
+        self.packets_received += 1
+        if isinstance(request, AddRequest):
+            recovery = request.flags & AddFlag.RECOVERY
+            (self.bookie_recovery_add if recovery else self.bookie_add).success.observe(
+                self.since_ms(began_s)
+            )
+            self.write_bytes += len(request.entry)
+            self.bookie_add_bytes.success.observe(len(request.entry))
+        elif isinstance(request, ForceLedgerRequest):
+            self.forces += 1
+
+    def answered(self, operation: str, response: Response, began_s: float) -> None:
+        """Count an answer that goes out."""
+        if not operation:
+            return
+        rc = response.rc
+        self.requests[operation].observe(self.since_ms(began_s), ok=rc is ReturnCode.EOK)
+        if rc is ReturnCode.ETOOMANYREQUESTS:
+            if operation == ADD:
+                self.adds_rejected += 1
+            else:
+                self.reads_rejected += 1
+        self._count_read(response)
+
+    def _count_read(self, response: Response) -> None:
+        if isinstance(response, ReadResponse):
+            if response.entry is not None:
+                self._read(len(response.entry))
+            elif response.rc is ReturnCode.ENOENTRY and response.entry_id == NO_ENTRY:
+                self.no_last_entry += 1
+        elif isinstance(response, BatchReadResponse):
+            for entry in response.entries:
+                self._read(len(entry))
+
+    def _read(self, size_bytes: int) -> None:
+        self.read_bytes += size_bytes
+        self.bookie_read_bytes.success.observe(size_bytes)
+
+
+@attrs.define(eq=False)
+class JournalStats(_Stats):
+    """What one journal does; counted in its thread, a group at a time."""
+
+    add: Summary = attrs.field(factory=Summary)
+    """From the queue to the disk."""
+    queue: Summary = attrs.field(factory=Summary)
+    """From the queue to its turn."""
+    process: Summary = attrs.field(factory=Summary)
+    """All that a group takes."""
+    flush: Summary = attrs.field(factory=Summary)
+    """The write."""
+    sync: Summary = attrs.field(factory=Summary)
+    creation: Summary = attrs.field(factory=Summary)
+    force: Summary = attrs.field(factory=Summary)
+    batch_entries: Summary = attrs.field(factory=Summary)
+    batch_bytes: Summary = attrs.field(factory=Summary)
+    write_bytes: int = 0
+    queued: int = 0
+    """What was ever queued, counted by the reactor; and what of it is done."""
+    done: int = 0
+    ended_by_wait: int = 0
+    """Groups that ended when their oldest had waited long enough."""
+    ended_by_bytes: int = 0
+    ended_by_empty_queue: int = 0
+
+
+@attrs.define(eq=False)
+class CollectorStats(_Stats):
+    """How long one collector takes for what."""
+
+    thread: Summary = attrs.field(factory=Summary)
+    """A round."""
+    compact: Summary = attrs.field(factory=Summary)
+    ledgers: Summary = attrs.field(factory=Summary)
+    """Comparing with the metadata, and dropping."""
+    logs: Summary = attrs.field(factory=Summary)
+    """Finding out what entry logs hold."""
+
+
+@attrs.define(eq=False)
+class StorageStats(_Stats):
+    """What one storage does."""
+
+    seconds: Callable[[], float] = time.perf_counter
+    flush: Summary = attrs.field(init=False, factory=Summary)
+    """Making all that is in memory durable."""
+    pages_loaded: int = 0
+    """Index pages read for readers."""

@@ -1,0 +1,92 @@
+"""Metric families as the text that Prometheus reads, in the shape that Java's provider gives it.
+
+Written here rather than by ``prometheus_client``: that names a counter's family with ``_total`` and
+sorts labels, and Java's does neither (BookKeeper 4.18.0, PrometheusTextFormat). Its parser reads
+this in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
+
+import attrs
+
+from bookied.metrics.summary import QUANTILES, Series, Summary
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = Mapping[str, str]
+Kind = Literal["counter", "gauge", "summary"]
+
+_NO_LABELS: Final[Labels] = {}
+
+
+@attrs.frozen
+class Family:
+    """All samples of one name. A summary's are ``Summary``, others' are numbers."""
+
+    name: str
+    kind: Kind
+    samples: tuple[tuple[Labels, float | Summary], ...]
+    sample_suffix: str = ""
+    """What Java's ``process_cpu_seconds`` has behind the name of the family."""
+
+
+def counter(name: str, value: float, labels: Labels = _NO_LABELS) -> Family:
+    """Return a counter of one sample."""
+    return Family(name, "counter", ((labels, value),))
+
+
+def gauge(name: str, value: float, labels: Labels = _NO_LABELS) -> Family:
+    """Return a gauge of one sample."""
+    return Family(name, "gauge", ((labels, value),))
+
+
+def summary(name: str, value: Summary, labels: Labels = _NO_LABELS) -> Family:
+    """Return a summary of one sample."""
+    return Family(name, "summary", ((labels, value),))
+
+
+def exposition(families: Iterable[Family]) -> str:
+    """Return the text; each name has to come once."""
+    lines: list[str] = []
+    for family in families:
+        lines.append(f"# TYPE {family.name} {family.kind}")
+        name = family.name + family.sample_suffix
+        for labels, value in family.samples:
+            if isinstance(value, Summary):
+                lines += _summary_lines(family.name, labels, value)
+            else:
+                lines.append(f"{name}{_braced(_pairs(labels))} {_number(value)}")
+    lines.append("")
+    return "\n".join(lines)
+
+
+def _summary_lines(name: str, labels: Labels, value: Summary) -> Iterator[str]:
+    behind = f", {_pairs(labels)}" if labels else ""
+    for side, series in (("false", value.failure), ("true", value.success)):
+        yield from _series_lines(name, f'success="{side}"', behind, series)
+
+
+def _series_lines(name: str, side: str, behind: str, series: Series) -> Iterator[str]:
+    for share, found in zip(QUANTILES, series.quantiles(), strict=True):
+        yield f'{name}{{{side},quantile="{share}"{behind}}} {_number(round(found, 6))}'
+    yield f"{name}_count{{{side}{behind}}} {series.count}"
+    yield f"{name}_sum{{{side}{behind}}} {_number(round(series.total, 6))}"
+
+
+def _braced(pairs: str) -> str:
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _pairs(labels: Labels) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return "NaN" if value != value else repr(value)  # noqa: PLR0124 -- what is not a number
