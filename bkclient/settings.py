@@ -64,6 +64,7 @@ __all__ = [
     "read_properties",
     "sample",
     "setting",
+    "settings_text",
     "value_text",
 ]
 
@@ -179,6 +180,16 @@ def changed(config: object) -> tuple[tuple[str, str], ...]:
         for one in declared(type(config))
         if getattr(config, one.name) != one.default
     )
+
+
+def settings_text(config: object) -> dict[str, str]:
+    """Return every setting as text, by its key; secrets that are set are masked."""
+    return {
+        one.spec.key: MASKED
+        if one.spec.secret and getattr(config, one.name)
+        else value_text(getattr(config, one.name))
+        for one in declared(type(config))
+    }
 
 
 def _matches(key: str, pattern: str) -> bool:

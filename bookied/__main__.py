@@ -26,6 +26,7 @@ from bookied.options import (
     log_level,
     log_path,
     parse_options,
+    version,
 )
 from wire.errors import BookKeeperError
 
@@ -133,6 +134,7 @@ class Process:
         self._notifier = Notifier()
         self._patience = LoopingCall(self._notifier.tell, "EXTEND_TIMEOUT_USEC=30000000")
         self._service: Any = None
+        self._admin: Any = None
         self._began_s = time.monotonic()
         self._stopping = False
         self._reactor_stopped = False
@@ -175,6 +177,7 @@ class Process:
             parts = real_parts(self._config, self._reactor, **told)
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
             self._patience.start(5.0)
+            self._begin_admin()
             await self._service.start()
         except BookieStopError as error:
             self._end_with(error)
@@ -184,6 +187,16 @@ class Process:
                 self._patience.stop()
         self._notifier.tell("READY=1")
         self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)
+
+    def _begin_admin(self) -> None:
+        """Serve HTTP where it is wanted; what it needs is loaded only then."""
+        if not (self._config.http_enabled or self._config.serves_stats_alone):
+            return
+        from bookied.admin.server import AdminServer
+
+        warnings = sum(found.severity is Severity.WARNING for found in self._findings)
+        self._admin = AdminServer(self._service, version=version(), config_warnings=warnings)
+        self._admin.start()
 
     def _failed(self, error: BookKeeperError) -> None:
         self._spawn(self._abandon, error)
@@ -200,6 +213,8 @@ class Process:
         self._notifier.tell("STOPPING=1")
         if self._service is not None:
             await self._service.stop()
+        if self._admin is not None:
+            await self._admin.close()
         self._stop_reactor()
 
     def _end_with(self, error: BaseException) -> None:

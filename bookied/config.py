@@ -24,6 +24,7 @@ from bkclient.settings import (
     load,
     setting,
 )
+from bookied.admin_config import AdminConfig
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.db_config import DbStorageConfig
 from bookied.java_keys import BOOKIE_OTHER_KEYS
@@ -183,6 +184,7 @@ class LimitsConfig:
 @attrs.frozen(kw_only=True)
 class BookieConfig(
     AutoRecoveryConfig,
+    AdminConfig,
     LimitsConfig,
     CollectorConfig,
     DiskConfig,
@@ -211,6 +213,7 @@ class BookieConfig(
         yield from self.disk_problems()
         yield from self.collector_problems()
         yield from self.limits_problems()
+        yield from self.admin_problems()
         if self.service_uri is None:
             yield _error("metadataServiceUri", "is not set; give it here or with --metadata-uri")
 

@@ -13,8 +13,6 @@ from bkclient.settings import OtherKey
 _THREADS: Final = "one reactor thread serves all connections"
 _MEMORY: Final = "belongs to Java's memory"
 _NETTY: Final = "belongs to Java's network layer"
-_HTTP: Final = "the HTTP admin server is not here yet"
-_METRICS: Final = "metrics are not here yet"
 _TLS: Final = "belongs to TLS, which is not switched on"
 _TABLES: Final = "belongs to Java's table service"
 _ROCKSDB_CONF: Final = "RocksDB is told by the dbStorage_rocksDB_ keys"
@@ -98,10 +96,12 @@ BOOKIE_OTHER_KEYS: Final = (
     *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
     *_ignored("a check waits for as long as it takes", "auditorAcquireConcurrentOpenLedger*"),
     *_ignored("marks always carry their time", "storeSystemTimeAsLedgerUnderreplicatedMarkTime"),
-    *_warned(_HTTP, "httpServerEnabled", harmless=("false", "no", "off")),
-    *_ignored(_HTTP, "httpServer*"),
-    *_ignored(_METRICS, "enableStatistics", "statsProviderClass", "prometheusStats*"),
-    *_ignored(_METRICS, "exposeDefaultJVMMetrics", "sanityCheckMetricsEnabled"),
+    *_warned("TLS is not here yet", "httpServerTlsEnable", harmless=("false", "no", "off")),
+    *_ignored("TLS is not here yet", "httpServerKeyStore*", "httpServerTrustStore*"),
+    *_ignored("names a Java class", "httpServerClass"),
+    *_ignored("counting costs too little to be switched off", "enableStatistics"),
+    *_ignored("there is no JVM", "exposeDefaultJVMMetrics"),
+    *_ignored("no sanity test runs by itself", "sanityCheckMetricsEnabled"),
     *_ignored("belongs to Java's statistics", "limitStatsLogging"),
     *_warned("Codahale metrics are not offered", "codahaleStats*"),
 )

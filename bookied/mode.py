@@ -59,9 +59,13 @@ class Mode:
     @property
     def read_only(self) -> bool:
         """Whether there is any reason for it."""
-        by_hand = self._status.by_hand and self._status.read_only
-        is_told = self._config.force_read_only or by_hand
+        is_told = self._config.force_read_only or self.is_read_only_by_hand
         return is_told or self._verdict.read_only or self._out_of_room
+
+    @property
+    def is_read_only_by_hand(self) -> bool:
+        """Whether an operator has made it so."""
+        return self._status.by_hand and self._status.read_only
 
     @property
     def is_out_of_room(self) -> bool:
@@ -117,19 +121,22 @@ class Mode:
     def set_by_hand(self, *, read_only: bool) -> None:
         """Obey the operator, who alone can take it back."""
         self._status = BookieStatus(read_only, self._now_ms(), by_hand=read_only)
-        self._put_into_effect()
+        if not self._put_into_effect():
+            self._effects.keep(self._status)
 
-    def _put_into_effect(self) -> None:
+    def _put_into_effect(self) -> bool:
+        """Move between the modes if they call for it; say whether it did."""
         if self._state.now not in SERVING:
-            return
+            return False
         writes = self.writes
         self._effects.allow(writes)
         if (writes is Writes.ALL) == (self._state.now is State.WRITABLE):
-            return
+            return False
         self._state.move(Event.TURN_WRITABLE if writes is Writes.ALL else Event.TURN_READ_ONLY)
         log.warn("the bookie is {state} now", state=self._state.now.value)
         self._keep(read_only=writes is not Writes.ALL)
         self._effects.register(self._state.now)
+        return True
 
     def _keep(self, *, read_only: bool) -> None:
         if self._status.read_only != read_only:

@@ -249,14 +249,15 @@ def _joined(directories: list[str] | None) -> str | None:
 
 class _ShowVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
-        parser.exit(0, f"{_version()}\n")
+        what = "a bookie in Python for clusters and clients of BookKeeper 4.18"
+        parser.exit(0, f"bookied {version()}, {what}\n")
 
 
-def _version() -> str:
+def version() -> str:
+    """Return the number of the installed version."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        number = version("bkctl")
+        return version("bkctl")
     except PackageNotFoundError:
-        number = "(not installed)"
-    return f"bookied {number}, a bookie in Python for clusters and clients of BookKeeper 4.18"
+        return "(not installed)"

@@ -126,6 +126,8 @@ class BookieService:
         self.collectors: Collectors | None = None
         self.integrity: Integrity | None = None
         self.autorecovery: BesideBookie | None = None
+        self.other_endpoints: tuple[Endpoint, ...] = ()
+        """What is published of it beside its own port; to be set before the start."""
         self._keeping = DeferredLock()
         self._port: BoundPort | None = None
         self._has_failed = False
@@ -283,7 +285,7 @@ class BookieService:
             parts.store,
             parts.clock,
             identity.bookie_id,
-            _service_info(identity),
+            _service_info(identity, self.other_endpoints),
             give_up_s=GIVE_UP_S,
             failed=self._fail,
         )
@@ -583,9 +585,10 @@ def _named(error: Exception) -> str:
     return str(error)
 
 
-def _service_info(identity: Identity) -> BookieServiceInfo:
+def _service_info(identity: Identity, others: tuple[Endpoint, ...]) -> BookieServiceInfo:
     """Return what Java publishes (BookKeeper 4.18.0, BookieServiceInfoUtils)."""
-    return BookieServiceInfo((Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC),))
+    own = Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC)
+    return BookieServiceInfo((own, *others))
 
 
 def _connections_max(open_files_max: int | None, storage: StorageLimits) -> int | None:

@@ -101,7 +101,7 @@ def _process() -> Iterator[Family]:
     fields = (_PROC / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
     ticks = os.sysconf("SC_CLK_TCK")
     seconds = (int(fields[11]) + int(fields[12])) / ticks
-    yield Family("process_cpu_seconds", "counter", (({}, seconds),), "_total")
+    yield counter("process_cpu_seconds_total", seconds)
     yield gauge("process_start_time_seconds", _booted_s() + int(fields[19]) / ticks)
     yield gauge("process_open_fds", len(list((_PROC / "fd").iterdir())))
     yield gauge("process_max_fds", resource.getrlimit(resource.RLIMIT_NOFILE)[0])

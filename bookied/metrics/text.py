@@ -29,8 +29,6 @@ class Family:
     name: str
     kind: Kind
     samples: tuple[tuple[Labels, float | Summary], ...]
-    sample_suffix: str = ""
-    """What Java's ``process_cpu_seconds`` has behind the name of the family."""
 
 
 def counter(name: str, value: float, labels: Labels = _NO_LABELS) -> Family:
@@ -53,12 +51,11 @@ def exposition(families: Iterable[Family]) -> str:
     lines: list[str] = []
     for family in families:
         lines.append(f"# TYPE {family.name} {family.kind}")
-        name = family.name + family.sample_suffix
         for labels, value in family.samples:
             if isinstance(value, Summary):
                 lines += _summary_lines(family.name, labels, value)
             else:
-                lines.append(f"{name}{_braced(_pairs(labels))} {_number(value)}")
+                lines.append(f"{family.name}{_braced(_pairs(labels))} {_number(value)}")
     lines.append("")
     return "\n".join(lines)
 

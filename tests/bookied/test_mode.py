@@ -122,6 +122,18 @@ def test_read_only_by_hand_is_kept_over_a_restart(by_hand, state) -> None:
     assert world.state.now is state
 
 
+def test_what_an_operator_says_while_the_disks_are_full_is_kept_as_well() -> None:
+    world = World()
+    mode = world.serve(FULL)
+    mode.set_by_hand(read_only=True)
+    assert world.kept[-1] == BookieStatus(True, 5000, by_hand=True)
+    mode.set_by_hand(read_only=False)
+    assert world.kept[-1] == BookieStatus(False, 5000, by_hand=False)
+    assert mode.read_only
+    mode.disks_changed(ROOMY)
+    assert world.state.now is State.WRITABLE
+
+
 def test_a_bookie_that_may_not_be_read_only_does_not_start_on_full_disks() -> None:
     world = World(read_only_mode=False)
     with pytest.raises(NoSpaceError, match="/d is full"):

@@ -1,0 +1,307 @@
+"""The one table of ``/api/v2``: what there is, what it takes and gives.
+
+The OpenAPI file is made of it: ``python -m bookied.admin.endpoints > docs/openapi.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from bookied.admin import v2, values
+from bookied.admin.exchange import (
+    BAD_REQUEST,
+    CONFLICT,
+    FORBIDDEN,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+)
+
+PREFIX: Final = "/api/v2"
+
+_CHANGING: Final = {
+    UNAUTHORIZED: "No token, or a wrong one.",
+    FORBIDDEN: "The bookie has no token, and so takes no changes.",
+}
+_BAD: Final = {BAD_REQUEST: "The request says something that cannot be meant."}
+_NOT_SERVING: Final = {UNAVAILABLE: "The bookie does not serve yet, or stops."}
+
+
+@attrs.frozen(kw_only=True)
+class Parameter:
+    """A parameter of the path or the query."""
+
+    name: str
+    doc: str
+    in_path: bool = False
+    least: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Endpoint:
+    """One method of one path. What ``call`` returns, or awaits, is of the type ``gives``."""
+
+    method: str
+    path: str
+    call: Callable[..., Any]
+    doc: str
+    gives: Any
+    takes: Any = None
+    parameters: tuple[Parameter, ...] = ()
+    status: int = 200
+    errors: dict[int, str] = attrs.field(factory=dict)
+    may_be_unready: bool = False
+    """Whether the answer comes with status 503 while the bookie does not serve."""
+
+    @property
+    def changes(self) -> bool:
+        return self.method != "GET"
+
+
+_LIMIT: Final = Parameter(
+    name="limit", doc=f"How many at most; {v2.LIMIT} unless given, {v2.LIMIT_MAX} at most.", least=1
+)
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/bookie",
+        call=v2.summary,
+        doc="What the bookie is doing.",
+        gives=values.BookieSummary,
+    ),
+    Endpoint(
+        method="GET",
+        path="/bookie/ready",
+        call=v2.ready,
+        doc="Whether it is registered and serves: the probe to use.",
+        gives=values.Readiness,
+        may_be_unready=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/bookie/read-only",
+        call=v2.read_only,
+        doc="Whether it is read-only.",
+        gives=values.ReadOnly,
+    ),
+    Endpoint(
+        method="PUT",
+        path="/bookie/read-only",
+        call=v2.set_read_only,
+        doc="Make it read-only, or take that back. Full disks keep it so.",
+        takes=v2.SetReadOnly,
+        gives=values.ReadOnly,
+        errors={**_BAD, CONFLICT: "The settings forbid it.", **_NOT_SERVING},
+    ),
+    Endpoint(
+        method="GET",
+        path="/bookie/disks",
+        call=v2.disks,
+        doc="How full its directories are, as the last look at them saw it.",
+        gives=tuple[values.Disk, ...],
+    ),
+    Endpoint(
+        method="GET",
+        path="/bookie/journals",
+        call=v2.marks,
+        doc="Where a replay of each journal would begin, by the marks on disk.",
+        gives=tuple[values.JournalMark, ...],
+        errors=_NOT_SERVING,
+    ),
+    Endpoint(
+        method="GET",
+        path="/bookie/gc",
+        call=v2.collections,
+        doc="What garbage collection does and has done: one for each storage.",
+        gives=tuple[values.Collection, ...],
+    ),
+    Endpoint(
+        method="POST",
+        path="/bookie/gc",
+        call=v2.collect,
+        doc="Collect garbage now, with the compaction that is allowed.",
+        takes=v2.Collect,
+        gives=values.Asked,
+        status=202,
+        errors={**_BAD, **_NOT_SERVING},
+    ),
+    Endpoint(
+        method="GET",
+        path="/bookie/compaction",
+        call=v2.compaction,
+        doc="Which compactions an operator has suspended.",
+        gives=values.Compaction,
+    ),
+    Endpoint(
+        method="PUT",
+        path="/bookie/compaction",
+        call=v2.set_compaction,
+        doc="Suspend compactions, or resume them; it holds until the next start.",
+        takes=v2.SetCompaction,
+        gives=values.Compaction,
+        errors={**_BAD, **_NOT_SERVING},
+    ),
+    Endpoint(
+        method="GET",
+        path="/config",
+        call=v2.settings,
+        doc="Every setting as text, by its key. Secrets are masked.",
+        gives=values.Settings,
+    ),
+    Endpoint(
+        method="GET",
+        path="/ledgers",
+        call=v2.ledgers,
+        doc="The ledgers of the cluster, ascending.",
+        parameters=(Parameter(name="after", doc="Only ids above this one."), _LIMIT),
+        gives=values.LedgerPage,
+        errors=_BAD,
+    ),
+    Endpoint(
+        method="GET",
+        path="/ledgers/{ledger_id}",
+        call=v2.ledger,
+        doc="A ledger's metadata, without its password.",
+        parameters=(Parameter(name="ledger_id", doc="Which ledger.", in_path=True),),
+        gives=values.Ledger,
+        errors={**_BAD, NOT_FOUND: "There is no such ledger."},
+    ),
+    Endpoint(
+        method="GET",
+        path="/cluster",
+        call=v2.cluster,
+        doc="How many bookies the cluster has, and who repairs.",
+        gives=values.ClusterSummary,
+    ),
+    Endpoint(
+        method="GET",
+        path="/cluster/bookies",
+        call=v2.bookies,
+        doc="Every bookie that is registered or has a cookie.",
+        gives=tuple[values.KnownBookie, ...],
+    ),
+    Endpoint(
+        method="GET",
+        path="/autorecovery",
+        call=v2.autorecovery,
+        doc="What the cluster's metadata says about repair.",
+        gives=values.Autorecovery,
+    ),
+    Endpoint(
+        method="PUT",
+        path="/autorecovery",
+        call=v2.set_autorecovery,
+        doc="Enable or disable repair in the whole cluster, or set its delay.",
+        takes=v2.SetAutorecovery,
+        gives=values.Autorecovery,
+        errors=_BAD,
+    ),
+    Endpoint(
+        method="GET",
+        path="/autorecovery/underreplicated",
+        call=v2.underreplicated,
+        doc="The ledgers that wait for repair.",
+        parameters=(_LIMIT,),
+        gives=tuple[values.Underreplicated, ...],
+        errors=_BAD,
+    ),
+)
+
+
+def openapi() -> dict[str, Any]:
+    """Return the description of the table, as OpenAPI 3.1 has it."""
+    classes: dict[str, Any] = {}
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in ENDPOINTS:
+        operations = paths.setdefault(PREFIX + endpoint.path, {})
+        operations[endpoint.method.lower()] = _operation(endpoint, classes)
+    values.schema_of(values.Failed, classes)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "bookied admin API",
+            "version": "2",
+            "description": "One bookie, for its operator. What changes something needs a token.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(classes.items())),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": endpoint.call.__name__,
+        "summary": endpoint.doc,
+        "responses": _responses(endpoint, classes),
+    }
+    if endpoint.parameters:
+        described["parameters"] = [_parameter(one) for one in endpoint.parameters]
+    if endpoint.takes is not None:
+        described["requestBody"] = {
+            "required": any(one.default is attrs.NOTHING for one in attrs.fields(endpoint.takes)),
+            "content": {"application/json": {"schema": _body_schema(endpoint.takes)}},
+        }
+    if endpoint.changes:
+        described["security"] = [{"token": []}]
+    return described
+
+
+def _responses(endpoint: Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
+    answer = _content(values.schema_of(endpoint.gives, classes))
+    found = {str(endpoint.status): {"description": endpoint.doc, **answer}}
+    if endpoint.may_be_unready:
+        found[str(UNAVAILABLE)] = {"description": _NOT_SERVING[UNAVAILABLE], **answer}
+    errors = {**endpoint.errors, **(_CHANGING if endpoint.changes else {})}
+    failed = _content(values.schema_of(values.Failed, classes))
+    found |= {str(status): {"description": doc, **failed} for status, doc in errors.items()}
+    return dict(sorted(found.items()))
+
+
+def _content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": "path" if parameter.in_path else "query",
+        "required": parameter.in_path,
+        "description": parameter.doc,
+        "schema": {"type": "integer", "format": "int64", "minimum": parameter.least},
+    }
+
+
+def _body_schema(kind: Any) -> dict[str, Any]:
+    """Return the schema of a body: what has a default may be left out."""
+    hints = typing.get_type_hints(kind)
+    properties = {
+        one.name: values.schema_of((typing.get_args(hints[one.name]) or (hints[one.name],))[0], {})
+        for one in attrs.fields(kind)
+    }
+    return {
+        "type": "object",
+        "description": (kind.__doc__ or "").strip(),
+        "properties": properties,
+        "required": [one.name for one in attrs.fields(kind) if one.default is attrs.NOTHING],
+        "additionalProperties": False,
+    }
+
+
+def openapi_text() -> str:
+    """Return the file."""
+    return json.dumps(openapi(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(openapi_text())

@@ -1,0 +1,76 @@
+"""One request and its answer as values; what reads the one is shared by both versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from wire.errors import BookKeeperError
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+
+BAD_REQUEST: Final = 400
+UNAUTHORIZED: Final = 401
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+METHOD_NOT_ALLOWED: Final = 405
+CONFLICT: Final = 409
+INTERNAL_ERROR: Final = 500
+NOT_IMPLEMENTED: Final = 501
+UNAVAILABLE: Final = 503
+
+T = TypeVar("T", bool, int, str)
+
+
+class BadRequestError(BookKeeperError):
+    """The request says something that cannot be meant."""
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """A request. ``path`` holds what the path's variable parts are."""
+
+    method: str = "GET"
+    query: Mapping[str, str] = attrs.field(factory=dict)
+    path: Mapping[str, str] = attrs.field(factory=dict)
+    body: bytes = b""
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The body, a JSON object.
+
+        Raises:
+            BadRequestError: it is none.
+        """
+        try:
+            found = json.loads(self.body)
+        except ValueError as error:
+            raise BadRequestError(f"the body is no JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise BadRequestError("the body is no JSON object")
+        return found
+
+
+@attrs.frozen
+class Reply:
+    """An answer."""
+
+    status: int
+    body: str
+    content_type: str = TEXT
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+def number(text: str, name: str) -> int:
+    """Return a number that is not negative.
+
+    Raises:
+        BadRequestError: it is none.
+    """
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(2**63)):
+        raise BadRequestError(f"{name} is no number: {text!r}")
+    return int(text)

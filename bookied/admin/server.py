@@ -1,0 +1,116 @@
+"""The admin server and the metrics' port as parts of the process: bound, served, closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bookied.admin.control import Control
+from bookied.admin.exchange import NOT_FOUND, Asked, Reply
+from bookied.admin.figures import figures_of, stats_of
+from bookied.exit_status import BookieStopError
+from bookied.listener import BoundPort
+from bookied.metrics.own import OwnFigures
+from bookied.metrics.page import Metrics
+from bookied.metrics.text import CONTENT_TYPE
+from bookied.service import BookieService
+from wire.records import Endpoint
+
+HTTP_SERVER: Final = "httpserver"
+"""Under which name Java publishes the endpoint."""
+
+log = Logger()
+
+
+class AdminServer:
+    """Serves one bookie's admin API, or its metrics alone, from before it starts to its end."""
+
+    def __init__(
+        self, service: BookieService, *, version: str = "", config_warnings: int = 0
+    ) -> None:
+        self._service, self._config = service, service.config
+        self._version, self._config_warnings = version, config_warnings
+        self._clock: IReactorTime = service.parts.clock
+        self._port: BoundPort | None = None
+        self.metrics = Metrics(
+            self._clock,
+            figures=partial(figures_of, service),
+            stats=partial(stats_of, service),
+            about=self._about,
+            window_s=self._config.stats_window_s,
+        )
+        self.control = Control(service, self.metrics.text)
+
+    def start(self) -> None:
+        """Serve; call it before the bookie starts, so that probes learn that it is not ready.
+
+        Raises:
+            BookieStopError: the port cannot be had.
+        """
+        config = self._config
+        if config.http_enabled:
+            self._listen(config.http_host, config.http_port, self._api())
+            self._publish()
+            return
+        try:
+            self._listen(config.stats_host, config.stats_port, self._metrics_alone)
+        except BookieStopError as error:
+            log.warn("no metrics: {error}", error=error)
+
+    async def close(self) -> None:
+        """Serve no more."""
+        self.metrics.stop()
+        if self._port is not None:
+            await self._port.close()
+        await self.control.close()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._port is not None
+        return self._port.port
+
+    def _api(self) -> Callable[[str, Asked, str], Any]:
+        from bookied.admin.web import Access, Api
+
+        access = Access(self._config.http_token, self._config.http_open_writes)
+        return Api(self.control, access).answer
+
+    async def _metrics_alone(self, path: str, _asked: Asked, _authorization: str) -> Reply:
+        if path.rstrip("/") == "/metrics":
+            return Reply(200, self.metrics.text(), CONTENT_TYPE)
+        return Reply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")
+
+    def _listen(self, host: str, port: int, answer: Callable[[str, Asked, str], Any]) -> None:
+        from bookied.admin.web import site
+
+        self._port = self._service.parts.listener.bind(_bindable(host), port)
+        self._port.listen(site(answer, self._clock))
+        log.info("HTTP on {host}, port {port}", host=host, port=self._port.port)
+
+    def _publish(self) -> None:
+        endpoint = Endpoint(HTTP_SERVER, self.port, self._config.http_host, "http")
+        self._service.other_endpoints = (endpoint,)
+
+    def _about(self) -> OwnFigures:
+        service = self._service
+        identity = service.identity
+        return OwnFigures(
+            info={
+                "version": self._version,
+                "bookieId": "" if identity is None else identity.bookie_id,
+                "port": "" if identity is None else str(identity.port),
+                "state": service.state.now.value,
+            },
+            lag=self.metrics.lag,
+            config_warnings=self._config_warnings,
+        )
+
+
+def _bindable(host: str) -> str:
+    """Return the address to bind: empty for all, of both families."""
+    return "" if host in {"0.0.0.0", "::"} else host  # noqa: S104 -- the operator said so

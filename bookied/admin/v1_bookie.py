@@ -1,0 +1,233 @@
+"""``/api/v1``: what is asked of the bookie itself."""
+# ruff: noqa: D103 -- the table in v1.py says what each is for
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from bookied.admin.control import (
+    INDEXES,
+    JOURNALS,
+    LOGS,
+    Control,
+    NotServingError,
+    RefusedError,
+)
+from bookied.admin.exchange import (
+    BAD_REQUEST,
+    NOT_IMPLEMENTED,
+    UNAVAILABLE,
+    Asked,
+    BadRequestError,
+    Reply,
+)
+from bookied.admin.v1_reply import OK, in_json, refusal, text
+from bookied.garbage.status import CollectorStatus
+from bookied.metrics.text import CONTENT_TYPE
+from wire.errors import BookKeeperError
+
+NO_PAIRS: Final = "Request body not found. should contains k-v pairs"
+
+
+async def server_config(control: Control, _asked: Asked) -> Reply:
+    return in_json(control.settings())
+
+
+async def set_server_config(_control: Control, asked: Asked) -> Reply:
+    if not asked.body:
+        return refusal(NO_PAIRS)
+    return refusal("settings are read at the start; change the file, and restart", NOT_IMPLEMENTED)
+
+
+async def bookie_info(control: Control, _asked: Asked) -> Reply:
+    total_bytes, free_bytes = await control.sizes()
+    return in_json({"freeSpace": free_bytes, "totalSpace": total_bytes})
+
+
+async def last_log_mark(control: Control, _asked: Asked) -> Reply:
+    try:
+        marks = await control.last_marks()
+    except (BookKeeperError, OSError) as error:
+        return refusal(f"ERROR handling request: {error}")
+    return in_json(
+        {
+            f"LastLogMark: Journal Id - {journal}({journal:x}.txn)": f"Pos - {offset}"
+            for journal, offset in marks
+        }
+    )
+
+
+async def list_disk_file(control: Control, asked: Asked) -> Reply:
+    kinds = {"journal": JOURNALS, "entrylog": LOGS, "index": INDEXES}
+    wanted = asked.query.get("file_type", "")
+    chosen = {wanted: kinds[wanted]} if wanted in kinds else kinds
+    return in_json(
+        {
+            f"{name} files": "".join(f"{one}\t" for one in await control.files(kind))
+            for name, kind in chosen.items()
+        }
+    )
+
+
+async def expand_storage(_control: Control, _asked: Asked) -> Reply:
+    return refusal(
+        "new directories are taken at a start; see allowStorageExpansion", NOT_IMPLEMENTED
+    )
+
+
+async def state(control: Control, _asked: Asked) -> Reply:
+    found = control.summary()
+    return in_json(
+        {
+            "running": found.running,
+            "readOnly": found.read_only,
+            "shuttingDown": found.shutting_down,
+            "availableForHighPriorityWrites": found.takes_high_priority_writes,
+        }
+    )
+
+
+async def sanity(_control: Control, _asked: Asked) -> Reply:
+    return refusal(
+        "a bookie does not test itself here; ask /api/v1/bookie/is_ready", NOT_IMPLEMENTED
+    )
+
+
+async def read_only(control: Control, _asked: Asked) -> Reply:
+    return in_json({"readOnly": control.is_read_only})
+
+
+async def set_read_only(control: Control, asked: Asked) -> Reply:
+    wanted = _wanted_mode(asked)
+    if wanted != control.is_read_only:
+        try:
+            control.set_read_only(read_only=wanted)
+        except RefusedError:
+            return refusal(_mode_refusal(wanted=wanted), BAD_REQUEST)
+    return in_json({"readOnly": control.is_read_only})
+
+
+def _wanted_mode(asked: Asked) -> bool:
+    given = asked.object
+    wanted = given.get("readOnly", False)
+    if given.keys() - {"readOnly"} or json.dumps(wanted).strip('"') not in {"true", "false"}:
+        raise BadRequestError("readOnly is no boolean")
+    return wanted in {True, "true"}
+
+
+def _mode_refusal(*, wanted: bool) -> str:
+    if wanted:
+        return "Bookie is disabled ReadOnly mode, cannot transit to readOnly mode"
+    return "Bookie is in forceReadOnly mode, cannot transit to writable mode"
+
+
+async def is_ready(control: Control, _asked: Asked) -> Reply:
+    if control.is_ready:
+        return text("OK")
+    return refusal("Bookie is not fully started yet", UNAVAILABLE)
+
+
+async def gc(control: Control, _asked: Asked) -> Reply:
+    forced = any(one.is_running and one.is_forced for one in control.collections())
+    return in_json({"is_in_force_gc": _boolean(forced)})
+
+
+async def collect(control: Control, asked: Asked) -> Reply:
+    try:
+        given = asked.object if asked.body.strip() else {}
+        major, minor = (_parsed(given.get(key, True)) for key in ("forceMajor", "forceMinor"))
+        control.collect(major=major, minor=minor)
+    except (BadRequestError, NotServingError) as error:
+        return refusal(f"Failed to handle the request, exception: {error}", BAD_REQUEST)
+    return in_json(f"Triggered GC on BookieServer: {control.bookie_id}")
+
+
+def _parsed(value: Any) -> bool:
+    """Return what ``Boolean.parseBoolean`` makes of the text of a value."""
+    if value is None:
+        raise BadRequestError("null")
+    return str(value).lower() == "true"
+
+
+def _boolean(value: object) -> str:
+    return "true" if value else "false"
+
+
+async def gc_details(control: Control, _asked: Asked) -> Reply:
+    return in_json([_gc_status(one, control.began_ms) for one in control.collections()])
+
+
+def _gc_status(status: CollectorStatus, began_ms: int) -> dict[str, object]:
+    compacting = status.compacting.value if status.compacting is not None else ""
+    return {
+        "forceCompacting": status.is_running and status.is_forced,
+        "majorCompacting": compacting == "major",
+        "minorCompacting": compacting == "minor",
+        "lastMajorCompactionTime": _time_ms(status.last_major_s, began_ms),
+        "lastMinorCompactionTime": _time_ms(status.last_minor_s, began_ms),
+        "lastEntryLocationCompactionTime": began_ms,
+        "majorCompactionCounter": status.major_compactions,
+        "minorCompactionCounter": status.minor_compactions,
+        "entryLocationCompactionCounter": 0,
+    }
+
+
+def _time_ms(seconds: float | None, otherwise_ms: int) -> int:
+    return otherwise_ms if seconds is None else int(seconds * 1000)
+
+
+async def suspended(control: Control, _asked: Asked) -> Reply:
+    now = control.suspended
+    return in_json(
+        {"isMinorGcSuspended": _boolean(now.minor), "isMajorGcSuspended": _boolean(now.major)}
+    )
+
+
+async def suspend_compaction(control: Control, asked: Asked) -> Reply:
+    return _switch(control, asked, "suspend")
+
+
+async def resume_compaction(control: Control, asked: Asked) -> Reply:
+    return _switch(control, asked, "resume")
+
+
+def _switch(control: Control, asked: Asked, word: str) -> Reply:
+    if not asked.body:
+        return refusal("Empty request body", BAD_REQUEST)
+    given = asked.object
+    major, minor = given.get(f"{word}Major"), given.get(f"{word}Minor")
+    if major is None and minor is None:
+        return refusal(f"No {word}Major or {word}Minor params found", BAD_REQUEST)
+    if any(one is not None and not isinstance(one, bool) for one in (major, minor)):
+        raise BadRequestError("no boolean")
+    suspended = word == "suspend"
+    control.suspend(
+        minor=suspended if minor else None,
+        major=suspended if major else None,
+    )
+    server = f"Bookie Server listening on {control.bookie_id} with id {control.bookie_id}"
+    told = word.capitalize()
+    output = f"{told} majorGC on BookieServer: {server}" if major else ""
+    output += f", {told} minorGC on BookieServer: {server}" if minor else ""
+    return in_json(output)
+
+
+async def locations(control: Control, _asked: Asked) -> Reply:
+    return in_json(dict.fromkeys(control.databases, False))
+
+
+async def compact_locations(_control: Control, asked: Asked) -> Reply:
+    if not asked.body.strip():
+        return refusal("Empty request body", BAD_REQUEST)
+    if not asked.object.get("entryLocationRocksDBCompact", False):
+        return text("Not trigger Entry Location RocksDB compact.")
+    return refusal("RocksDB compacts when it has to", NOT_IMPLEMENTED)
+
+
+async def heartbeat(_control: Control, _asked: Asked) -> Reply:
+    return text("OK\n")
+
+
+async def metrics(control: Control, _asked: Asked) -> Reply:
+    return Reply(OK, control.metrics(), CONTENT_TYPE)

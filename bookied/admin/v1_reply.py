@@ -1,0 +1,26 @@
+"""How ``/api/v1`` puts its answers: JSON as Java prints it, and texts."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from bookied.admin.exchange import JSON, NOT_FOUND, Reply
+
+OK: Final = 200
+
+
+def in_json(value: object) -> Reply:
+    """Return a value as Java's bookie prints it."""
+    body = json.dumps(value, indent=2, separators=(",", " : "), ensure_ascii=False)
+    return Reply(OK, body, JSON)
+
+
+def text(body: str) -> Reply:
+    """Return what is no JSON, though all is well."""
+    return Reply(OK, body)
+
+
+def refusal(body: str, status: int = NOT_FOUND) -> Reply:
+    """Return why not; Java's favourite is 404."""
+    return Reply(status, body)

@@ -1,0 +1,239 @@
+"""``/api/v2``: what each endpoint does. Values come back, errors are raised; see ``endpoints``."""
+# ruff: noqa: D103 -- the table in endpoints.py says what each is for
+
+from __future__ import annotations
+
+import typing
+from typing import Any, Final
+
+import attrs
+
+from bookied.admin import values
+from bookied.admin.control import Control
+from bookied.admin.exchange import Asked, BadRequestError, number
+from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+LIMIT: Final = 1000
+LIMIT_MAX: Final = 10_000
+
+
+# Bodies -------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class SetReadOnly:
+    """The wanted mode."""
+
+    read_only: bool
+
+
+@attrs.frozen(kw_only=True)
+class Collect:
+    """Which compactions may follow."""
+
+    major: bool = True
+    minor: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class SetCompaction:
+    """What to suspend (true) or to resume (false); what is left out stays as it is."""
+
+    minor_suspended: bool | None = None
+    major_suspended: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SetAutorecovery:
+    """What to change; what is left out stays as it is."""
+
+    enabled: bool | None = None
+    lost_bookie_recovery_delay_s: int | None = None
+
+
+def body_of(asked: Asked, kind: Any) -> Any:
+    """Return the body as a value of one of these classes; an empty one is all defaults.
+
+    Raises:
+        BadRequestError: it is not.
+    """
+    given = asked.object if asked.body.strip() else {}
+    hints = typing.get_type_hints(kind)
+    unknown = given.keys() - hints.keys()
+    if unknown:
+        raise BadRequestError(f"unknown: {', '.join(sorted(unknown))}")
+    for name, value in given.items():
+        allowed = typing.get_args(hints[name]) or (hints[name],)
+        if type(value) not in allowed:
+            raise BadRequestError(f"{name} has to be {allowed[0].__name__}, not {value!r}")
+    missing = [
+        one.name
+        for one in attrs.fields(kind)
+        if one.default is attrs.NOTHING and one.name not in given
+    ]
+    if missing:
+        raise BadRequestError(f"missing: {', '.join(missing)}")
+    return kind(**given)
+
+
+# The bookie ---------------------------------------------------------------------------------------
+
+
+def summary(control: Control, _asked: Asked) -> values.BookieSummary:
+    return control.summary()
+
+
+def ready(control: Control, _asked: Asked) -> values.Readiness:
+    return values.Readiness(ready=control.is_ready, state=control.summary().state)
+
+
+def read_only(control: Control, _asked: Asked) -> values.ReadOnly:
+    found = control.summary()
+    return values.ReadOnly(read_only=found.read_only, by_hand=found.read_only_by_hand)
+
+
+def set_read_only(control: Control, asked: Asked) -> values.ReadOnly:
+    control.set_read_only(read_only=body_of(asked, SetReadOnly).read_only)
+    return read_only(control, asked)
+
+
+def settings(control: Control, _asked: Asked) -> values.Settings:
+    return control.settings()
+
+
+def disks(control: Control, _asked: Asked) -> tuple[values.Disk, ...]:
+    full = control.full_disks()
+    return tuple(
+        values.Disk(
+            directory=str(one.directory.parent),
+            total_bytes=one.total_bytes,
+            free_bytes=one.usable_bytes,
+            used=round(one.used, 5),
+            full=one.directory in full,
+        )
+        for one in control.disks()
+    )
+
+
+async def marks(control: Control, _asked: Asked) -> tuple[values.JournalMark, ...]:
+    found = await control.last_marks()
+    return tuple(values.JournalMark(journal_id=one[0], offset=one[1]) for one in found)
+
+
+# Garbage ------------------------------------------------------------------------------------------
+
+
+def collections(control: Control, _asked: Asked) -> tuple[values.Collection, ...]:
+    found = []
+    for one in control.collections():
+        same = {
+            field.name: getattr(one, field.name)
+            for field in attrs.fields(values.Collection)
+            if hasattr(one, field.name)
+        }
+        same["compacting"] = None if one.compacting is None else one.compacting.value
+        found.append(values.Collection(running=one.is_running, forced=one.is_forced, **same))
+    return tuple(found)
+
+
+def collect(control: Control, asked: Asked) -> values.Asked:
+    wanted = body_of(asked, Collect)
+    control.collect(major=wanted.major, minor=wanted.minor)
+    return values.Asked()
+
+
+def compaction(control: Control, _asked: Asked) -> values.Compaction:
+    now = control.suspended
+    return values.Compaction(minor_suspended=now.minor, major_suspended=now.major)
+
+
+def set_compaction(control: Control, asked: Asked) -> values.Compaction:
+    wanted = body_of(asked, SetCompaction)
+    control.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
+    return compaction(control, asked)
+
+
+# Ledgers ------------------------------------------------------------------------------------------
+
+
+async def ledgers(control: Control, asked: Asked) -> values.LedgerPage:
+    after = asked.query.get("after")
+    limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
+    if not limit:
+        raise BadRequestError("limit is 0")
+    found: list[int] = []
+    ids = control.ledger_ids(after=None if after is None else LedgerId(number(after, "after")))
+    async for ledger_id in ids:
+        if len(found) == limit:
+            return values.LedgerPage(ledgers=tuple(found), next_after=found[-1])
+        found.append(ledger_id)
+    return values.LedgerPage(ledgers=tuple(found), next_after=None)
+
+
+async def ledger(control: Control, asked: Asked) -> values.Ledger:
+    ledger_id = LedgerId(number(asked.path["ledger_id"], "ledger_id"))
+    return _ledger(ledger_id, await control.metadata(ledger_id))
+
+
+def _ledger(ledger_id: LedgerId, metadata: LedgerMetadata) -> values.Ledger:
+    return values.Ledger(
+        ledger_id=ledger_id,
+        state=metadata.state.name,
+        ensemble_size=metadata.ensemble_size,
+        write_quorum=metadata.write_quorum,
+        ack_quorum=metadata.ack_quorum,
+        last_entry_id=metadata.last_entry_id,
+        length=metadata.length,
+        digest_type=metadata.digest_type.name if metadata.digest_type is not None else None,
+        ctime_ms=metadata.ctime_ms,
+        format_version=metadata.format_version,
+        fragments=tuple(
+            values.Fragment(first_entry_id=one.first_entry_id, ensemble=tuple(one.ensemble))
+            for one in metadata.fragments
+        ),
+    )
+
+
+# The cluster --------------------------------------------------------------------------------------
+
+
+async def cluster(control: Control, _asked: Asked) -> values.ClusterSummary:
+    return await control.cluster()
+
+
+async def bookies(control: Control, _asked: Asked) -> tuple[values.KnownBookie, ...]:
+    return tuple(
+        values.KnownBookie(bookie_id=bookie_id, state=state, host=host)
+        for bookie_id, state, host in await control.bookies()
+    )
+
+
+async def autorecovery(control: Control, _asked: Asked) -> values.Autorecovery:
+    store = control.store
+    return values.Autorecovery(
+        enabled=await store.replication_enabled(),
+        auditor=await store.current_auditor(),
+        lost_bookie_recovery_delay_s=await store.lost_bookie_recovery_delay(),
+    )
+
+
+async def set_autorecovery(control: Control, asked: Asked) -> values.Autorecovery:
+    wanted = body_of(asked, SetAutorecovery)
+    delay_s = wanted.lost_bookie_recovery_delay_s
+    if delay_s is not None and delay_s < 0:
+        raise BadRequestError("lost_bookie_recovery_delay_s is negative")
+    if delay_s is not None:
+        await control.store.set_lost_bookie_recovery_delay(delay_s)
+    if wanted.enabled is not None:
+        await control.set_replication_enabled(enabled=wanted.enabled)
+    return await autorecovery(control, asked)
+
+
+async def underreplicated(control: Control, asked: Asked) -> tuple[values.Underreplicated, ...]:
+    limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
+    found = await control.underreplicated(limit=limit)
+    return tuple(
+        values.Underreplicated(ledger_id=ledger_id, missing=tuple(missing))
+        for ledger_id, missing in found.items()
+    )

@@ -1,0 +1,266 @@
+"""HTTP requests to endpoints of both versions, values and errors to answers."""
+
+from __future__ import annotations
+
+import hmac
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.logger import Logger
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
+
+from bkclient.errors import NoSuchLedgerError
+from bkclient.metadata.api import MetadataUnavailableError
+from bookied.admin import v1
+from bookied.admin.control import Control, NotServingError, RefusedError
+from bookied.admin.endpoints import ENDPOINTS, PREFIX, Endpoint, openapi_text
+from bookied.admin.exchange import (
+    BAD_REQUEST,
+    CONFLICT,
+    FORBIDDEN,
+    INTERNAL_ERROR,
+    JSON,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    Asked,
+    BadRequestError,
+    Reply,
+)
+from bookied.admin.values import Failed, Problem, Readiness, to_json
+from bookied.metrics.text import CONTENT_TYPE
+from wire.errors import BookKeeperError
+
+BODY_BYTES_MAX: Final = 64 * 1024
+"""A request with a longer body is cut off."""
+
+CONNECTIONS_MAX: Final = 64
+IDLE_S: Final = 60
+"""How long a connection may bring nothing."""
+
+_NO_RESOURCE: Final = Reply(
+    NOT_FOUND, "<html><body><h1>Resource not found</h1></body></html>", "text/html; charset=utf-8"
+)
+
+_PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
+    (BadRequestError, BAD_REQUEST, "bad_request"),
+    (NoSuchLedgerError, NOT_FOUND, "not_found"),
+    (RefusedError, CONFLICT, "refused"),
+    (NotServingError, UNAVAILABLE, "not_serving"),
+    (MetadataUnavailableError, UNAVAILABLE, "metadata_unavailable"),
+)
+
+log = Logger()
+
+
+@attrs.frozen
+class Access:
+    """Who may change something: who bears the token, or anybody."""
+
+    token: str = attrs.field(default="", repr=False)
+    open_to_all: bool = False
+
+    def refusal(self, given: str) -> tuple[int, str] | None:
+        """Return status and reason to refuse a change; None if it is allowed."""
+        if self.open_to_all:
+            return None
+        if not self.token:
+            return FORBIDDEN, "set httpAdminToken to allow changes over HTTP"
+        scheme, _, token = given.partition(" ")
+        wanted = self.token.encode()
+        if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), wanted):
+            return None
+        return UNAUTHORIZED, "changes need the header 'Authorization: Bearer TOKEN'"
+
+
+class Api:
+    """Both versions of the API of one bookie; no HTTP in it."""
+
+    def __init__(self, control: Control, access: Access) -> None:
+        self._control, self._access = control, access
+        self._v1 = {one.path: one for one in v1.ENDPOINTS}
+        self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
+
+    async def answer(self, path: str, asked: Asked, authorization: str = "") -> Reply:
+        """Return the answer to a request, whatever happens."""
+        path = path.rstrip("/") or "/"
+        try:
+            if path in self._v1:
+                return await self._answer_v1(self._v1[path], asked, authorization)
+            if path == f"{PREFIX}/openapi.json" and asked.method == "GET":
+                return Reply(200, openapi_text(), JSON)
+            if path == f"{PREFIX}/metrics" and asked.method == "GET":
+                return Reply(200, self._control.metrics(), CONTENT_TYPE)
+            if path.startswith(PREFIX):
+                return await self._answer_v2(path, asked, authorization)
+        except Exception:  # noqa: BLE001 -- one request's trouble is not the bookie's
+            log.failure("{method} {path} failed", method=asked.method, path=path)
+            return Reply(INTERNAL_ERROR, "Internal Server Error")
+        return _NO_RESOURCE
+
+    async def _answer_v1(self, endpoint: v1.Endpoint, asked: Asked, authorization: str) -> Reply:
+        if asked.method not in v1.METHODS:
+            return Reply(METHOD_NOT_ALLOWED, "")
+        if endpoint.changes(asked.method):
+            refused = self._access.refusal(authorization)
+            if refused is not None:
+                return Reply(*refused)
+        try:
+            return await endpoint.answer(self._control, asked)
+        except (BookKeeperError, ValueError) as error:
+            log.info("{path} failed: {error!r}", path=endpoint.path, error=error)
+            return Reply(INTERNAL_ERROR, "Internal Server Error")
+
+    async def _answer_v2(self, path: str, asked: Asked, authorization: str) -> Reply:
+        found = {
+            one.method: (one, match.groupdict())
+            for pattern, one in self._v2
+            if (match := pattern.fullmatch(path))
+        }
+        if not found:
+            return _failed(NOT_FOUND, "not_found", f"there is no {path}")
+        if asked.method not in found:
+            allowed = ", ".join(sorted(found))
+            reply = _failed(METHOD_NOT_ALLOWED, "method_not_allowed", f"only {allowed}")
+            return attrs.evolve(reply, headers={"Allow": allowed})
+        endpoint, variables = found[asked.method]
+        refused = self._access.refusal(authorization) if endpoint.changes else None
+        if refused is not None:
+            return _failed(refused[0], "not_allowed", refused[1])
+        return await self._call(endpoint, attrs.evolve(asked, path=variables))
+
+    async def _call(self, endpoint: Endpoint, asked: Asked) -> Reply:
+        try:
+            unknown = asked.query.keys() - {one.name for one in endpoint.parameters}
+            if unknown:
+                raise BadRequestError(f"unknown: {', '.join(sorted(unknown))}")
+            value = endpoint.call(self._control, asked)
+            if inspect.isawaitable(value):
+                value = await value
+        except BookKeeperError as error:
+            for kind, status, code in _PROBLEMS:
+                if isinstance(error, kind):
+                    return _failed(status, code, str(error))
+            return _failed(INTERNAL_ERROR, "failed", str(error))
+        is_unready = isinstance(value, Readiness) and not value.ready
+        return Reply(UNAVAILABLE if is_unready else endpoint.status, to_json(value), JSON)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
+
+
+def _failed(status: int, code: str, message: str) -> Reply:
+    return Reply(status, to_json(Failed(error=Problem(code=code, message=message))), JSON)
+
+
+# HTTP ---------------------------------------------------------------------------------------------
+
+
+class _QuietSite(Site):
+    """A site without an access log."""
+
+    noisy = False
+    displayTracebacks = False  # noqa: N815 -- Twisted's
+
+    def log(self, request: object) -> None:
+        """Say nothing."""
+
+
+class AdminResource(Resource):
+    """Every path there is."""
+
+    isLeaf = True  # noqa: N815 -- Twisted's
+
+    def __init__(self, answer: Callable[[str, Asked, str], Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._answer = answer
+
+    def render(self, request: Request) -> int:
+        """Answer one request, now or later; nobody is told if its client has gone meanwhile."""
+        assert request.content is not None
+        address, _, query = request.uri.decode("latin-1").partition("?")
+        asked = Asked(
+            method=request.method.decode("latin-1"),
+            query=dict(parse_qsl(query, keep_blank_values=True)),
+            body=request.content.read(),
+        )
+        authorization = request.getHeader("Authorization") or ""
+        answering = Deferred.fromCoroutine(self._answer(address, asked, authorization))
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _failure: answering.cancel())
+        answering.addCallback(_send, request, gone)
+        answering.addErrback(_ended)
+        return NOT_DONE_YET
+
+
+def _send(reply: Reply, request: Request, gone: Deferred[None]) -> None:
+    if gone.called:
+        return
+    request.setResponseCode(reply.status)
+    request.setHeader("Content-Type", reply.content_type)
+    request.setHeader("Cache-Control", "no-store")
+    for name, value in reply.headers.items():
+        request.setHeader(name, value)
+    if request.method != b"HEAD":
+        request.write(reply.body.encode("utf-8", "replace"))
+    request.finish()
+
+
+def _ended(failure: Failure) -> None:
+    log.debug("a request was given up: {failure}", failure=failure.getErrorMessage())
+
+
+class _BoundedRequest(Request):
+    """A request whose body has a limit, announced or not."""
+
+    _seen_bytes = 0
+
+    def gotLength(self, length: int | None) -> None:  # noqa: N802 -- Twisted's
+        """Refuse a body before it comes."""
+        if length is not None and length > BODY_BYTES_MAX:
+            self._cut()
+            length = 0
+        super().gotLength(length)  # type: ignore[no-untyped-call]
+
+    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 -- Twisted's
+        """Take a part of the body."""
+        self._seen_bytes += len(data)
+        if self._seen_bytes > BODY_BYTES_MAX:
+            self._cut()
+            return
+        super().handleContentChunk(data)  # type: ignore[no-untyped-call]
+
+    def _cut(self) -> None:
+        log.info("a request with a body of more than {limit} bytes was cut", limit=BODY_BYTES_MAX)
+        self.channel.forceAbortClient()
+
+
+class _BoundedFactory(WrappingFactory):
+    """No more than so many connections at a time; others are turned away."""
+
+    noisy = False
+
+    def buildProtocol(self, addr: IAddress | None) -> ProtocolWrapper | None:  # type: ignore[override]
+        if len(self.protocols) >= CONNECTIONS_MAX:
+            return None
+        return super().buildProtocol(addr)
+
+
+def site(answer: Callable[[str, Asked, str], Any], clock: IReactorTime) -> _BoundedFactory:
+    """Return what serves the answers of ``Api.answer`` on a port."""
+    resource = AdminResource(answer)
+    served = _QuietSite(  # type: ignore[no-untyped-call]
+        resource, requestFactory=_BoundedRequest, timeout=IDLE_S, reactor=clock
+    )
+    return _BoundedFactory(served)  # type: ignore[no-untyped-call]

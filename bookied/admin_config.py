@@ -1,0 +1,104 @@
+"""The settings of the HTTP admin server and of metrics."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from bkclient.settings import Finding, FindingKind, Severity, setting
+
+PROMETHEUS: Final = "PrometheusMetricsProvider"
+"""The simple name of the one provider whose text is served here."""
+
+
+def _open_to_all(host: str) -> str | None:
+    if not _is_loopback(host):
+        return "is no loopback address: whoever reaches it can read all that the bookie tells"
+    return None
+
+
+def _writes_open(is_open: bool) -> str | None:  # noqa: FBT001 -- it is the setting's value
+    return "lets anybody who reaches the port change things" if is_open else None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class AdminConfig:
+    """Where a bookie is asked over HTTP, and by whom."""
+
+    http_enabled: bool = setting(
+        False,
+        key="httpServerEnabled",
+        group="HTTP admin server and metrics",
+        doc="Serve the HTTP admin API.",
+    )
+    http_port: int = setting(
+        8080, key="httpServerPort", minimum=0, maximum=65_535, doc="Its port; 0 for any."
+    )
+    http_host: str = setting(
+        "127.0.0.1",
+        key="httpServerHost",
+        doc="The address it listens at. Java's default is 0.0.0.0.",
+        risky=_open_to_all,
+    )
+    http_token: str = setting(
+        "",
+        key="httpAdminToken",
+        doc="What a request that changes anything has to bear: 'Authorization: Bearer TOKEN'.",
+        secret=True,
+    )
+    http_open_writes: bool = setting(
+        False,
+        key="httpAdminAllowUnauthenticatedWrites",
+        doc="Let requests that change something do without a token, as Java does.",
+        risky=lambda is_open: (
+            "lets anybody who reaches the port change things" if is_open else None
+        ),
+    )
+    stats_provider: str = setting(
+        "",
+        key="statsProviderClass",
+        doc="PrometheusMetricsProvider serves metrics on prometheusStatsHttpPort where the admin "
+        "server, which serves them always, is off.",
+    )
+    stats_http_enabled: bool = setting(
+        True, key="prometheusStatsHttpEnable", doc="Whether that provider has a port of its own."
+    )
+    stats_host: str = setting(
+        "127.0.0.1",
+        key="prometheusStatsHttpAddress",
+        doc="The address of that port. Java's default is 0.0.0.0.",
+        risky=_open_to_all,
+    )
+    stats_port: int = setting(
+        8000, key="prometheusStatsHttpPort", minimum=0, maximum=65_535, doc="That port."
+    )
+    stats_window_s: int = setting(
+        60,
+        key="prometheusStatsLatencyRolloverSeconds",
+        unit="s",
+        minimum=1,
+        doc="How long each window lasts of which quantiles are told.",
+    )
+
+    @property
+    def serves_stats_alone(self) -> bool:
+        """Whether metrics have a port of their own."""
+        named = self.stats_provider.rpartition(".")[2] == PROMETHEUS
+        return named and self.stats_http_enabled and not self.http_enabled
+
+    def admin_problems(self) -> Iterator[Finding]:
+        """Give what cannot be provided."""
+        name = self.stats_provider.rpartition(".")[2]
+        if name and name not in {PROMETHEUS, "NullStatsProvider"}:
+            message = f"'{self.stats_provider}' is not offered; {PROMETHEUS} is"
+            yield Finding(Severity.WARNING, FindingKind.INVALID, "statsProviderClass", message)

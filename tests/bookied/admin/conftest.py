@@ -1,0 +1,64 @@
+"""A bookie that serves, on a clock, and what asks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from bookied.admin.control import Control
+from bookied.admin.exchange import Asked, Reply
+from bookied.admin.web import Access, Api
+from tests.bookied.clock_world import World
+from tests.bookied.fakes import done
+
+TOKEN = "open sesame"
+
+
+@attrs.define
+class Operator:
+    """Asks one bookie over its API, without HTTP."""
+
+    world: World
+    access: Access = attrs.field(factory=lambda: Access(TOKEN))
+    token: str = TOKEN
+    control: Control = attrs.field(init=False)
+    api: Api = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.control = Control(self.world.service, lambda: "# the page")
+        self.api = Api(self.control, self.access)
+
+    def ask(self, method: str, path: str, body: Any = b"") -> Reply:
+        path, _, text = path.partition("?")
+        pairs = [one.partition("=") for one in text.split("&") if one]
+        query = {name: value for name, _, value in pairs}
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        asked = Asked(method=method, query=query, body=sent)
+        reply = done(self.api.answer(path, asked, f"Bearer {self.token}"))
+        assert isinstance(reply, Reply)
+        return reply
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of an endpoint that is there."""
+        reply = self.ask("GET", path)
+        assert reply.status == 200, reply
+        return json.loads(reply.body)
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Iterator[Operator]:
+    world = World(tmp_path)
+    done(world.service.start())
+    yield Operator(world)
+    world.stop()
+
+
+@pytest.fixture
+def early(tmp_path: Path) -> Operator:
+    """Asks a bookie that has not started."""
+    return Operator(World(tmp_path))

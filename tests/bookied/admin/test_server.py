@@ -1,0 +1,76 @@
+"""The admin server as a part of the process: which port it takes, when, and what is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.testing import StringTransport
+
+from bookied.admin.server import AdminServer
+from bookied.exit_status import PortInUseError
+from tests.bookied.clock_world import FakeListener, World
+from tests.bookied.fakes import done
+from wire.ids import BookieId
+from wire.records import Endpoint
+
+
+def served(world: World) -> AdminServer:
+    admin = AdminServer(world.service, version="1.2", config_warnings=3)
+    admin.start()
+    return admin
+
+
+def fetch(world: World, address: tuple[str, int], path: str) -> str:
+    factory: Any = world.listener.others[address].factory
+    protocol, transport = factory.buildProtocol(None), StringTransport()
+    protocol.makeConnection(transport)
+    protocol.dataReceived(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    return transport.value().decode()
+
+
+def test_it_answers_before_during_and_after_the_start_and_is_published(tmp_path: Path) -> None:
+    world = World(tmp_path, http_enabled=True)
+    admin = served(world)
+    address = ("127.0.0.1", 8080)
+    assert "503" in fetch(world, address, "/api/v1/bookie/is_ready")
+    assert "bookie_SERVER_STATUS -1" in fetch(world, address, "/metrics")
+    done(world.service.start())
+    assert fetch(world, address, "/api/v1/bookie/is_ready").endswith("OK")
+    page = fetch(world, address, "/metrics")
+    assert "bookie_SERVER_STATUS 1\n" in page
+    assert 'bookied_info{version="1.2",bookieId="b1",port="3181",state="writable"} 1' in page
+    assert "bookied_config_warnings 3" in page
+    info = done(world.store.service_info(BookieId("b1")))
+    assert Endpoint("httpserver", 8080, "127.0.0.1", "http") in info.endpoints
+    world.stop()
+    done(admin.close())
+    assert world.listener.others[address].factory is None
+
+
+def test_metrics_have_a_port_of_their_own_where_that_is_all_that_is_wanted(tmp_path: Path) -> None:
+    provider = "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider"
+    world = World(tmp_path, stats_provider=provider)
+    admin = served(world)
+    address = ("127.0.0.1", 8000)
+    assert "bookie_SERVER_STATUS" in fetch(world, address, "/metrics")
+    assert " 404 " in fetch(world, address, "/api/v1/bookie/state")
+    assert world.service.other_endpoints == ()
+    done(admin.close())
+
+
+class TakenPorts(FakeListener):
+    def bind(self, host: str, port: int) -> Any:
+        raise PortInUseError(f"port {port} is in use by another process")
+
+
+def test_a_port_that_is_taken_stops_the_admin_server_and_metrics_do_without(tmp_path: Path) -> None:
+    world = World(tmp_path, http_enabled=True)
+    object.__setattr__(world.service.parts, "listener", TakenPorts())
+    with pytest.raises(PortInUseError):
+        served(world)
+    world = World(tmp_path, stats_provider="PrometheusMetricsProvider")
+    object.__setattr__(world.service.parts, "listener", TakenPorts())
+    admin = served(world)
+    done(admin.close())

@@ -1,0 +1,74 @@
+"""Counts, sums and quantiles."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookied.metrics.summary import QUANTILES, Series, Summary
+
+values = st.floats(0.001, 1e9, allow_nan=False)
+
+
+def exact(seen: list[float], share: float) -> float:
+    return sorted(seen)[max(0, math.ceil(share * len(seen)) - 1)]
+
+
+@given(seen=st.lists(values, min_size=1, max_size=200))
+def test_quantiles_are_near_and_the_largest_exact(seen: list[float]) -> None:
+    series = Series()
+    for value in seen:
+        series.observe(value)
+    series.rotate()
+    for share, found in zip(QUANTILES, series.quantiles(), strict=True):
+        assert math.isclose(found, exact(seen, share), rel_tol=0.017)
+    assert series.quantiles()[-1] == max(seen)
+    assert math.isclose(series.least(), min(seen), rel_tol=0.017)
+    assert series.count == len(seen)
+    assert math.isclose(series.total, sum(seen))
+
+
+@given(value=values, count=st.integers(1, 1000))
+def test_a_batch_counts_as_its_members_would(value: float, count: int) -> None:
+    one, each = Series(), Series()
+    one.observe(value, count)
+    for _ in range(count):
+        each.observe(value)
+    one.rotate()
+    each.rotate()
+    assert one.quantiles() == each.quantiles()
+    assert one.count == each.count
+
+
+def test_quantiles_are_of_the_window_that_has_ended_and_counts_go_on() -> None:
+    series = Series()
+    assert all(math.isnan(one) for one in series.quantiles())
+    series.observe(5.0)
+    assert all(math.isnan(one) for one in series.quantiles())
+    series.rotate()
+    series.observe(7.0)
+    assert series.quantiles()[-1] == 5.0
+    series.rotate()
+    assert series.quantiles()[-1] == 7.0
+    series.rotate()
+    assert math.isnan(series.quantiles()[-1])
+    assert (series.count, series.total) == (2, 12.0)
+
+
+def test_nothing_and_less_are_taken_too() -> None:
+    series = Series()
+    series.observe(0.0)
+    series.observe(-1.0)  # A clock that was set back.
+    series.rotate()
+    assert series.quantiles()[0] < 0.001
+    assert series.count == 2
+
+
+def test_what_failed_is_apart() -> None:
+    summary = Summary()
+    summary.observe(1.0)
+    summary.observe(2.0, ok=False)
+    summary.rotate()
+    assert (summary.success.count, summary.failure.quantiles()[-1]) == (1, 2.0)
