@@ -19,6 +19,7 @@ from bookied.entrylog.compaction import TENTHS
 from bookied.garbage.status import CollectorStatus
 from bookied.journal.writer import Journal
 from bookied.metrics.stats import (
+    ADD,
     FENCE,
     LIST_ENTRIES,
     LONG_POLL,
@@ -81,10 +82,14 @@ def _server(server: BookieServer) -> Iterator[Family]:
         took = stats.requests[operation]
         yield summary(f"{prefix}{operation}_REQUEST", took)
         if operation not in {FENCE, LONG_POLL}:
-            yield summary(f"{prefix}{operation}", took)
+            labels = _REACTOR if operation in {ADD, READ} else {}
+            yield summary(f"{prefix}{operation}", took, labels)
     yield from _rows(_SERVER, prefix, server)
     yield from _rows(_BOOKIE, "bookie_", stats)
 
+
+_REACTOR: Final = {"threadPool": "reactor", "thread": "0"}
+"""What Java tells of two operations by thread; here one thread does all."""
 
 _SERVER: Final[tuple[Row, ...]] = (
     ("ADD_ENTRY_IN_PROGRESS", "gauge", lambda it: it.backpressure.adds_in_flight),
@@ -138,11 +143,11 @@ def _threads(of: Figures, server: BookieServer) -> Iterator[Family]:
 
 def _journals(journals: Sequence[Journal], of: Figures) -> Iterator[Family]:
     yield gauge("bookie_JOURNAL_DIRS", len(journals))
-    yield gauge("bookie_journal_JOURNAL_MEMORY_MAX", of.journal_bytes_max)
-    memory = sum(journal.queued_bytes for journal in journals)
-    yield gauge("bookie_journal_JOURNAL_MEMORY_USED", memory)
     labelled = [({"journalIndex": str(number)}, one) for number, one in enumerate(journals)]
     yield from _labelled_rows(_JOURNAL, "bookie_journal_", labelled)
+    share = of.journal_bytes_max // len(journals)
+    limits = tuple((labels, share) for labels, _ in labelled)
+    yield Family("bookie_journal_JOURNAL_MEMORY_MAX", "gauge", limits)
 
 
 _JOURNAL: Final[tuple[Row, ...]] = (
@@ -156,6 +161,7 @@ _JOURNAL: Final[tuple[Row, ...]] = (
     ("JOURNAL_FORCE_WRITE_BATCH_ENTRIES", "summary", lambda it: it.stats.batch_entries),
     ("JOURNAL_FORCE_WRITE_BATCH_BYTES", "summary", lambda it: it.stats.batch_bytes),
     ("JOURNAL_QUEUE_SIZE", "counter", lambda it: it.stats.queued - it.stats.done),
+    ("JOURNAL_MEMORY_USED", "gauge", lambda it: it.queued_bytes),
     ("JOURNAL_WRITE_BYTES", "counter", lambda it: it.stats.write_bytes),
     ("JOURNAL_NUM_FLUSH_MAX_WAIT", "counter", lambda it: it.stats.ended_by_wait),
     ("JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES", "counter", lambda it: it.stats.ended_by_bytes),
@@ -190,6 +196,7 @@ def _storages(storages: Storages, of: Figures) -> Iterator[Family]:
     if of.is_db:
         labelled = list(zip(_labels_of(of), list(storages), strict=True))
         yield from _labelled_rows(_DB, "bookie_", labelled)
+        yield gauge("bookie_write_cache_max_size", storages.limits.cache_bytes)
         return
     (storage,) = storages
     yield from _rows(_INDEX, "bookie_", _Index(storage, storage.memory, of.server))
@@ -225,7 +232,6 @@ _INDEX: Final[tuple[Row, ...]] = (
 _DB: Final[tuple[Row, ...]] = (
     ("ledgers_count", "gauge", lambda it: it.ledger_count),
     ("write_cache_size", "gauge", lambda it: it.memory.cache_bytes),
-    ("write_cache_max_size", "gauge", lambda it: it.limits.cache_bytes),
     ("flush", "summary", lambda it: it.stats.flush),
 )
 

@@ -13,7 +13,7 @@ from twisted.internet.testing import StringTransport
 
 from bkclient.metadata.memory import MemoryCluster
 from bookied.files import RealFiles
-from bookied.parts import Parts
+from bookied.parts import CountedRuns, Parts
 from bookied.server import BookieServer
 from bookied.service import BookieService
 from tests.bookied.fakes import FakeHost, config_for, nobody_there
@@ -61,6 +61,7 @@ class World:
         self.store = self.cluster.metadata()
         self.listener = FakeListener()
         self.failures: list[Exception] = []
+        queues = {name: CountedRuns(at_once) for name in ("read", "blocking")}
         self.service = BookieService(
             config_for(tmp_path, advertised_address="bookie7", **conf),
             Parts(
@@ -71,8 +72,9 @@ class World:
                 host=FakeHost(),
                 listener=self.listener,
                 locks=NoLocks(),
-                run_blocking=at_once,
-                run_reads=at_once,
+                run_blocking=queues["blocking"],
+                run_reads=queues["read"],
+                queues=queues,
                 connect=nobody_there,
                 threads=False,
                 close=lambda: succeed(None),

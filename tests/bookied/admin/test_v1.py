@@ -87,8 +87,10 @@ SEEN = [
         f"{BOOKIE}/gc/resume_compaction",
         b"",
         404,
-        "Not found method. Should be PUT to resume major or minor compaction, "
-        "Or GET to get compaction state.",
+        (
+            "Not found method. Should be PUT to resume major or minor compaction, "
+            "Or GET to get compaction state."
+        ),
     ),
     ("PUT", f"{BOOKIE}/state/readonly", b"", 500, "Internal Server Error"),
     ("PUT", f"{BOOKIE}/state/readonly", b'{"readOnly": [1]}', 500, "Internal Server Error"),
