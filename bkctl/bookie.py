@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from bkctl.bookie_http import LAZY
 from bkctl.command import Effect, SubGroup
 from bkctl.exit_status import ExitStatus
 from bkctl.params import BOOKIE_ID
@@ -22,6 +23,7 @@ bookie = SubGroup(
     short_help="Bookies: who is there, and how they are.",
     help="Bookies: who is there, and how they are.",
     lazy={
+        **LAZY,
         "flip-id": ("bkctl.bookie_change:flip_id", "Let a stopped bookie go by its new id."),
         "recover": (
             "bkctl.bookie_retire:recover",

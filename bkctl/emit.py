@@ -358,6 +358,7 @@ _RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
 
 _VIEWS: Final = (
     ("bkctl.views", "VIEWS"),
+    ("bkctl.bookie_http_views", "BOOKIE_HTTP_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),

@@ -30,7 +30,7 @@ from bookied.add_rows import (
 from bookied.bookie import ENTRY_ID_MAX, Bookie, Writes
 from bookied.journal.format import ENTRY_BYTES_MIN
 from bookied.journal.writer import Journal
-from bookied.metrics.stats import ADD
+from bookied.metrics.stats import NOTED_MAX
 from bookied.storage import LedgerState, LedgerStorage
 from wire import v3
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
@@ -38,8 +38,8 @@ from wire.errors import BookKeeperError
 from wire.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
 from wire.varint import encode_varint
 
-Acknowledge = Callable[[bytes, int, int], None]
-"""Takes response frames, the size of the frames they answer, and the number of adds."""
+Acknowledge = Callable[[bytes, int, int, float], None]
+"""Takes response frames, the size of the frames they answer, how many they are, when it began."""
 
 _LENGTH: Final = struct.Struct(">i")
 _PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
@@ -75,7 +75,6 @@ class FastAdds:
     def __init__(self, bookie: Bookie, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._bookie, self._frame_bytes_max = bookie, frame_bytes_max
         self._stats = bookie.stats
-        self._took = bookie.stats.requests[ADD].success
         self._shape: _V3Shape | None = None
         self._rows: V2Rows | None = None
 
@@ -95,20 +94,17 @@ class FastAdds:
             take = self._take_v3
         else:
             return at, 0
-        began_s = self._stats.seconds()
+        stats = self._stats
+        began_s = stats.seconds()
         # Frames are longer than the records made of them, so this is room enough.
         batch = _Batch(self._bookie, len(data) - at)
         end = take(data, at, batch)
         if batch.adds:
-            synced = partial(self._synced, acknowledge, began_s)
-            self._stats.adds_stored(batch.adds, batch.store(end - at, synced), began_s)
+            size_bytes = batch.store(end - at, acknowledge, began_s)
+            stats.stored.append((batch.adds, size_bytes, stats.seconds() - began_s))
+            if len(stats.stored) >= NOTED_MAX:
+                stats.settle()
         return end, batch.adds
-
-    def _synced(
-        self, acknowledge: Acknowledge, began_s: float, answers: bytes, size_bytes: int, adds: int
-    ) -> None:
-        self._took.observe(self._stats.since_ms(began_s), adds)
-        acknowledge(answers, size_bytes, adds)
 
     def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:
         """Return where the plain adds end."""
@@ -334,7 +330,7 @@ class _Batch:
         except (BookKeeperError, OSError):
             return None
 
-    def store(self, size_bytes: int, acknowledge: Acknowledge) -> int:
+    def store(self, size_bytes: int, acknowledge: Acknowledge, began_s: float) -> int:
         """Hand all to storage, then to the journal, as everywhere; then tell of LACs.
 
         Returns:
@@ -344,7 +340,7 @@ class _Batch:
         assert self._storage is not None
         blob = b"".join(self.records)
         self._storage.append(blob, self._sizes)
-        done = partial(acknowledge, self.answers, size_bytes, self.adds)
+        done = partial(acknowledge, self.answers, size_bytes, self.adds, began_s)
         self._journal.append(blob, done, entries=self.adds)
         for state, max_lac in self._advanced:
             self._bookie.note_lac(state, max_lac)

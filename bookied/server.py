@@ -26,7 +26,7 @@ from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
 from bookied.long_poll import Cancel
-from bookied.metrics.stats import operation_of
+from bookied.metrics.stats import NOTED_MAX, operation_of
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
 from wire import v2, v3
@@ -390,8 +390,10 @@ class BookieConnection(Protocol):
         if not self._is_corked:
             self._lanes.start()
 
-    def adds_synced(self, responses: bytes, size_bytes: int, adds: int) -> None:
+    def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_s: float) -> None:
         """Send the prebuilt answers to a batch of adds that is durable now."""
+        stats = self._server.stats
+        stats.synced.append((stats.seconds() - began_s, adds))
         self._backpressure.answered(size_bytes, adds)
         self._out_answers += adds
         self._put_out(responses)
@@ -405,8 +407,9 @@ class BookieConnection(Protocol):
             self._out, self._out_bytes, self._out_answers = [], 0, 0
             began_s = stats.seconds()
             self._transport().writeSequence(out)
-            stats.channel_write.success.observe(stats.since_ms(began_s), answers)
-            stats.packets_sent += answers
+            stats.written.append((stats.seconds() - began_s, answers))
+            if len(stats.written) >= NOTED_MAX:
+                stats.settle()
             if self._output_is_full:
                 self._server.unsent.add(self, size_bytes)
 

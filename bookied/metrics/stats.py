@@ -1,6 +1,7 @@
 """What the parts of a bookie count while they work. Each part has its own; nothing is shared.
 
-A batch is counted once, with the number of its entries: no entry of the hot path costs a call.
+A batch is counted once, with the number of its entries: no entry of the hot path costs a call. What
+the hot path sees it notes in lists, which are counted many at a time.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ _BY_TYPE: Final[dict[type[Any], str]] = {
     ListEntriesRequest: LIST_ENTRIES,
 }
 OPERATIONS: Final = (*dict.fromkeys(_BY_TYPE.values()), FENCE, LONG_POLL)
+
+NOTED_MAX: Final = 512
+"""Notes of the hot path that may wait to be counted."""
 
 _MS: Final = 1000.0
 
@@ -112,17 +116,34 @@ class RequestStats(_Stats):
     forces: int = attrs.field(init=False, default=0)
     packets_received: int = attrs.field(init=False, default=0)
     packets_sent: int = attrs.field(init=False, default=0)
+    stored: list[tuple[int, int, float]] = attrs.field(init=False, factory=list)
+    """Of batches of adds that are on their way to the journal: adds, bytes, seconds it took."""
+    synced: list[tuple[float, int]] = attrs.field(init=False, factory=list)
+    """Of those that are durable: seconds since they were read, adds."""
+    written: list[tuple[float, int]] = attrs.field(init=False, factory=list)
+    """Of writes to transports: seconds, answers."""
 
     def since_ms(self, began_s: float) -> float:
         """Return how long ago that was, in milliseconds."""
         return (self.seconds() - began_s) * _MS
 
-    def adds_stored(self, adds: int, size_bytes: int, began_s: float) -> None:
-        """Count a batch of adds of the hot path that is on its way to the journal."""
-        self.packets_received += adds
-        self.write_bytes += size_bytes
-        self.bookie_add.success.observe(self.since_ms(began_s) / adds, adds)
-        self.bookie_add_bytes.success.observe(size_bytes / adds, adds)
+    def settle(self) -> None:
+        """Count what was noted; before anybody looks, and whenever there are many notes."""
+        stored, self.stored = self.stored, []
+        synced, self.synced = self.synced, []
+        written, self.written = self.written, []
+        self.packets_received += sum(one[0] for one in stored)
+        self.write_bytes += sum(one[1] for one in stored)
+        self.packets_sent += sum(one[1] for one in written)
+        self.bookie_add.success.observe_all((took * _MS / n, n) for n, _, took in stored)
+        self.bookie_add_bytes.success.observe_all((size / n, n) for n, size, _ in stored)
+        self.requests[ADD].success.observe_all((took * _MS, n) for took, n in synced)
+        self.channel_write.success.observe_all((took * _MS, n) for took, n in written)
+
+    def summaries(self) -> Iterator[Summary]:
+        """Give all summaries, to end their windows."""
+        self.settle()
+        return super().summaries()
 
     def reads_answered(self, reads: int, size_bytes: int, began_s: float) -> None:
         """Count a batch of reads that the hot path has answered."""

@@ -7,6 +7,7 @@ are (BookKeeper 4.18.0, DataSketchesOpStatsLogger); count and sum go on for good
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import frexp, nan
 from typing import Final
 
@@ -42,6 +43,19 @@ class Series:
         bucket = (exponent << _CUTS) + int(mantissa * _SCALE)
         window = self._window
         window[bucket] = window.get(bucket, 0) + count
+
+    def observe_all(self, values: Iterable[tuple[float, int]]) -> None:
+        """Count many values, each with how often it is meant; as ``observe``, and faster."""
+        window, largest = self._window, self._largest
+        for value, count in values:
+            self.count += count
+            self.total += value * count
+            if value > largest:  # noqa: PLR1730 -- max() costs more
+                largest = value
+            mantissa, exponent = frexp(value if value > _LEAST else _LEAST)  # noqa: FURB136
+            bucket = (exponent << _CUTS) + int(mantissa * _SCALE)
+            window[bucket] = window.get(bucket, 0) + count
+        self._largest = largest
 
     def rotate(self) -> None:
         """End a window; its quantiles are shown until the next ends."""

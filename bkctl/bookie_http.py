@@ -1,0 +1,287 @@
+"""``bkctl bookie``: the commands that ask a running bookie over its HTTP admin API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from bkctl.command import Command, Effect
+from bkctl.exit_status import ExitStatus
+from bkctl.params import BookieIdType
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+    from wire.ids import BookieId
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_EXITS: Final = (
+    ExitStatus.FAILED,
+    ExitStatus.NOT_FOUND,
+    ExitStatus.REFUSED,
+    ExitStatus.UNREACHABLE,
+    ExitStatus.CONFLICT,
+)
+
+LAZY: Final = {
+    "state": ("bkctl.bookie_http:state", "Show what a running bookie is doing."),
+    "ready": ("bkctl.bookie_http:ready", "Ask whether a bookie is registered and serves."),
+    "readonly": ("bkctl.bookie_http:readonly", "Make a bookie read-only, take that back, or ask."),
+    "gc": ("bkctl.bookie_http:gc", "Have a bookie collect garbage now."),
+    "gc-status": ("bkctl.bookie_http:gc_status", "Show what a bookie's garbage collection does."),
+    "compaction": (
+        "bkctl.bookie_http:compaction",
+        "Suspend a bookie's compaction, resume it, or ask.",
+    ),
+    "config": ("bkctl.bookie_http:config", "Show the settings that a bookie runs with."),
+    "metrics": ("bkctl.bookie_http:metrics", "Show what a bookie counts."),
+}
+"""For the group they hang in."""
+
+
+def _asking(function: _F) -> _F:
+    """Add what says which bookie, where it listens, and by what right it is asked."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="File with the token for changes.  [default: BKCTL_ADMIN_TOKEN]",
+        ),
+        click.option(
+            "--http",
+            "address",
+            metavar="HOST:PORT",
+            help="Where its HTTP server listens.  [default: as the bookie has published]",
+        ),
+        click.argument("bookie_id", metavar="BOOKIE", type=BookieIdType()),
+        click.pass_obj,
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _admin(session: Session, bookie_id: BookieId, where: dict[str, Any]) -> Any:
+    from bkctl import bookie_http_work
+
+    session.about = f"bookie {bookie_id}"
+    return bookie_http_work.connect(session, bookie_id, where["address"], where["token_file"])
+
+
+@click.command(
+    "state",
+    cls=Command,
+    effect=Effect.READ,
+    examples=(
+        ("bkctl bookie state 10.0.0.1:3181", "what it is doing"),
+        ("bkctl bookie state b1 --http 10.0.0.1:8080", "of one that is not registered"),
+    ),
+    exits=_EXITS,
+    replaces="curl http://BOOKIE:8080/api/v1/bookie/state",
+)
+@_asking
+def state(session: Session, bookie_id: BookieId, **where: Any) -> None:
+    """Show what a running bookie is doing."""
+    from bkctl import bookie_http_work
+
+    session.emit(bookie_http_work.state(_admin(session, bookie_id, where), bookie_id))
+
+
+@click.command(
+    "ready",
+    cls=Command,
+    effect=Effect.READ,
+    examples=(
+        ("bkctl bookie ready 10.0.0.1:3181", "status 0 if it serves, 7 if not yet"),
+        ("bkctl bookie ready b1 --http 10.0.0.1:8080", "of one that is not registered yet"),
+    ),
+    exits=_EXITS,
+    replaces="curl http://BOOKIE:8080/api/v1/bookie/is_ready",
+)
+@_asking
+def ready(session: Session, bookie_id: BookieId, **where: Any) -> None:
+    """Ask whether a bookie is registered and serves.
+
+    Status 7 says that it does not.
+    """
+    from bkctl import bookie_http_work
+
+    session.emit(bookie_http_work.ready(_admin(session, bookie_id, where), bookie_id))
+
+
+@click.command(
+    "readonly",
+    cls=Command,
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie readonly 10.0.0.1:3181", "whether it is"),
+        ("bkctl bookie readonly 10.0.0.1:3181 on", "take no more adds, before it is taken down"),
+        ("bkctl bookie readonly 10.0.0.1:3181 off", "take adds again"),
+    ),
+    exits=_EXITS,
+    replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/state/readonly",
+)
+@_asking
+@click.argument("wanted", type=click.Choice(["status", "on", "off"]), default="status")
+def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -> None:
+    """Make a bookie read-only, take that back, or ask.
+
+    What an operator has set only an operator takes back; full disks make it read-only besides.
+    """
+    from bkctl import bookie_http_work
+
+    if session.dry_run and wanted != "status":
+        session.plan([f"turn read-only mode of bookie {bookie_id} {wanted}"])
+        return
+    shift = None if wanted == "status" else wanted == "on"
+    session.emit(bookie_http_work.mode(_admin(session, bookie_id, where), bookie_id, shift))
+
+
+@click.command(
+    "gc",
+    cls=Command,
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie gc 10.0.0.1:3181", "with the compaction that is allowed"),
+        ("bkctl bookie gc 10.0.0.1:3181 --no-major", "no more than a minor compaction"),
+    ),
+    exits=_EXITS,
+    replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc",
+)
+@_asking
+@click.option("--major/--no-major", default=True, help="Allow a major compaction.")
+@click.option("--minor/--no-minor", default=True, help="Allow a minor compaction.")
+def gc(session: Session, bookie_id: BookieId, *, major: bool, minor: bool, **where: Any) -> None:
+    """Have a bookie collect garbage now.
+
+    `gc-status` shows what becomes of it. What goes is what no ledger needs any more, as it would
+    by itself in time.
+    """
+    from bkctl import bookie_http_work
+
+    if session.dry_run:
+        session.plan([f"collect garbage on bookie {bookie_id}"])
+        return
+    admin = _admin(session, bookie_id, where)
+    session.emit(bookie_http_work.collect(admin, bookie_id, major=major, minor=minor))
+
+
+@click.command(
+    "gc-status",
+    cls=Command,
+    effect=Effect.READ,
+    examples=(
+        ("bkctl bookie gc-status 10.0.0.1:3181", "what it does, and what it has brought"),
+        ("bkctl bookie gc-status 10.0.0.1:3181 -o wide", "with the times of compactions"),
+    ),
+    exits=_EXITS,
+    replaces="curl http://BOOKIE:8080/api/v1/bookie/gc_details",
+)
+@_asking
+def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:
+    """Show what a bookie's garbage collection does.
+
+    Counts and times are those since its start.
+    """
+    from bkctl import bookie_http_work
+
+    found = bookie_http_work.collections(_admin(session, bookie_id, where))
+    session.emit_all(found, bookie_http_work.GarbageRun)
+
+
+@click.command(
+    "compaction",
+    cls=Command,
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie compaction 10.0.0.1:3181", "what is suspended"),
+        ("bkctl bookie compaction 10.0.0.1:3181 suspend", "both kinds, until the next start"),
+        ("bkctl bookie compaction 10.0.0.1:3181 resume --no-minor", "the major one alone"),
+    ),
+    exits=_EXITS,
+    replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc/suspend_compaction",
+)
+@_asking
+@click.argument("wanted", type=click.Choice(["status", "suspend", "resume"]), default="status")
+@click.option("--major/--no-major", default=True, help="The major compaction.")
+@click.option("--minor/--no-minor", default=True, help="The minor compaction.")
+def compaction(
+    session: Session, bookie_id: BookieId, wanted: str, *, major: bool, minor: bool, **where: Any
+) -> None:
+    """Suspend a bookie's compaction, resume it, or ask.
+
+    It holds until the next start. Logs of which no ledger is left go all the same.
+    """
+    from bkctl import bookie_http_work
+    from bkctl.errors import UsageError
+
+    if wanted != "status" and not (major or minor):
+        raise UsageError("--no-major and --no-minor together leave nothing to do")
+    if session.dry_run and wanted != "status":
+        session.plan([f"{wanted} compaction on bookie {bookie_id}"])
+        return
+    suspend = None if wanted == "status" else wanted == "suspend"
+    admin = _admin(session, bookie_id, where)
+    found = bookie_http_work.compactions(
+        admin, bookie_id, suspend=suspend, major=major, minor=minor
+    )
+    session.emit(found)
+
+
+@click.command(
+    "config",
+    cls=Command,
+    effect=Effect.READ,
+    examples=(
+        ("bkctl bookie config 10.0.0.1:3181", "all of its settings"),
+        ("bkctl bookie config 10.0.0.1:3181 pageLimit openFileLimit", "two of them"),
+    ),
+    exits=_EXITS,
+    replaces="curl http://BOOKIE:8080/api/v1/config/server_config",
+)
+@_asking
+@click.argument("keys", metavar="[KEY...]", nargs=-1)
+def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where: Any) -> None:
+    """Show the settings that a bookie runs with.
+
+    A Java bookie tells those of its file alone.
+    """
+    from bkctl import bookie_http_work
+
+    found = bookie_http_work.settings(_admin(session, bookie_id, where), keys)
+    session.emit_all(found, bookie_http_work.BookieSetting)
+
+
+@click.command(
+    "metrics",
+    cls=Command,
+    effect=Effect.READ,
+    examples=(
+        ("bkctl bookie metrics 10.0.0.1:3181 --grep JOURNAL_SYNC", "how long syncs take"),
+        ("bkctl bookie metrics 10.0.0.1:3181 --jmx-names", "under the names of JMX attributes"),
+    ),
+    exits=_EXITS,
+    replaces="curl http://BOOKIE:8080/metrics; remote JMX",
+)
+@_asking
+@click.option("--grep", "pattern", metavar="REGEX", help="Only lines that match.")
+@click.option("--jmx-names", is_flag=True, help="What replaces the MBeans of BookKeeper 4.4.")
+def metrics(
+    session: Session, bookie_id: BookieId, pattern: str | None, *, jmx_names: bool, **where: Any
+) -> None:
+    """Show what a bookie counts.
+
+    These are the samples of its /metrics.
+    """
+    from bkctl import bookie_http_work
+
+    admin = _admin(session, bookie_id, where)
+    if jmx_names:
+        session.emit_all(bookie_http_work.jmx(admin), bookie_http_work.JmxSample)
+    else:
+        found = bookie_http_work.metrics(admin, pattern)
+        session.emit_all(found, bookie_http_work.MetricSample)

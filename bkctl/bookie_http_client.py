@@ -1,0 +1,113 @@
+"""A bookie's HTTP admin API as a command sees it: one request, one answer, errors of our own.
+
+Runs on the main thread and blocks. ``/api/v2`` is used where there is one, ``/api/v1`` against Java
+bookies.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any, Final
+
+import attrs
+
+from bkclient.errors import BookieUnavailableError
+from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
+
+TIMEOUT_S: Final = 30.0
+"""How long one answer may take, where no ``--timeout`` is given."""
+
+_OK: Final = range(200, 300)
+_NOT_ALLOWED: Final = frozenset({401, 403})
+_NOT_SO: Final = frozenset({400, 409, 503})
+_HOW_TO_OPEN: Final = "give the token with --token-file or in BKCTL_ADMIN_TOKEN"
+
+
+@attrs.frozen
+class Answer:
+    """What an endpoint answered."""
+
+    status: int
+    body: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status in _OK
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON.
+
+        Raises:
+            CommandError: it is none.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise CommandError(f"the answer is no JSON: {self.body[:80]!r}") from error
+
+    @property
+    def reason(self) -> str:
+        """Why it is no answer, in the bookie's words."""
+        try:
+            return str(json.loads(self.body)["error"]["message"])
+        except (ValueError, KeyError, TypeError):
+            return " ".join(self.body.split()) or f"status {self.status}"
+
+
+class AdminClient:
+    """Asks one bookie. ``token`` goes with every request, where there is one."""
+
+    def __init__(
+        self, host: str, port: int, *, token: str = "", timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._address, self._token, self._timeout_s = (host, port), token, timeout_s
+        self._speaks_v2: bool | None = None
+
+    @property
+    def speaks_v2(self) -> bool:
+        """Whether it is a bookie of ours; asked once."""
+        if self._speaks_v2 is None:
+            self._speaks_v2 = self.request("GET", "/api/v2/bookie").ok
+        return self._speaks_v2
+
+    def request(self, method: str, path: str, body: object = None) -> Answer:
+        """Return what the bookie answers, whatever its status.
+
+        Raises:
+            BookieUnavailableError: it does not answer.
+        """
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        sent = None if body is None else json.dumps(body)
+        connection = http.client.HTTPConnection(*self._address, timeout=self._timeout_s)
+        try:
+            connection.request(method, path, body=sent, headers=headers)
+            response = connection.getresponse()
+            return Answer(response.status, response.read().decode("utf-8", "replace"))
+        except (TimeoutError, OSError, http.client.HTTPException) as error:
+            where = "{}:{}".format(*self._address)
+            raise BookieUnavailableError(f"no HTTP at {where}: {error}") from error
+        finally:
+            connection.close()
+
+    def ask(self, method: str, path: str, body: object = None) -> Answer:
+        """Return a good answer.
+
+        Raises:
+            BookieUnavailableError: it does not answer.
+            RefusedError: the token is missing or wrong.
+            NothingFoundError: there is no such thing.
+            ConflictError: the bookie cannot do that now, or its settings forbid it.
+            CommandError: it failed.
+        """
+        answer = self.request(method, path, body)
+        if answer.ok:
+            return answer
+        if answer.status in _NOT_ALLOWED:
+            raise RefusedError(answer.reason, next_step=_HOW_TO_OPEN)
+        if answer.status in _NOT_SO:
+            raise ConflictError(answer.reason)
+        if answer.status == http.client.NOT_FOUND:
+            raise NothingFoundError(answer.reason)
+        raise CommandError(f"the bookie failed: {answer.reason}")
