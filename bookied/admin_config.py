@@ -14,14 +14,7 @@ PROMETHEUS: Final = "PrometheusMetricsProvider"
 """The simple name of the one provider whose text is served here."""
 
 
-def _open_to_all(host: str) -> str | None:
-    if not _is_loopback(host):
-        return "is no loopback address: whoever reaches it can read all that the bookie tells"
-    return None
-
-
-def _writes_open(is_open: bool) -> str | None:  # noqa: FBT001 -- it is the setting's value
-    return "lets anybody who reaches the port change things" if is_open else None
+_OPEN: Final = "is no loopback address: whoever reaches it can read all that the bookie tells"
 
 
 def _is_loopback(host: str) -> bool:
@@ -48,7 +41,6 @@ class AdminConfig:
         "127.0.0.1",
         key="httpServerHost",
         doc="The address it listens at. Java's default is 0.0.0.0.",
-        risky=_open_to_all,
     )
     http_token: str = setting(
         "",
@@ -60,9 +52,6 @@ class AdminConfig:
         False,
         key="httpAdminAllowUnauthenticatedWrites",
         doc="Let requests that change something do without a token, as Java does.",
-        risky=lambda is_open: (
-            "lets anybody who reaches the port change things" if is_open else None
-        ),
     )
     stats_provider: str = setting(
         "",
@@ -77,7 +66,6 @@ class AdminConfig:
         "127.0.0.1",
         key="prometheusStatsHttpAddress",
         doc="The address of that port. Java's default is 0.0.0.0.",
-        risky=_open_to_all,
     )
     stats_port: int = setting(
         8000, key="prometheusStatsHttpPort", minimum=0, maximum=65_535, doc="That port."
@@ -97,8 +85,20 @@ class AdminConfig:
         return named and self.stats_http_enabled and not self.http_enabled
 
     def admin_problems(self) -> Iterator[Finding]:
-        """Give what cannot be provided."""
+        """Give what cannot be provided, and what is open to more than was perhaps meant."""
         name = self.stats_provider.rpartition(".")[2]
         if name and name not in {PROMETHEUS, "NullStatsProvider"}:
-            message = f"'{self.stats_provider}' is not offered; {PROMETHEUS} is"
-            yield Finding(Severity.WARNING, FindingKind.INVALID, "statsProviderClass", message)
+            yield _warning(
+                "statsProviderClass", f"'{self.stats_provider}' is not offered; {PROMETHEUS} is"
+            )
+        if self.http_enabled and not _is_loopback(self.http_host):
+            yield _warning("httpServerHost", _OPEN)
+        if self.serves_stats_alone and not _is_loopback(self.stats_host):
+            yield _warning("prometheusStatsHttpAddress", _OPEN)
+        if self.http_enabled and self.http_open_writes:
+            message = "lets anybody who reaches the port change things"
+            yield _warning("httpAdminAllowUnauthenticatedWrites", message)
+
+
+def _warning(key: str, message: str) -> Finding:
+    return Finding(Severity.WARNING, FindingKind.RISKY, key, message)

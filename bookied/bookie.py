@@ -305,10 +305,11 @@ class Bookie:
 
         Without the key a replay would take the ledger for a deleted one and drop the record.
         """
+        records = 1
         if not state.key_logged:
             record = self.storages.of(state.ledger_id).key_record(state) + record
-            state.key_logged = True
-        self._journal(state.ledger_id).append(record, done, early=early)
+            state.key_logged, records = True, 2
+        self._journal(state.ledger_id).append(record, done, early=early, entries=records)
 
     # Fencing -----------------------------------------------------------------------------------
 

@@ -46,7 +46,8 @@ def text_line(event: LogEvent) -> str:
     stamp = f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond // 1000:03d}"
     told = set(re.findall(r"\{(\w+)", str(event.get("log_format"))))
     rest = {key: value for key, value in event.items() if key not in told}
-    attributes = ", ".join(f"{key}={value}" for key, value in _attributes(rest).items())
+    pairs = (f"{key}={value}" for key, value in _attributes(rest).items())
+    attributes = _on_one_line(", ".join(pairs))
     line = f"{stamp} - {_level(event):<5} [{_thread()}:{_logger(event)}] - {_message(event)}"
     line = f"{line} {{{attributes}}}" if attributes else line
     trouble = _traceback(event)
@@ -182,7 +183,14 @@ def _logger(event: LogEvent) -> str:
 
 
 def _message(event: LogEvent) -> str:
-    return formatEvent(event).replace("\n", "\\n")
+    return _on_one_line(formatEvent(event))
+
+
+def _on_one_line(text: str) -> str:
+    """Return ``text`` with what would begin a line, or drive a terminal, as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def _attributes(event: LogEvent) -> dict[str, Any]:

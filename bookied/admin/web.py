@@ -112,7 +112,7 @@ class Api:
         if asked.method not in v1.METHODS:
             return Reply(METHOD_NOT_ALLOWED, "")
         if endpoint.changes(asked.method):
-            refused = self._access.refusal(authorization)
+            refused = self._refusal(asked.method, endpoint.path, authorization)
             if refused is not None:
                 return Reply(*refused)
         try:
@@ -120,6 +120,15 @@ class Api:
         except (BookKeeperError, ValueError) as error:
             log.info("{path} failed: {error!r}", path=endpoint.path, error=error)
             return Reply(INTERNAL_ERROR, "Internal Server Error")
+
+    def _refusal(self, method: str, path: str, authorization: str) -> tuple[int, str] | None:
+        """Return why a change is refused, and log it either way."""
+        refused = self._access.refusal(authorization)
+        if refused is None:
+            log.info("asked over HTTP: {method} {path}", method=method, path=path)
+        else:
+            log.warn("refused over HTTP: {method} {path}", method=method, path=path)
+        return refused
 
     async def _answer_v2(self, path: str, asked: Asked, authorization: str) -> Reply:
         found = {
@@ -134,7 +143,7 @@ class Api:
             reply = _failed(METHOD_NOT_ALLOWED, "method_not_allowed", f"only {allowed}")
             return attrs.evolve(reply, headers={"Allow": allowed})
         endpoint, variables = found[asked.method]
-        refused = self._access.refusal(authorization) if endpoint.changes else None
+        refused = self._refusal(asked.method, path, authorization) if endpoint.changes else None
         if refused is not None:
             return _failed(refused[0], "not_allowed", refused[1])
         return await self._call(endpoint, attrs.evolve(asked, path=variables))

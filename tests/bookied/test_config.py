@@ -16,6 +16,7 @@ from bkclient.settings import (
     parse_properties,
     sample,
 )
+from bookied.admin_config import PROMETHEUS
 from bookied.config import BookieConfig, StorageClass, load_bookie_config
 
 KEYS = Path(__file__).with_name("vectors") / "bk_server_keys.txt"
@@ -42,6 +43,8 @@ def test_the_unmodified_java_file_loads_and_warns_of_its_directories_only() -> N
         ("metadataServiceUri", "zk+hierarchical://localhost:2181/ledgers"),
         ("zkServers", "localhost:2181"),
         ("journalDirectories", "/tmp/bk-txn"),
+        ("httpServerHost", "0.0.0.0"),
+        ("statsProviderClass", f"org.apache.bookkeeper.stats.prometheus.{PROMETHEUS}"),
     )
 
 
@@ -149,7 +152,17 @@ def test_no_metadata_service_is_refused() -> None:
         ("skipReplayJournalInvalidRecord=true", "are lost in silence"),
         ("journalDir=/j", "no version of BookKeeper reads this spelling"),
         ("majorCompactionThreshold=1.0", "rewrites every log again"),
-        ("httpServerEnabled=true", "the HTTP admin server is not here yet"),
+        ("httpServerTlsEnable=true", "TLS is not here yet"),
+        ("httpServerEnabled=true\nhttpServerHost=0.0.0.0", "is no loopback address"),
+        (
+            "statsProviderClass=PrometheusMetricsProvider\nprometheusStatsHttpAddress=::",
+            "is no loopback address",
+        ),
+        (
+            "httpServerEnabled=true\nhttpAdminAllowUnauthenticatedWrites=true",
+            "lets anybody who reaches the port change things",
+        ),
+        ("statsProviderClass=org.x.Codahale", "is not offered; PrometheusMetricsProvider is"),
         ("indexDirectories=/tmp/i", "/tmp/i may be emptied by the system"),
     ],
 )

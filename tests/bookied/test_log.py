@@ -48,6 +48,15 @@ def test_a_message_with_line_ends_stays_on_one_line() -> None:
     assert text_line(event("{x}", x="a\nb")).count("\n") == 1
 
 
+def test_what_a_peer_sends_can_neither_begin_a_line_nor_drive_a_terminal() -> None:
+    forged = "x\n2023-11-14 - FATAL - \x1b[31mforged\r"
+    line = text_line(event("from {peer}", peer=forged, path=forged))
+    assert line.count("\n") == 1
+    assert line.rstrip("\n").isprintable()
+    assert "\\x1b[31mforged\\r" in line
+    assert json.loads(json_line(event("{path}", path=forged)))["path"] == forged
+
+
 def test_a_failure_follows_its_line() -> None:
     line = text_line(
         event("oh", log_failure=Failure(ValueError("why")), log_level=LogLevel.critical)

@@ -133,7 +133,7 @@ def test_adds_of_the_hot_path_and_others_are_counted_with_their_bytes(tmp_path: 
     for name in ("bookkeeper_server_ADD_ENTRY", "bookkeeper_server_ADD_ENTRY_REQUEST"):
         assert (served.count(name), served.count(name, ok=False)) == (52, 1)
     assert served.count("bookie_BOOKIE_RECOVERY_ADD_ENTRY") == 1
-    assert served.count("bookie_journal_JOURNAL_ADD_ENTRY") == 52
+    assert served.count("bookie_journal_JOURNAL_ADD_ENTRY") == 53, "and the ledger's key"
     assert served.value("bookie_WRITE_BYTES") == 53 * size_bytes
     assert served.value("bookie_BOOKIE_ADD_ENTRY_BYTES_sum", success="true") == 53 * size_bytes
     assert served.value("bookied_packets_received_total") == 53
@@ -148,7 +148,7 @@ def test_what_waits_for_the_journal_is_in_progress(tmp_path: Path) -> None:
     served = Served(tmp_path)
     served.world.connection.dataReceived(add(0) + add(1))
     assert served.value("bookkeeper_server_ADD_ENTRY_IN_PROGRESS") == 2
-    assert served.value("bookie_journal_JOURNAL_QUEUE_SIZE") == 2
+    assert served.value("bookie_journal_JOURNAL_QUEUE_SIZE") == 3, "and the ledger's key"
     assert served.value("bookie_journal_JOURNAL_MEMORY_USED") > 0
     assert served.value("bookied_memory_bytes", owner="requests in flight") > 0
     served.world.step()
