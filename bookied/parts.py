@@ -29,6 +29,7 @@ from bookied.files import Files, RealFiles
 from bookied.identity import Host, RealHost
 from bookied.index.key_values import OpenKeyValues
 from bookied.listener import KeepAlive, Listener, TcpListener
+from bookied.metrics.stats import MetadataStats
 
 RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
 """Runs a function in a thread; its value or error comes back on the reactor."""
@@ -82,6 +83,8 @@ class Parts:
     run_reads: RunBlocking
     queues: Mapping[str, CountedRuns] = attrs.field(factory=dict)
     """The queues of the threads by name, for metrics."""
+    metadata_stats: MetadataStats | None = None
+    """What ZooKeeper takes, where the metadata is there."""
     connect: Connect
     """How other bookies are reached."""
     open_store: Callable[[], MetadataStore] | None = None
@@ -136,11 +139,13 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "blocking": CountedRuns(partial(deferToThreadPool, reactor, blocking)),
     }
 
+    metadata_stats = MetadataStats()
+
     def close() -> Deferred[None]:
         return maybeDeferred(_stop_pools, pools)
 
     try:
-        store = changes.pop("store", None) or _open_store(config, reactor)
+        store = changes.pop("store", None) or _open_store(config, reactor, metadata_stats)
     except BaseException:
         _stop_pools(pools)
         raise
@@ -148,6 +153,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "clock": reactor,
         "call_from_thread": reactor.callFromThread,
         "store": store,
+        "metadata_stats": metadata_stats,
         "files": RealFiles(),
         "host": RealHost(),
         "listener": TcpListener(reactor, _keep_alive(config)),
@@ -156,7 +162,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "run_reads": queues["read"],
         "queues": queues,
         "connect": TcpConnect(reactor),
-        "open_store": partial(_open_store, config, reactor),
+        "open_store": partial(_open_store, config, reactor, metadata_stats),
         "close": close,
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
@@ -184,15 +190,17 @@ def _stop_pools(pools: tuple[ThreadPool, ...]) -> None:
         pool.stop()
 
 
-def _open_store(config: BookieConfig, reactor: Any) -> MetadataStore:
+def _open_store(config: BookieConfig, reactor: Any, stats: MetadataStats) -> MetadataStore:
     uri = config.service_uri
     assert uri is not None, "load() insists on one"
+    observing = {"observe": stats.observe} if uri.startswith("zk") else {}
     try:
         return open_metadata(
             uri,
             reactor=reactor,
             session_timeout_s=config.zk_timeout_ms / 1000,
             requests_per_s_max=config.zk_request_rate_limit,
+            **observing,
         )
     except IncorrectParameterError as error:
         raise MetadataUriError(f"metadataServiceUri: {error}") from error

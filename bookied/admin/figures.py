@@ -26,6 +26,7 @@ def figures_of(service: BookieService) -> Figures:
         statuses=tuple(collectors.statuses()) if collectors is not None else (),
         collector_stats=tuple(collectors.stats()) if collectors is not None else (),
         queues=dict(service.parts.queues),
+        metadata=service.parts.metadata_stats,
         journal_bytes_max=config.journal_queue_bytes_max,
         reads_max=config.reads_in_progress_max,
         threads=config.read_threads,
@@ -35,6 +36,8 @@ def figures_of(service: BookieService) -> Figures:
 
 def stats_of(service: BookieService) -> Iterator[Summaries]:
     """Give all that counts by windows."""
+    if service.parts.metadata_stats is not None:
+        yield service.parts.metadata_stats
     if service.server is not None:
         yield service.server.stats
     if service.engine is not None:

@@ -26,6 +26,7 @@ from bookied.metrics.stats import (
     OPERATIONS,
     READ,
     CollectorStats,
+    MetadataStats,
     RequestStats,
 )
 from bookied.metrics.summary import Summary
@@ -53,6 +54,7 @@ class Figures:
     statuses: Sequence[CollectorStatus] = ()
     collector_stats: Sequence[CollectorStats] = ()
     queues: dict[str, CountedRuns] = attrs.field(factory=dict)
+    metadata: MetadataStats | None = None
     journal_bytes_max: int = 0
     reads_max: int = 0
     threads: int = 0
@@ -63,6 +65,9 @@ def families(of: Figures) -> Iterator[Family]:
     """Give all that can be told by now."""
     yield gauge("bookie_SERVER_STATUS", of.status)
     yield from _directories(of)
+    if of.metadata is not None:
+        for name, took in of.metadata.operations.items():
+            yield summary(f"bookie_bookie_zk_{name}", took)
     if of.server is not None:
         yield from _server(of.server)
         yield from _threads(of, of.server)

@@ -220,6 +220,30 @@ class JournalStats(_Stats):
     ended_by_empty_queue: int = 0
 
 
+ZK_OPERATIONS: Final = (
+    "create",
+    "multi",
+    "get_data",
+    "exists",
+    "get_children",
+    "set_data",
+    "delete",
+)
+
+
+@attrs.define(eq=False)
+class MetadataStats(_Stats):
+    """How long ZooKeeper takes; an error that it answers with is an answer."""
+
+    operations: dict[str, Summary] = attrs.field(
+        init=False, factory=lambda: {name: Summary() for name in ZK_OPERATIONS}
+    )
+
+    def observe(self, name: str, took_s: float, is_answered: bool) -> None:  # noqa: FBT001
+        """Count one operation."""
+        self.operations[name].observe(took_s * _MS, ok=is_answered)
+
+
 @attrs.define(eq=False)
 class CollectorStats(_Stats):
     """How long one collector takes for what."""

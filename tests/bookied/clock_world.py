@@ -13,6 +13,7 @@ from twisted.internet.testing import StringTransport
 
 from bkclient.metadata.memory import MemoryCluster
 from bookied.files import RealFiles
+from bookied.metrics.stats import MetadataStats
 from bookied.parts import CountedRuns, Parts
 from bookied.server import BookieServer
 from bookied.service import BookieService
@@ -75,6 +76,7 @@ class World:
                 run_blocking=queues["blocking"],
                 run_reads=queues["read"],
                 queues=queues,
+                metadata_stats=MetadataStats(),
                 connect=nobody_there,
                 threads=False,
                 close=lambda: succeed(None),

@@ -87,6 +87,30 @@ class TestLostAnswers:
 
         zk_driver.run(scenario())
 
+    def test_who_listens_hears_of_every_operation_and_which_had_no_answer(
+        self, zk_driver: ZooKeeperDriver
+    ) -> None:
+        heard: list[tuple[str, bool]] = []
+
+        def observe(name: str, took_s: float, is_answered: bool) -> None:  # noqa: FBT001
+            assert 0 <= took_s < 60
+            heard.append((name, is_answered))
+
+        async def scenario() -> None:
+            store = await zk_driver.open(observe=observe)
+            await store.create_ledger(L1, metadata())
+            with pytest.raises(LedgerExistsError):
+                await store.create_ledger(L1, metadata())
+            assert {is_answered for _, is_answered in heard} == {True}, "an error is an answer"
+            zk_driver.proxy.lose_answer()
+            with pytest.raises(MetadataUnavailableError):
+                await store.write_ledger(L1, closed(), 0)
+            assert ("set_data", False) in heard
+            await store.read_ledger(L1)
+            assert heard[-1] == ("get_data", True)
+
+        zk_driver.run(scenario())
+
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_what_may_be_repeated_is(self, zk_driver: ZooKeeperDriver, count: int) -> None:
         async def scenario() -> None:

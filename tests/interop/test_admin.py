@@ -273,6 +273,7 @@ def value(page: str, start: str) -> float:
         "bookie_WRITE_BYTES",
         "bookie_SERVER_STATUS",
         "bookie_JOURNAL_DIRS",
+        'bookie_bookie_zk_set_data_count{success="false"',
         "bookie_ledger_num_dirs",
         "bookie_ledger_writable_dirs",
     ],

@@ -35,6 +35,7 @@ def open_zookeeper(
     sasl_options: dict[str, str] | None = None,
     secure: bool = False,
     requests_per_s_max: float = 0.0,
+    **observing: Any,
 ) -> ZooKeeperMetadata:
     """Return a store on ZooKeeper, not yet connected.
 
@@ -49,6 +50,7 @@ def open_zookeeper(
         sasl_options: as kazoo takes them.
         secure: make nodes for their creator only (``zkEnableSecurity``); needs credentials.
         requests_per_s_max: how many requests may go a second (``zkRequestRateLimit``); 0 is all.
+        observing: ``observe``, a ``tree.Observe``, hears how long each operation takes.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.
     from bkclient.metadata.zookeeper.tree import KazooTree
@@ -61,6 +63,7 @@ def open_zookeeper(
         sasl_options=sasl_options,
         secure=secure,
         rate=rate_limit(reactor, requests_per_s_max),
+        **observing,
     )
     return ZooKeeperMetadata(
         tree,

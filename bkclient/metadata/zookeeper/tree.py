@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -43,6 +44,13 @@ from bkclient.rate import RateLimit
 log = Logger()
 T = TypeVar("T")
 
+Observe = Callable[[str, float, bool], object]
+"""Hears of each operation: its name in ZooKeeper, the seconds it took, whether an answer came."""
+
+
+def _unobserved(_name: str, _took_s: float, _is_answered: bool) -> None:  # noqa: FBT001
+    """Listen to nothing."""
+
 
 class KazooTree:
     """One session with ZooKeeper; implements ``Tree``."""
@@ -57,6 +65,7 @@ class KazooTree:
         sasl_options: dict[str, str] | None = None,
         secure: bool = False,
         rate: RateLimit | None = None,
+        observe: Observe = _unobserved,
     ) -> None:
         self._rate = rate
         self._uri, self._reactor, self._timeout_s = uri, reactor, session_timeout_s
@@ -66,7 +75,7 @@ class KazooTree:
             "auth_data": list(auth_data),
             "sasl_options": sasl_options,
         }
-        self._secure = secure
+        self._secure, self._observe = secure, observe
         self._kazoo: KazooClient | None = None
         self._session_id = 0
         self._flying: set[Deferred[Any]] = set()
@@ -189,13 +198,14 @@ class KazooTree:
     ) -> str:
         """See ``Tree``."""
         made: str = await self._do(
+            "create",
             lambda kazoo: kazoo.create_async(
                 self._full(path),
                 value,
                 acl=self._acl(open_to_all=open_to_all),
                 ephemeral=ephemeral,
                 sequence=sequence,
-            )
+            ),
         )
         return made[len(self._uri.root) :]
 
@@ -208,7 +218,7 @@ class KazooTree:
                 transaction.create(self._full(path), value, acl=self._acl(open_to_all=False))
             return transaction.commit_async()
 
-        for result in await self._do(commit):
+        for result in await self._do("multi", commit):
             if isinstance(result, Exception) and not isinstance(
                 result, (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
             ):
@@ -223,14 +233,16 @@ class KazooTree:
     async def _make_outside(self, full_path: str) -> None:
         acl = self._acl(open_to_all=False)
         try:
-            await insist(lambda: self._do(lambda kazoo: kazoo.create_async(full_path, acl=acl)))
+            await insist(
+                lambda: self._do("create", lambda kazoo: kazoo.create_async(full_path, acl=acl))
+            )
         except NodeExistsError:
             return
 
     async def get(self, path: str) -> Node:
         """See ``Tree``."""
         value, stat = await insist(
-            lambda: self._do(lambda kazoo: kazoo.get_async(self._full(path)))
+            lambda: self._do("get_data", lambda kazoo: kazoo.get_async(self._full(path)))
         )
         return Node(value or b"", _stat(stat))
 
@@ -238,7 +250,7 @@ class KazooTree:
         """See ``Tree``."""
         watch = self._watch(path, fired, of_children=False)
         stat = await insist(
-            lambda: self._do(lambda kazoo: kazoo.exists_async(self._full(path), watch))
+            lambda: self._do("exists", lambda kazoo: kazoo.exists_async(self._full(path), watch))
         )
         return None if stat is None else _stat(stat)
 
@@ -254,17 +266,19 @@ class KazooTree:
                 kazoo.sync_async(self._full(path))
             return kazoo.get_children_async(self._full(path), watch)
 
-        names: list[str] = await insist(lambda: self._do(ask))
+        names: list[str] = await insist(lambda: self._do("get_children", ask))
         return names
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:
         """See ``Tree``."""
-        stat = await self._do(lambda kazoo: kazoo.set_async(self._full(path), value, version))
+        stat = await self._do(
+            "set_data", lambda kazoo: kazoo.set_async(self._full(path), value, version)
+        )
         return _stat(stat).version
 
     async def delete(self, path: str, version: Version = ANY) -> None:
         """See ``Tree``."""
-        await self._do(lambda kazoo: kazoo.delete_async(self._full(path), version))
+        await self._do("delete", lambda kazoo: kazoo.delete_async(self._full(path), version))
 
     def forget(self, fired: Fired) -> None:
         """See ``Tree``. The server forgets it too, once nobody else waits there."""
@@ -312,11 +326,21 @@ class KazooTree:
     def _acl(self, *, open_to_all: bool) -> Any:
         return CREATOR_ALL_ACL if self._secure and not open_to_all else OPEN_ACL_UNSAFE
 
-    async def _do(self, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
-        """Send one request, when it may go, and return its answer, in our terms."""
+    async def _do(self, name: str, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
+        """Send one request, when it may go, and return its answer; tell how long that took."""
         if self._rate is not None:
             await self._rate.turn(1)
         await self._state.until_connected(self._timeout_s)
+        began_s, is_answered = time.perf_counter(), True
+        try:
+            return await self._send(ask)
+        except MetadataUnavailableError:
+            is_answered = False
+            raise
+        finally:
+            self._observe(name, time.perf_counter() - began_s, is_answered)
+
+    async def _send(self, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
         answer: Deferred[Any] = Deferred()
         self._flying.add(answer)
         answer.addTimeout(self._timeout_s * 2, self._reactor)
