@@ -294,6 +294,8 @@ class Process:
         except OSError as error:
             self._log.error("the log file cannot be opened: {error}", error=error)
         self._log.info("log file opened")
+        if self._admin is not None:
+            self._admin.reload()
         self._notifier.tell("READY=1")
 
     def _collect(self) -> None:

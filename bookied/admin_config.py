@@ -48,6 +48,11 @@ class AdminConfig:
         doc="What a request that changes anything has to bear: 'Authorization: Bearer TOKEN'.",
         secret=True,
     )
+    http_token_file: str = setting(
+        "",
+        key="httpAdminTokenFile",
+        doc="A file with that token, which wins over httpAdminToken; SIGHUP has it read again.",
+    )
     http_open_writes: bool = setting(
         False,
         key="httpAdminAllowUnauthenticatedWrites",

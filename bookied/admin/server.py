@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from twisted.internet.interfaces import IReactorTime
@@ -12,7 +13,8 @@ from twisted.logger import Logger
 from bookied.admin.control import Control
 from bookied.admin.exchange import NOT_FOUND, Asked, Reply
 from bookied.admin.figures import figures_of, stats_of
-from bookied.exit_status import BookieStopError
+from bookied.config import BookieConfig
+from bookied.exit_status import BookieStopError, ExitStatus
 from bookied.listener import BoundPort
 from bookied.metrics.own import OwnFigures
 from bookied.metrics.page import Metrics
@@ -26,6 +28,12 @@ HTTP_SERVER: Final = "httpserver"
 log = Logger()
 
 
+class TokenFileError(BookieStopError):
+    """The token of the HTTP admin API cannot be read."""
+
+    exit_status = ExitStatus.INVALID_CONFIGURATION
+
+
 class AdminServer:
     """Serves one bookie's admin API, or its metrics alone, from before it starts to its end."""
 
@@ -36,6 +44,7 @@ class AdminServer:
         self._version, self._config_warnings = version, config_warnings
         self._clock: IReactorTime = service.parts.clock
         self._port: BoundPort | None = None
+        self._api: Any = None
         self.metrics = Metrics(
             self._clock,
             figures=partial(figures_of, service),
@@ -49,11 +58,12 @@ class AdminServer:
         """Serve; call it before the bookie starts, so that probes learn that it is not ready.
 
         Raises:
-            BookieStopError: the port cannot be had.
+            BookieStopError: the port cannot be had, or the token not be read.
         """
         config = self._config
         if config.http_enabled:
-            self._listen(config.http_host, config.http_port, self._api())
+            self._api = self._make_api()
+            self._listen(config.http_host, config.http_port, self._api.answer)
             self._publish()
             return
         try:
@@ -74,11 +84,26 @@ class AdminServer:
         assert self._port is not None
         return self._port.port
 
-    def _api(self) -> Callable[[str, Asked, str], Any]:
-        from bookied.admin.web import Access, Api
+    def reload(self) -> None:
+        """Read the token's file again; where it cannot be read, the token stays."""
+        if self._api is None or not self._config.http_token_file:
+            return
+        try:
+            self._api.access = self._access()
+        except TokenFileError as error:
+            log.warn("{error}; the token stays as it was", error=error)
+        else:
+            log.info("the token of the HTTP admin API was read again")
 
-        access = Access(self._config.http_token, self._config.http_open_writes)
-        return Api(self.control, access).answer
+    def _make_api(self) -> Any:
+        from bookied.admin.web import Api
+
+        return Api(self.control, self._access())
+
+    def _access(self) -> Any:
+        from bookied.admin.web import Access
+
+        return Access(_token(self._config), self._config.http_open_writes)
 
     async def _metrics_alone(self, path: str, _asked: Asked, _authorization: str) -> Reply:
         if path.rstrip("/") == "/metrics":
@@ -109,6 +134,24 @@ class AdminServer:
             lag=self.metrics.lag,
             config_warnings=self._config_warnings,
         )
+
+
+def _token(config: BookieConfig) -> str:
+    """Return what a change has to bear; empty for nothing that would do.
+
+    Raises:
+        TokenFileError: it cannot be read, or there is nothing in it.
+    """
+    if not config.http_token_file:
+        return config.http_token
+    where = f"httpAdminTokenFile: {config.http_token_file}"
+    try:
+        token = Path(config.http_token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenFileError(f"{where} cannot be read: {error}") from error
+    if not token:
+        raise TokenFileError(f"{where} is empty")
+    return token
 
 
 def _bindable(host: str) -> str:

@@ -87,7 +87,9 @@ class Api:
     """Both versions of the API of one bookie; no HTTP in it."""
 
     def __init__(self, control: Control, access: Access) -> None:
-        self._control, self._access = control, access
+        self._control = control
+        self.access = access
+        """Who may change something; may be replaced at any time."""
         self._v1 = {one.path: one for one in v1.ENDPOINTS}
         self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
 
@@ -123,7 +125,7 @@ class Api:
 
     def _refusal(self, method: str, path: str, authorization: str) -> tuple[int, str] | None:
         """Return why a change is refused, and log it either way."""
-        refused = self._access.refusal(authorization)
+        refused = self.access.refusal(authorization)
         if refused is None:
             log.info("asked over HTTP: {method} {path}", method=method, path=path)
         else:

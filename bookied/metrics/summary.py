@@ -23,7 +23,15 @@ _LEAST: Final = 1e-6
 class Series:
     """One series of values: ``observe`` belongs to one thread, the rest to the reactor's."""
 
-    __slots__ = ("_largest", "_last", "_last_largest", "_window", "count", "total")
+    __slots__ = (
+        "_largest",
+        "_last",
+        "_last_largest",
+        "_quantiles",
+        "_window",
+        "count",
+        "total",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -32,6 +40,8 @@ class Series:
         self._largest = 0.0
         self._last: dict[int, int] = {}
         self._last_largest = 0.0
+        self._quantiles: list[float] = []
+        """Those of the last window, once somebody has asked."""
 
     def observe(self, value: float, count: int = 1) -> None:
         """Count ``value`` that many times."""
@@ -61,6 +71,7 @@ class Series:
         """End a window; its quantiles are shown until the next ends."""
         self._last, self._window = self._window, {}
         self._last_largest, self._largest = self._largest, 0.0
+        self._quantiles = []
 
     def least(self) -> float:
         """Return the least of the last window; not a number where nothing was seen."""
@@ -68,20 +79,20 @@ class Series:
 
     def quantiles(self) -> list[float]:
         """Return the values at ``QUANTILES``; not a number where nothing was seen."""
-        buckets = sorted(self._last.items())
-        seen = sum(count for _, count in buckets)
-        if not seen:
-            return [nan] * len(QUANTILES)
+        if not self._quantiles:
+            self._quantiles = self._find_quantiles() if self._last else [nan] * len(QUANTILES)
+        return self._quantiles
+
+    def _find_quantiles(self) -> list[float]:
+        buckets = iter(sorted(self._last.items()))
+        seen = sum(self._last.values())
         found: list[float] = []
-        passed = 0
-        steps = iter(buckets)
-        middle = 0.0
+        passed = bucket = 0
         for share in QUANTILES:
             while passed < share * seen:
-                bucket, count = next(steps)
+                bucket, count = next(buckets)
                 passed += count
-                middle = _middle(bucket)
-            found.append(min(middle, self._last_largest))
+            found.append(min(_middle(bucket), self._last_largest))
         found[-1] = self._last_largest
         return found
 

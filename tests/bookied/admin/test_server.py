@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.testing import StringTransport
 
-from bookied.admin.server import AdminServer
+from bookied.admin.server import AdminServer, TokenFileError
 from bookied.exit_status import PortInUseError
 from tests.bookied.clock_world import FakeListener, World
 from tests.bookied.fakes import done
@@ -23,10 +23,14 @@ def served(world: World) -> AdminServer:
 
 
 def fetch(world: World, address: tuple[str, int], path: str) -> str:
+    return exchange(world, address, f"GET {path} HTTP/1.0\r\n\r\n")
+
+
+def exchange(world: World, address: tuple[str, int], request: str) -> str:
     factory: Any = world.listener.others[address].factory
     protocol, transport = factory.buildProtocol(None), StringTransport()
     protocol.makeConnection(transport)
-    protocol.dataReceived(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    protocol.dataReceived(request.encode())
     return transport.value().decode()
 
 
@@ -58,6 +62,34 @@ def test_metrics_have_a_port_of_their_own_where_that_is_all_that_is_wanted(tmp_p
     assert " 404 " in fetch(world, address, "/api/v1/bookie/state")
     assert world.service.other_endpoints == ()
     done(admin.close())
+
+
+def test_a_token_in_a_file_is_read_again_when_asked_and_kept_if_it_cannot(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    world = World(tmp_path, http_enabled=True, http_token="other", http_token_file=str(file))
+    admin = served(world)
+
+    def opens(token: str) -> bool:
+        request = f"PUT /api/v1/bookie/gc HTTP/1.0\r\nAuthorization: Bearer {token}\r\n\r\n"
+        return " 401 " not in exchange(world, ("127.0.0.1", 8080), request)
+
+    assert [opens(one) for one in ("first", "second", "other")] == [True, False, False]
+    file.write_text("second")
+    assert opens("first"), "nobody has asked yet"
+    admin.reload()
+    assert [opens(one) for one in ("first", "second")] == [False, True]
+    for spoil in (lambda: file.write_text("  "), file.unlink):
+        spoil()
+        admin.reload()
+        assert opens("second")
+    done(admin.close())
+
+
+def test_a_token_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    world = World(tmp_path, http_enabled=True, http_token_file=str(tmp_path / "none"))
+    with pytest.raises(TokenFileError, match="httpAdminTokenFile"):
+        served(world)
 
 
 class TakenPorts(FakeListener):
