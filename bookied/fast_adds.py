@@ -30,7 +30,6 @@ from bookied.add_rows import (
 from bookied.bookie import ENTRY_ID_MAX, Bookie, Writes
 from bookied.journal.format import ENTRY_BYTES_MIN
 from bookied.journal.writer import Journal
-from bookied.metrics.stats import NOTED_MAX
 from bookied.storage import LedgerState, LedgerStorage
 from wire import v3
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
@@ -101,9 +100,7 @@ class FastAdds:
         end = take(data, at, batch)
         if batch.adds:
             size_bytes = batch.store(end - at, acknowledge, began_s)
-            stats.stored.append((batch.adds, size_bytes, stats.seconds() - began_s))
-            if len(stats.stored) >= NOTED_MAX:
-                stats.settle()
+            stats.adds_stored(batch.adds, size_bytes, began_s)
         return end, batch.adds
 
     def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:

@@ -26,7 +26,7 @@ from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
 from bookied.long_poll import Cancel
-from bookied.metrics.stats import NOTED_MAX, operation_of
+from bookied.metrics.stats import ADD, operation_of
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
 from wire import v2, v3
@@ -267,6 +267,7 @@ class BookieConnection(Protocol):
         self._server, self._bookie = server, server.bookie
         self._backpressure = server.backpressure
         self._fast_adds, self._fast_reads = server.fast_adds, server.fast_reads
+        self._add_took = server.stats.requests[ADD].success
         self._wire = ServerConnection(frame_bytes_max=server.frame_bytes_max)
         # What has come of a frame that is not all there, and how long that frame is; also whole
         # frames, while the client does not take its answers.
@@ -393,7 +394,7 @@ class BookieConnection(Protocol):
     def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_s: float) -> None:
         """Send the prebuilt answers to a batch of adds that is durable now."""
         stats = self._server.stats
-        stats.synced.append((stats.seconds() - began_s, adds))
+        self._add_took.note(stats.since_us(began_s), adds)
         self._backpressure.answered(size_bytes, adds)
         self._out_answers += adds
         self._put_out(responses)
@@ -407,9 +408,8 @@ class BookieConnection(Protocol):
             self._out, self._out_bytes, self._out_answers = [], 0, 0
             began_s = stats.seconds()
             self._transport().writeSequence(out)
-            stats.written.append((stats.seconds() - began_s, answers))
-            if len(stats.written) >= NOTED_MAX:
-                stats.settle()
+            stats.channel_write.success.note(stats.since_us(began_s), answers)
+            stats.packets_sent += answers
             if self._output_is_full:
                 self._server.unsent.add(self, size_bytes)
 

@@ -14,8 +14,8 @@ from bookied.state import State
 def figures_of(service: BookieService) -> Figures:
     """Return what there is to tell now."""
     config, disks, collectors = service.config, service.disks, service.collectors
-    if service.server is not None:
-        service.server.stats.settle()
+    for stats in stats_of(service):
+        stats.settle()
     return Figures(
         status=_status(service),
         directories=service.directories,

@@ -29,11 +29,17 @@ from bookied.journal.group_commit import GroupCommit
 from bookied.journal.mark import Mark
 from bookied.journal.reader import journal_ids
 from bookied.metrics.stats import JournalStats
+from bookied.metrics.summary import Series
 
 log = Logger()
 
 GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
 """A group is closed once it has this much."""
+
+
+def _us(seconds: float) -> int:
+    """Return whole microseconds, in which statistics note how long something took."""
+    return int(seconds * 1e6)
 
 
 class _Item(NamedTuple):
@@ -257,7 +263,7 @@ class Journal:
             if self._in_groups:
                 buffers.insert(0, self._head(self._file, buffers))
             self._file.write(buffers)
-            self.stats.flush.observe((self._seconds() - began_s) * 1000)
+            self._took(self.stats.flush.success, began_s)
         early = [item.done for item in group if item.is_early]
         if early:
             self._call(self._on_synced, early)
@@ -274,28 +280,37 @@ class Journal:
 
     def _count(self, group: list[_Item], size_bytes: int, began_s: float) -> None:
         """Count a group that is on disk and reported."""
-        stats, now_s = self.stats, self._seconds()
-        entries = 0
-        for item in group:
-            entries += item.entries
-            took = stats.add if item.records else stats.force
-            took.success.observe((now_s - item.at_s) * 1000, item.entries)
-            stats.queue.success.observe((began_s - item.at_s) * 1000, item.entries)
-        stats.done += entries
-        stats.write_bytes += size_bytes
         if not group:
             return
-        stats.process.observe((now_s - began_s) * 1000)
-        stats.batch_entries.observe(entries)
-        stats.batch_bytes.observe(size_bytes)
-        wait_s_max = self._group.wait_s_max
-        bytes_max = self._group.wait_bytes_max if wait_s_max else GROUP_BYTES_MAX
-        if size_bytes > bytes_max:
+        stats, now_s = self.stats, self._seconds()
+        entries = 0
+        with stats.lock:
+            add, force = stats.add.success, stats.force.success
+            queue = stats.queue.success
+            for item in group:
+                entries += item.entries
+                (add if item.records else force).note(_us(now_s - item.at_s), item.entries)
+                queue.note(_us(began_s - item.at_s), item.entries)
+            stats.process.success.note(_us(now_s - began_s))
+            stats.batch_entries.success.note(entries)
+            stats.batch_bytes.success.note(size_bytes)
+        stats.done += entries
+        stats.write_bytes += size_bytes
+        self._count_reason(size_bytes, began_s - group[0].at_s)
+
+    def _count_reason(self, size_bytes: int, waited_s: float) -> None:
+        """Count what ended the gathering of a group."""
+        stats, wait_s_max = self.stats, self._group.wait_s_max
+        if size_bytes > (self._group.wait_bytes_max if wait_s_max else GROUP_BYTES_MAX):
             stats.ended_by_bytes += 1
-        elif wait_s_max and began_s - group[0].at_s >= wait_s_max:
+        elif wait_s_max and waited_s >= wait_s_max:
             stats.ended_by_wait += 1
         else:
             stats.ended_by_empty_queue += 1
+
+    def _took(self, series: Series, began_s: float) -> None:
+        with self.stats.lock:
+            series.note(_us(self._seconds() - began_s))
 
     def _head(self, file: AppendFile, records: list[Buffer]) -> bytes:
         return groups.group_head(
@@ -318,7 +333,7 @@ class Journal:
     def _sync(self, file: AppendFile) -> None:
         began_s = self._seconds()
         file.sync()
-        self.stats.sync.observe((self._seconds() - began_s) * 1000)
+        self._took(self.stats.sync.success, began_s)
         self._note_synced(file)
 
     def _note_synced(self, file: AppendFile) -> None:
@@ -347,7 +362,7 @@ class Journal:
                 file.close()
             raise
         self._file = file
-        self.stats.creation.observe((self._seconds() - began_s) * 1000)
+        self._took(self.stats.creation.success, began_s)
         self._note_synced(file)
 
     def _start(self) -> bytes:

@@ -70,6 +70,7 @@ class Metrics:
                 loop.stop()
 
     def _families(self) -> Iterator[Family]:
+        self.lag.fold()
         figures = self._figures()
         yield from java.families(figures)
         yield from own.families(self._about(), figures)
@@ -85,8 +86,7 @@ class Metrics:
     def _rotate(self) -> None:
         self.lag.rotate()
         for stats in self._stats():
-            for one in stats.summaries():
-                one.rotate()
+            stats.rotate()
 
 
 def _crashed(failure: object) -> None:

@@ -1,18 +1,18 @@
 """What the parts of a bookie count while they work. Each part has its own; nothing is shared.
 
-A batch is counted once, with the number of its entries: no entry of the hot path costs a call. What
-the hot path sees it notes in lists, which are counted many at a time.
+A batch is counted once, with the number of its entries: no entry of the hot path costs a call.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import attrs
 
-from bookied.metrics.summary import Summary
+from bookied.metrics.summary import WHOLE, Summary
 from wire.codes import AddFlag, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY
 from wire.messages import (
@@ -49,10 +49,8 @@ _BY_TYPE: Final[dict[type[Any], str]] = {
 }
 OPERATIONS: Final = (*dict.fromkeys(_BY_TYPE.values()), FENCE, LONG_POLL)
 
-NOTED_MAX: Final = 512
-"""Notes of the hot path that may wait to be counted."""
-
 _MS: Final = 1000.0
+_US: Final = 1e6
 
 
 def operation_of(request: Request) -> str:
@@ -66,15 +64,31 @@ def operation_of(request: Request) -> str:
 
 
 class Summaries(Protocol):
-    """What has windows to end."""
+    """What has notes to count and windows to end."""
 
-    def summaries(self) -> Iterator[Summary]:
-        """Give all."""
+    def settle(self) -> None:
+        """Count what was noted."""
+
+    def rotate(self) -> None:
+        """End a window."""
+
+
+def _sizes() -> Summary:
+    return Summary(WHOLE)
 
 
 class _Stats:
-    def summaries(self) -> Iterator[Summary]:
-        """Give all summaries, to end their windows."""
+    def settle(self) -> None:
+        """Count what was noted; before anybody looks."""
+        for one in self._summaries():
+            one.fold()
+
+    def rotate(self) -> None:
+        """End a window."""
+        for one in self._summaries():
+            one.rotate()
+
+    def _summaries(self) -> Iterator[Summary]:
         for value in attrs.asdict(self, recurse=False).values():  # type: ignore[arg-type]
             if isinstance(value, Summary):
                 yield value
@@ -94,8 +108,8 @@ class RequestStats(_Stats):
     bookie_add: Summary = attrs.field(init=False, factory=Summary)
     """What the bookie itself takes to store adds and queue them for the journal."""
     bookie_recovery_add: Summary = attrs.field(init=False, factory=Summary)
-    bookie_add_bytes: Summary = attrs.field(init=False, factory=Summary)
-    bookie_read_bytes: Summary = attrs.field(init=False, factory=Summary)
+    bookie_add_bytes: Summary = attrs.field(init=False, factory=_sizes)
+    bookie_read_bytes: Summary = attrs.field(init=False, factory=_sizes)
     channel_write: Summary = attrs.field(init=False, factory=Summary)
     """What it takes to hand answers to the transport."""
     fence_wait: Summary = attrs.field(init=False, factory=Summary)
@@ -116,34 +130,21 @@ class RequestStats(_Stats):
     forces: int = attrs.field(init=False, default=0)
     packets_received: int = attrs.field(init=False, default=0)
     packets_sent: int = attrs.field(init=False, default=0)
-    stored: list[tuple[int, int, float]] = attrs.field(init=False, factory=list)
-    """Of batches of adds that are on their way to the journal: adds, bytes, seconds it took."""
-    synced: list[tuple[float, int]] = attrs.field(init=False, factory=list)
-    """Of those that are durable: seconds since they were read, adds."""
-    written: list[tuple[float, int]] = attrs.field(init=False, factory=list)
-    """Of writes to transports: seconds, answers."""
 
     def since_ms(self, began_s: float) -> float:
         """Return how long ago that was, in milliseconds."""
         return (self.seconds() - began_s) * _MS
 
-    def settle(self) -> None:
-        """Count what was noted; before anybody looks, and whenever there are many notes."""
-        stored, self.stored = self.stored, []
-        synced, self.synced = self.synced, []
-        written, self.written = self.written, []
-        self.packets_received += sum(one[0] for one in stored)
-        self.write_bytes += sum(one[1] for one in stored)
-        self.packets_sent += sum(one[1] for one in written)
-        self.bookie_add.success.observe_all((took * _MS / n, n) for n, _, took in stored)
-        self.bookie_add_bytes.success.observe_all((size / n, n) for n, size, _ in stored)
-        self.requests[ADD].success.observe_all((took * _MS, n) for took, n in synced)
-        self.channel_write.success.observe_all((took * _MS, n) for took, n in written)
+    def since_us(self, began_s: float) -> int:
+        """Return how long ago that was, in whole microseconds, as a series notes it."""
+        return int((self.seconds() - began_s) * _US)
 
-    def summaries(self) -> Iterator[Summary]:
-        """Give all summaries, to end their windows."""
-        self.settle()
-        return super().summaries()
+    def adds_stored(self, adds: int, size_bytes: int, began_s: float) -> None:
+        """Count a batch of adds of the hot path that is on its way to the journal."""
+        self.packets_received += adds
+        self.write_bytes += size_bytes
+        self.bookie_add.success.note(self.since_us(began_s) // adds, adds)
+        self.bookie_add_bytes.success.note(size_bytes // adds, adds)
 
     def reads_answered(self, reads: int, size_bytes: int, began_s: float) -> None:
         """Count a batch of reads that the hot path has answered."""
@@ -195,7 +196,9 @@ class RequestStats(_Stats):
 
 @attrs.define(eq=False)
 class JournalStats(_Stats):
-    """What one journal does; counted in its thread, a group at a time."""
+    """What one journal does; counted in its thread, a group at a time, with the lock held."""
+
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     add: Summary = attrs.field(factory=Summary)
     """From the queue to the disk."""
@@ -208,8 +211,8 @@ class JournalStats(_Stats):
     sync: Summary = attrs.field(factory=Summary)
     creation: Summary = attrs.field(factory=Summary)
     force: Summary = attrs.field(factory=Summary)
-    batch_entries: Summary = attrs.field(factory=Summary)
-    batch_bytes: Summary = attrs.field(factory=Summary)
+    batch_entries: Summary = attrs.field(factory=_sizes)
+    batch_bytes: Summary = attrs.field(factory=_sizes)
     write_bytes: int = 0
     queued: int = 0
     """What was ever queued, counted by the reactor; and what of it is done."""
@@ -218,6 +221,16 @@ class JournalStats(_Stats):
     """Groups that ended when their oldest had waited long enough."""
     ended_by_bytes: int = 0
     ended_by_empty_queue: int = 0
+
+    def settle(self) -> None:
+        """Count what was noted, while the journal's thread notes nothing."""
+        with self.lock:
+            super().settle()
+
+    def rotate(self) -> None:
+        """End a window, likewise."""
+        with self.lock:
+            super().rotate()
 
 
 ZK_OPERATIONS: Final = (

@@ -1,15 +1,22 @@
 """Counts, sums and quantiles of many values, cheap enough for the hot path.
 
-A value falls into a bucket of its power of two, cut in 32: what is told of it is at most 1.6 % off,
-and the largest is told exactly. Quantiles are those of the last window that has ended, as Java's
-are (BookKeeper 4.18.0, DataSketchesOpStatsLogger); count and sum go on for good.
+A value is noted as a whole number, and many are counted at a time: in a bucket of its power of two,
+cut in 32, so that what is told of it is at most 1.6 % off; the largest is told exactly. Quantiles
+are those of the last window that has ended, as Java's are (BookKeeper 4.18.0,
+DataSketchesOpStatsLogger); count and sum go on for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import frexp, nan
 from typing import Final
+
+MICROSECONDS: Final = 1000.0
+"""In a millisecond: what latencies are noted in, as Java's are."""
+WHOLE: Final = 1.0
+
+NOTED_MAX: Final = 1024
+"""Different values that are noted before they are counted."""
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
@@ -21,19 +28,28 @@ _LEAST: Final = 1e-6
 
 
 class Series:
-    """One series of values: ``observe`` belongs to one thread, the rest to the reactor's."""
+    """One series of values.
+
+    ``note`` and ``observe`` belong to one thread and only take a note; ``fold`` counts the notes.
+    What is told is what was folded.
+    """
 
     __slots__ = (
         "_largest",
         "_last",
         "_last_largest",
+        "_noted",
         "_quantiles",
+        "_scale",
         "_window",
         "count",
         "total",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, scale: float = MICROSECONDS) -> None:
+        """``scale`` is how many units of a note, which is a whole number, make a value of 1."""
+        self._scale = scale
+        self._noted: dict[int, int] = {}
         self.count = 0
         self.total = 0.0
         self._window: dict[int, int] = {}
@@ -43,32 +59,32 @@ class Series:
         self._quantiles: list[float] = []
         """Those of the last window, once somebody has asked."""
 
-    def observe(self, value: float, count: int = 1) -> None:
-        """Count ``value`` that many times."""
-        self.count += count
-        self.total += value * count
-        if value > self._largest:  # noqa: PLR1730 -- likewise
-            self._largest = value
-        mantissa, exponent = frexp(value if value > _LEAST else _LEAST)  # noqa: FURB136 -- max() costs more
-        bucket = (exponent << _CUTS) + int(mantissa * _SCALE)
-        window = self._window
-        window[bucket] = window.get(bucket, 0) + count
+    def note(self, units: int, count: int = 1) -> None:
+        """Note a value, in units, that many times."""
+        noted = self._noted
+        noted[units] = noted.get(units, 0) + count
+        if len(noted) > NOTED_MAX:
+            self.fold()
 
-    def observe_all(self, values: Iterable[tuple[float, int]]) -> None:
-        """Count many values, each with how often it is meant; as ``observe``, and faster."""
-        window, largest = self._window, self._largest
-        for value, count in values:
+    def observe(self, value: float, count: int = 1) -> None:
+        """Note a value that many times."""
+        self.note(int(value * self._scale), count)
+
+    def fold(self) -> None:
+        """Count what was noted."""
+        noted, self._noted = self._noted, {}
+        for units, count in noted.items():
+            value = max(0, units) / self._scale
             self.count += count
             self.total += value * count
-            if value > largest:  # noqa: PLR1730 -- max() costs more
-                largest = value
-            mantissa, exponent = frexp(value if value > _LEAST else _LEAST)  # noqa: FURB136
+            self._largest = max(self._largest, value)
+            mantissa, exponent = frexp(max(value, _LEAST))
             bucket = (exponent << _CUTS) + int(mantissa * _SCALE)
-            window[bucket] = window.get(bucket, 0) + count
-        self._largest = largest
+            self._window[bucket] = self._window.get(bucket, 0) + count
 
     def rotate(self) -> None:
         """End a window; its quantiles are shown until the next ends."""
+        self.fold()
         self._last, self._window = self._window, {}
         self._last_largest, self._largest = self._largest, 0.0
         self._quantiles = []
@@ -98,16 +114,22 @@ class Series:
 
 
 class Summary:
-    """A series for what went well and one for what did not; milliseconds unless it says bytes."""
+    """A series for what went well and one for what did not."""
 
     __slots__ = ("failure", "success")
 
-    def __init__(self) -> None:
-        self.success, self.failure = Series(), Series()
+    def __init__(self, scale: float = MICROSECONDS) -> None:
+        """Milliseconds, unless the scale is ``WHOLE``."""
+        self.success, self.failure = Series(scale), Series(scale)
 
     def observe(self, value: float, *, ok: bool = True) -> None:
-        """Count one value."""
+        """Note one value."""
         (self.success if ok else self.failure).observe(value)
+
+    def fold(self) -> None:
+        """Count what was noted."""
+        self.success.fold()
+        self.failure.fold()
 
     def rotate(self) -> None:
         """End a window."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,7 +19,7 @@ from bkctl.cli import cli
 from tests.bkctl.terminal import FakeHost
 from tests.bookied.metrics.java import is_excused, java_seen, shapes
 from tests.interop.admin import TOKEN, Admin, Answer, java_admin, our_admin
-from tests.interop.peers import Peers
+from tests.interop.peers import Peers, java_shell, write_client_conf
 
 DB = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"
 ENTRIES = [b"entry %d \xff" % number for number in range(20)]
@@ -312,6 +313,15 @@ def test_bkctl_finds_both_and_speaks_to_each_in_its_way(sides: Sides, name: str)
     status, out, _ = bkctl(side, "metrics", me, "--grep", "^bookie_JOURNAL_DIRS")
     assert (status, "bookie_JOURNAL_DIRS" in out) == (0, True), out
     assert "QueueLength" in bkctl(side, "metrics", me, "--jmx-names")[1]
+
+
+def test_java_s_shell_finds_the_http_server_of_ours(sides: Sides, tmp_path: Path) -> None:
+    side = sides["ours"]
+    conf = write_client_conf(tmp_path, side.uri)
+    shown = java_shell(conf, "endpointinfo", "-b", side.admin.bookie.bookie_id)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.attribute("id") == ["bookie", "httpserver"]
+    assert shown.attribute("port")[1] == str(side.admin.port)
 
 
 def test_bkctl_says_what_is_missing(sides: Sides) -> None:

@@ -7,39 +7,51 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookied.metrics.summary import QUANTILES, Series, Summary
+from bookied.metrics.summary import NOTED_MAX, QUANTILES, WHOLE, Series, Summary
 
-values = st.floats(0.001, 1e9, allow_nan=False)
-
-
-def exact(seen: list[float], share: float) -> float:
-    return sorted(seen)[max(0, math.ceil(share * len(seen)) - 1)]
+units = st.integers(1, 10**12)
 
 
-@given(seen=st.lists(values, min_size=1, max_size=200))
-def test_quantiles_are_near_and_the_largest_exact(seen: list[float]) -> None:
+def exact(seen: list[int], share: float) -> float:
+    return sorted(seen)[max(0, math.ceil(share * len(seen)) - 1)] / 1000
+
+
+@given(seen=st.lists(units, min_size=1, max_size=200))
+def test_quantiles_are_near_and_the_largest_exact(seen: list[int]) -> None:
     series = Series()
     for value in seen:
-        series.observe(value)
+        series.note(value)
     series.rotate()
     for share, found in zip(QUANTILES, series.quantiles(), strict=True):
         assert math.isclose(found, exact(seen, share), rel_tol=0.017)
-    assert series.quantiles()[-1] == max(seen)
-    assert math.isclose(series.least(), min(seen), rel_tol=0.017)
+    assert series.quantiles()[-1] == max(seen) / 1000
+    assert math.isclose(series.least(), min(seen) / 1000, rel_tol=0.017)
     assert series.count == len(seen)
-    assert math.isclose(series.total, sum(seen))
+    assert math.isclose(series.total, sum(seen) / 1000)
 
 
-@given(value=values, count=st.integers(1, 1000))
-def test_a_batch_counts_as_its_members_would(value: float, count: int) -> None:
+@given(value=units, count=st.integers(1, 1000))
+def test_a_batch_counts_as_its_members_would(value: int, count: int) -> None:
     one, each = Series(), Series()
-    one.observe(value, count)
+    one.note(value, count)
     for _ in range(count):
-        each.observe(value)
+        each.note(value)
     one.rotate()
     each.rotate()
     assert one.quantiles() == each.quantiles()
     assert one.count == each.count
+    assert math.isclose(one.total, each.total)
+
+
+def test_notes_are_counted_before_they_are_too_many() -> None:
+    series = Series(WHOLE)
+    for value in range(NOTED_MAX + 1):
+        series.note(value)
+    assert series.count == NOTED_MAX + 1, "nobody had to ask"
+    series.note(5)
+    assert series.count == NOTED_MAX + 1
+    series.fold()
+    assert (series.count, series.total) == (NOTED_MAX + 2, sum(range(NOTED_MAX + 1)) + 5)
 
 
 def test_quantiles_are_of_the_window_that_has_ended_and_counts_go_on() -> None:

@@ -44,6 +44,7 @@ def test_numbers_labels_and_odd_texts_come_back_from_the_parser() -> None:
     odd = 'a "quoted" \\ path\nin two lines'
     took = Summary()
     took.observe(3.0)
+    took.fold()
     page = exposition(
         [
             gauge("a", 1.5, {"dir": odd, "b": ""}),
