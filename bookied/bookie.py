@@ -325,10 +325,10 @@ class Bookie:
             raise UnauthorizedError(f"fencing ledger {ledger_id} without its key")
         if ledger_id in self.deletions:
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
-        began_s = self.stats.seconds()
+        began_ns = self.stats.now_ns()
 
         def fenced() -> None:
-            self.stats.fence_wait.observe(self.stats.since_ms(began_s))
+            self.stats.fence_wait.note(self.stats.since_us(began_ns))
             asked.attempt(self._timed(read, self.stats.fence_read))
 
         self._fence(self._ledger_to_write(ledger_id, master_key), fenced)
@@ -337,13 +337,13 @@ class Bookie:
         """Return ``read`` with its time counted, up to where it goes to the disk."""
 
         def timed() -> Answer:
-            began_s = self.stats.seconds()
+            began_ns = self.stats.now_ns()
             try:
                 answer = read()
             except Exception:
-                took.observe(self.stats.since_ms(began_s), ok=False)
+                took.note(self.stats.since_us(began_ns), ok=False)
                 raise
-            took.observe(self.stats.since_ms(began_s))
+            took.note(self.stats.since_us(began_ns))
             return answer
 
         return timed
@@ -400,10 +400,10 @@ class Bookie:
         state = self._reads.ledger(request.ledger_id)
         insist_sure(state)
 
-        began_s = self.stats.seconds()
+        began_ns = self.stats.now_ns()
 
         def woken(moved_ms: int | None) -> None:
-            self.stats.poll_wait.observe(self.stats.since_ms(began_s), ok=moved_ms is not None)
+            self.stats.poll_wait.note(self.stats.since_us(began_ns), ok=moved_ms is not None)
             read = partial(self._read_polled, asked, previous_lac, moved_ms)
             asked.attempt(self._timed(read, self.stats.poll_read))
 

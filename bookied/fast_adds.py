@@ -37,7 +37,7 @@ from wire.errors import BookKeeperError
 from wire.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
 from wire.varint import encode_varint
 
-Acknowledge = Callable[[bytes, int, int, float], None]
+Acknowledge = Callable[[bytes, int, int, int], None]
 """Takes response frames, the size of the frames they answer, how many they are, when it began."""
 
 _LENGTH: Final = struct.Struct(">i")
@@ -94,13 +94,13 @@ class FastAdds:
         else:
             return at, 0
         stats = self._stats
-        began_s = stats.seconds()
+        began_ns = stats.now_ns()
         # Frames are longer than the records made of them, so this is room enough.
         batch = _Batch(self._bookie, len(data) - at)
         end = take(data, at, batch)
         if batch.adds:
-            size_bytes = batch.store(end - at, acknowledge, began_s)
-            stats.adds_stored(batch.adds, size_bytes, began_s)
+            size_bytes = batch.store(end - at, acknowledge, began_ns)
+            stats.adds_stored(batch.adds, size_bytes, began_ns)
         return end, batch.adds
 
     def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:
@@ -327,7 +327,7 @@ class _Batch:
         except (BookKeeperError, OSError):
             return None
 
-    def store(self, size_bytes: int, acknowledge: Acknowledge, began_s: float) -> int:
+    def store(self, size_bytes: int, acknowledge: Acknowledge, began_ns: int) -> int:
         """Hand all to storage, then to the journal, as everywhere; then tell of LACs.
 
         Returns:
@@ -337,7 +337,7 @@ class _Batch:
         assert self._storage is not None
         blob = b"".join(self.records)
         self._storage.append(blob, self._sizes)
-        done = partial(acknowledge, self.answers, size_bytes, self.adds, began_s)
+        done = partial(acknowledge, self.answers, size_bytes, self.adds, began_ns)
         self._journal.append(blob, done, entries=self.adds)
         for state, max_lac in self._advanced:
             self._bookie.note_lac(state, max_lac)

@@ -56,10 +56,10 @@ class FastReads:
             take = self._take_v3
         else:
             return at, [], 0
-        began_s = self._stats.seconds()
+        began_ns = self._stats.now_ns()
         end, answers, reads, size_bytes = take(data, at, must_wait, size_bytes_max)
         if reads:
-            self._stats.reads_answered(reads, size_bytes, began_s)
+            self._stats.reads_answered(reads, size_bytes, began_ns)
         return end, answers, reads
 
     def _take_v2(

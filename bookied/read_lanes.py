@@ -81,7 +81,7 @@ class ReadLanes:
                 if len(reads) == BATCH_MAX:
                     break
         self._fetching.add(lane)
-        fetch = _Fetch(reads, self._stats.seconds)
+        fetch = _Fetch(reads, self._stats.now_ns)
         fetching = self._run_blocking(fetch.run)
         fetching.addCallback(self._fetched, lane, fetch)
         fetching.addErrback(self._failed)
@@ -89,8 +89,8 @@ class ReadLanes:
     def _fetched(self, count: int, lane: int, fetch: _Fetch) -> None:
         self._fetching.discard(lane)
         stats = self._stats
-        stats.disk_wait.success.observe((fetch.began_s - fetch.asked_s) * 1000, count)
-        stats.disk_read.success.observe(stats.since_ms(fetch.began_s) / count, count)
+        stats.disk_wait.success.note((fetch.began_ns - fetch.asked_ns) // 1000, count)
+        stats.disk_read.success.note(stats.since_us(fetch.began_ns) // count, count)
         queue = self._queues.get(lane, deque())
         while queue and self._settle(queue[0]):
             queue.popleft()
@@ -115,13 +115,13 @@ class ReadLanes:
 class _Fetch:
     """One job of a thread of the pool; it notes when its turn came."""
 
-    def __init__(self, reads: list[_Waiting], seconds: Callable[[], float]) -> None:
-        self._reads, self._seconds = reads, seconds
-        self.asked_s = self.began_s = seconds()
+    def __init__(self, reads: list[_Waiting], now_ns: Callable[[], int]) -> None:
+        self._reads, self._now_ns = reads, now_ns
+        self.asked_ns = self.began_ns = now_ns()
 
     def run(self) -> int:
         """Blocking: return how many were fetched."""
-        self.began_s = self._seconds()
+        self.began_ns = self._now_ns()
         size_bytes = 0
         for count, waiting in enumerate(self._reads, 1):
             assert isinstance(waiting.answer, DiskRead)

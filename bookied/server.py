@@ -100,7 +100,7 @@ class BookieServer(Factory):
             pause=self._pause_all,
             resume=self._resume_all,
         )
-        self._paused_s = 0.0
+        self._paused_ns = 0
         self.half_frames = FrameRoom(
             clock,
             bytes_max=self.limits.half_frames_bytes_max,
@@ -205,7 +205,7 @@ class BookieServer(Factory):
             connection.abort()
 
     def _pause_all(self) -> None:
-        self._paused_s = self.stats.seconds()
+        self._paused_ns = self.stats.now_ns()
         for connection in self.connections:
             connection.update_reading()
 
@@ -214,7 +214,7 @@ class BookieServer(Factory):
             connection.go_on() if not self.unsent.is_over else connection.update_reading()
 
     def _resume_all(self) -> None:
-        self.stats.blocked_wait.observe(self.stats.since_ms(self._paused_s))
+        self.stats.blocked_wait.note(self.stats.since_us(self._paused_ns))
         for connection in list(self.connections):
             connection.update_reading()
 
@@ -227,18 +227,18 @@ class _Reply:
         "_connection",
         "_reply_to",
         "_size_bytes",
-        "began_s",
+        "began_ns",
         "is_given",
         "operation",
     )
 
     def __init__(
-        self, connection: BookieConnection, received: Received, size_bytes: int, began_s: float
+        self, connection: BookieConnection, received: Received, size_bytes: int, began_ns: int
     ) -> None:
         self._connection, self._reply_to = connection, received.reply_to
         self._size_bytes = size_bytes
         self._adds = 1 if isinstance(received.request, AddRequest) else 0
-        self.operation, self.began_s = operation_of(received.request), began_s
+        self.operation, self.began_ns = operation_of(received.request), began_ns
         self.is_given = False
 
     def __call__(self, answer: Answer) -> None:
@@ -391,10 +391,10 @@ class BookieConnection(Protocol):
         if not self._is_corked:
             self._lanes.start()
 
-    def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_s: float) -> None:
+    def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_ns: int) -> None:
         """Send the prebuilt answers to a batch of adds that is durable now."""
         stats = self._server.stats
-        self._add_took.note(stats.since_us(began_s), adds)
+        self._add_took.note((stats.now_ns() - began_ns) // 1000, adds)
         self._backpressure.answered(size_bytes, adds)
         self._out_answers += adds
         self._put_out(responses)
@@ -406,9 +406,9 @@ class BookieConnection(Protocol):
             out, size_bytes = self._out, self._out_bytes
             stats, answers = self._server.stats, self._out_answers
             self._out, self._out_bytes, self._out_answers = [], 0, 0
-            began_s = stats.seconds()
+            began_ns = stats.now_ns()
             self._transport().writeSequence(out)
-            stats.channel_write.success.note(stats.since_us(began_s), answers)
+            stats.channel_write.success.note((stats.now_ns() - began_ns) // 1000, answers)
             stats.packets_sent += answers
             if self._output_is_full:
                 self._server.unsent.add(self, size_bytes)
@@ -485,8 +485,8 @@ class BookieConnection(Protocol):
         if not isinstance(received, Received):
             raise RemoteProtocolError("a frame that is none")
         stats = self._server.stats
-        began_s = stats.seconds()
-        reply = _Reply(self, received, len(frame), began_s)
+        began_ns = stats.now_ns()
+        reply = _Reply(self, received, len(frame), began_ns)
         self._unanswered += 1
         self._backpressure.received(len(frame), reply.adds)
         try:
@@ -495,7 +495,7 @@ class BookieConnection(Protocol):
             if not reply.is_given:
                 self._settle(reply)  # Nothing else will: the connection is about to be closed.
             raise
-        stats.handled(received.request, began_s)
+        stats.handled(received.request, began_ns)
         if cancel is not None and not reply.is_given:
             self._polls[reply] = cancel
 
@@ -508,7 +508,7 @@ class BookieConnection(Protocol):
         try:
             self._out_answers += 1
             self._put_out(encode(response, reply_to))
-            self._server.stats.answered(reply.operation, response, reply.began_s)
+            self._server.stats.answered(reply.operation, response, reply.began_ns)
         except LocalProtocolError:
             log.failure("no answer to {reply_to}", reply_to=reply_to)
             self._close()

@@ -50,7 +50,6 @@ _BY_TYPE: Final[dict[type[Any], str]] = {
 OPERATIONS: Final = (*dict.fromkeys(_BY_TYPE.values()), FENCE, LONG_POLL)
 
 _MS: Final = 1000.0
-_US: Final = 1e6
 
 
 def operation_of(request: Request) -> str:
@@ -100,7 +99,7 @@ class _Stats:
 class RequestStats(_Stats):
     """What clients ask, and how long it takes; sizes are of entry packets, in bytes."""
 
-    seconds: Callable[[], float] = time.perf_counter
+    now_ns: Callable[[], int] = time.perf_counter_ns
     requests: dict[str, Summary] = attrs.field(
         init=False, factory=lambda: {name: Summary() for name in OPERATIONS}
     )
@@ -131,47 +130,43 @@ class RequestStats(_Stats):
     packets_received: int = attrs.field(init=False, default=0)
     packets_sent: int = attrs.field(init=False, default=0)
 
-    def since_ms(self, began_s: float) -> float:
-        """Return how long ago that was, in milliseconds."""
-        return (self.seconds() - began_s) * _MS
-
-    def since_us(self, began_s: float) -> int:
+    def since_us(self, began_ns: int) -> int:
         """Return how long ago that was, in whole microseconds, as a series notes it."""
-        return int((self.seconds() - began_s) * _US)
+        return (self.now_ns() - began_ns) // 1000
 
-    def adds_stored(self, adds: int, size_bytes: int, began_s: float) -> None:
+    def adds_stored(self, adds: int, size_bytes: int, began_ns: int) -> None:
         """Count a batch of adds of the hot path that is on its way to the journal."""
         self.packets_received += adds
         self.write_bytes += size_bytes
-        self.bookie_add.success.note(self.since_us(began_s) // adds, adds)
+        self.bookie_add.success.note((self.now_ns() - began_ns) // 1000 // adds, adds)
         self.bookie_add_bytes.success.note(size_bytes // adds, adds)
 
-    def reads_answered(self, reads: int, size_bytes: int, began_s: float) -> None:
+    def reads_answered(self, reads: int, size_bytes: int, began_ns: int) -> None:
         """Count a batch of reads that the hot path has answered."""
         self.packets_received += reads
         self.read_bytes += size_bytes
-        self.requests[READ].success.observe(self.since_ms(began_s), reads)
-        self.bookie_read_bytes.success.observe(size_bytes / reads, reads)
+        self.requests[READ].success.note(self.since_us(began_ns), reads)
+        self.bookie_read_bytes.success.note(size_bytes // reads, reads)
 
-    def handled(self, request: Request, began_s: float) -> None:
+    def handled(self, request: Request, began_ns: int) -> None:
         """Count a request that the bookie has taken; its answer may come later."""
         self.packets_received += 1
         if isinstance(request, AddRequest):
             recovery = request.flags & AddFlag.RECOVERY
-            (self.bookie_recovery_add if recovery else self.bookie_add).success.observe(
-                self.since_ms(began_s)
+            (self.bookie_recovery_add if recovery else self.bookie_add).success.note(
+                self.since_us(began_ns)
             )
             self.write_bytes += len(request.entry)
-            self.bookie_add_bytes.success.observe(len(request.entry))
+            self.bookie_add_bytes.success.note(len(request.entry))
         elif isinstance(request, ForceLedgerRequest):
             self.forces += 1
 
-    def answered(self, operation: str, response: Response, began_s: float) -> None:
+    def answered(self, operation: str, response: Response, began_ns: int) -> None:
         """Count an answer that goes out."""
         if not operation:
             return
         rc = response.rc
-        self.requests[operation].observe(self.since_ms(began_s), ok=rc is ReturnCode.EOK)
+        self.requests[operation].note(self.since_us(began_ns), ok=rc is ReturnCode.EOK)
         if rc is ReturnCode.ETOOMANYREQUESTS:
             if operation == ADD:
                 self.adds_rejected += 1
@@ -191,7 +186,7 @@ class RequestStats(_Stats):
 
     def _read(self, size_bytes: int) -> None:
         self.read_bytes += size_bytes
-        self.bookie_read_bytes.success.observe(size_bytes)
+        self.bookie_read_bytes.success.note(size_bytes)
 
 
 @attrs.define(eq=False)

@@ -122,6 +122,10 @@ class Summary:
         """Milliseconds, unless the scale is ``WHOLE``."""
         self.success, self.failure = Series(scale), Series(scale)
 
+    def note(self, units: int, *, ok: bool = True) -> None:
+        """Note one value, in units."""
+        (self.success if ok else self.failure).note(units)
+
     def observe(self, value: float, *, ok: bool = True) -> None:
         """Note one value."""
         (self.success if ok else self.failure).observe(value)
