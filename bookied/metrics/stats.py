@@ -138,15 +138,15 @@ class RequestStats(_Stats):
         """Count a batch of adds of the hot path that is on its way to the journal."""
         self.packets_received += adds
         self.write_bytes += size_bytes
-        self.bookie_add.success.note((self.now_ns() - began_ns) // 1000 // adds, adds)
-        self.bookie_add_bytes.success.note(size_bytes // adds, adds)
+        self.bookie_add.success.share((self.now_ns() - began_ns) // 1000, adds)
+        self.bookie_add_bytes.success.share(size_bytes, adds)
 
     def reads_answered(self, reads: int, size_bytes: int, began_ns: int) -> None:
         """Count a batch of reads that the hot path has answered."""
         self.packets_received += reads
         self.read_bytes += size_bytes
         self.requests[READ].success.note(self.since_us(began_ns), reads)
-        self.bookie_read_bytes.success.note(size_bytes // reads, reads)
+        self.bookie_read_bytes.success.share(size_bytes, reads)
 
     def handled(self, request: Request, began_ns: int) -> None:
         """Count a request that the bookie has taken; its answer may come later."""

@@ -66,6 +66,13 @@ class Series:
         if len(noted) > NOTED_MAX:
             self.fold()
 
+    def share(self, units: int, count: int) -> None:
+        """Note so many values that make ``units`` together, one as great as the other."""
+        each, more = divmod(units, count)
+        self.note(each, count - more)
+        if more:
+            self.note(each + 1, more)
+
     def observe(self, value: float, count: int = 1) -> None:
         """Note a value that many times."""
         self.note(int(value * self._scale), count)

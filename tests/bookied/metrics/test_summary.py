@@ -43,6 +43,15 @@ def test_a_batch_counts_as_its_members_would(value: int, count: int) -> None:
     assert math.isclose(one.total, each.total)
 
 
+@given(total=st.integers(0, 10**9), count=st.integers(1, 1000))
+def test_what_many_share_adds_up(total: int, count: int) -> None:
+    series = Series(WHOLE)
+    series.share(total, count)
+    series.rotate()
+    assert (series.count, series.total) == (count, total)
+    assert series.quantiles()[-1] == -(-total // count)
+
+
 def test_notes_are_counted_before_they_are_too_many() -> None:
     series = Series(WHOLE)
     for value in range(NOTED_MAX + 1):
