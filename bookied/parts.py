@@ -153,7 +153,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "clock": reactor,
         "call_from_thread": reactor.callFromThread,
         "store": store,
-        "metadata_stats": metadata_stats,
+        "metadata_stats": metadata_stats if _is_zookeeper(config) else None,
         "files": RealFiles(),
         "host": RealHost(),
         "listener": TcpListener(reactor, _keep_alive(config)),
@@ -190,10 +190,14 @@ def _stop_pools(pools: tuple[ThreadPool, ...]) -> None:
         pool.stop()
 
 
+def _is_zookeeper(config: BookieConfig) -> bool:
+    return (config.service_uri or "").lower().startswith("zk")
+
+
 def _open_store(config: BookieConfig, reactor: Any, stats: MetadataStats) -> MetadataStore:
     uri = config.service_uri
     assert uri is not None, "load() insists on one"
-    observing = {"observe": stats.observe} if uri.startswith("zk") else {}
+    observing = {"observe": stats.observe} if _is_zookeeper(config) else {}
     try:
         return open_metadata(
             uri,

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -337,6 +339,39 @@ def test_hup_opens_the_log_file_anew_and_usr1_writes_the_state(machine: Machine)
     assert {"what": "state", "value": "writable"}.items() <= events[1].items()
     assert bookie.stop() == 0
     assert bookie.output.read_text() == ""
+
+
+@pytest.mark.processes
+def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine) -> None:
+    token = machine.directory / "token"
+    token.write_text("old")
+    port = free_port()
+    conf = machine.conf(httpServerEnabled="true", httpServerPort=port, httpAdminTokenFile=token)
+    bookie = machine.start(conf).ready()
+
+    def ask(method: str, path: str, token: str = "") -> tuple[int, str]:
+        address = f"http://127.0.0.1:{port}{path}"
+        headers = {"Authorization": f"Bearer {token}"}
+        try:
+            with urlopen(Request(address, method=method, headers=headers), timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    assert ask("GET", "/api/v1/bookie/is_ready") == (200, "OK")
+    status, page = ask("GET", "/metrics")
+    assert (status, "bookie_SERVER_STATUS 1" in page, "bookie_zk" in page) == (200, True, False)
+    assert ask("PUT", "/api/v1/bookie/gc", "old")[0] == 200
+    token.write_text("new")
+    bookie.told.clear()
+    bookie.process.send_signal(signal.SIGHUP)
+    bookie.wait_for("RELOADING=1").ready()
+    assert [ask("PUT", "/api/v1/bookie/gc", one)[0] for one in ("old", "new")] == [401, 200]
+    assert bookie.stop() == 0
+    output = bookie.output.read_text()
+    assert "refused over HTTP: PUT /api/v1/bookie/gc" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.processes
