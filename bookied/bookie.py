@@ -402,13 +402,16 @@ class Bookie:
 
         began_ns = self.stats.now_ns()
 
-        def woken(moved_ms: int | None) -> None:
-            self.stats.poll_wait.note(self.stats.since_us(began_ns), ok=moved_ms is not None)
+        def answer(moved_ms: int | None) -> None:
             read = partial(self._read_polled, asked, previous_lac, moved_ms)
             asked.attempt(self._timed(read, self.stats.poll_read))
 
+        def woken(moved_ms: int | None) -> None:
+            self.stats.poll_wait.note(self.stats.since_us(began_ns), ok=moved_ms is not None)
+            answer(moved_ms)
+
         if request.timeout_ms is None or state.lac > previous_lac:
-            woken(None)
+            answer(None)
             return None
         timeout_s = request.timeout_ms / 1000
         return self.polls.wait(request.ledger_id, previous_lac, timeout_s, woken)

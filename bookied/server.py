@@ -223,10 +223,10 @@ class _Reply:
     """Where the answer to one request goes. Called with it, once."""
 
     __slots__ = (
-        "_adds",
         "_connection",
         "_reply_to",
         "_size_bytes",
+        "adds",
         "began_ns",
         "is_given",
         "operation",
@@ -237,21 +237,17 @@ class _Reply:
     ) -> None:
         self._connection, self._reply_to = connection, received.reply_to
         self._size_bytes = size_bytes
-        self._adds = 1 if isinstance(received.request, AddRequest) else 0
+        self.adds = 1 if isinstance(received.request, AddRequest) else 0
         self.operation, self.began_ns = operation_of(received.request), began_ns
         self.is_given = False
 
     def __call__(self, answer: Answer) -> None:
         self._connection.answered(self, answer, self._reply_to)
 
-    @property
-    def adds(self) -> int:
-        return self._adds
-
     def settle(self, backpressure: Backpressure) -> None:
         assert not self.is_given, "two answers to one request"
         self.is_given = True
-        backpressure.answered(self._size_bytes, self._adds)
+        backpressure.answered(self._size_bytes, self.adds)
 
 
 @implementer(IPushProducer)

@@ -15,7 +15,7 @@ from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
 from tests.bookied.metrics.java import excused, is_excused, java_seen, shapes
 from tests.bookied.serving import KEY, packet
-from wire import v2
+from wire import v2, v3
 from wire.codes import AddFlag, ReadFlag
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest, ReadRequest
@@ -168,6 +168,25 @@ def test_reads_are_counted_whether_found_or_not(tmp_path: Path) -> None:
     assert served.count("bookkeeper_server_READ_ENTRY_FENCE_WAIT") == 1
     size_bytes = len(packet(7, 0, payload=b"x" * 90))
     assert served.value("bookie_READ_BYTES") == 5 * size_bytes
+    served.close()
+
+
+def test_a_long_poll_counts_its_wait_and_one_that_need_not_wait_has_none(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.send(add(0), add(1))
+
+    def poll(previous_lac: int) -> bytes:
+        request = ReadRequest(LedgerId(7), EntryId(-1), previous_lac=previous_lac, timeout_ms=500)
+        return v3.encode_request(request, txn_id=9)
+
+    wait, whole = "READ_ENTRY_LONG_POLL_WAIT", "READ_ENTRY_LONG_POLL_REQUEST"
+    served.send(poll(-1))
+    assert served.count(f"bookkeeper_server_{wait}") == 0
+    served.send(poll(5))
+    assert served.value("bookied_long_polls_waiting") == 1
+    served.world.run_for(1)
+    assert served.count(f"bookkeeper_server_{wait}", ok=False) == 1
+    assert served.count(f"bookkeeper_server_{whole}") == 2
     served.close()
 
 
