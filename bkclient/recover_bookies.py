@@ -14,21 +14,20 @@ from typing import Final
 
 import attrs
 
-from bkclient.bounded import for_each
 from bkclient.check import LedgerChecker, ViewedLedger, view
 from bkclient.client import Client
-from bkclient.cookies import READS_AT_ONCE, delete_cookies, insist_gone
+from bkclient.cookies import delete_cookies, insist_gone
 from bkclient.errors import (
     ClientError,
     IncorrectParameterError,
     LedgerRecoveryError,
-    MetadataSerializationError,
     MetadataStoreError,
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
 from bkclient.fragments import Lack, LedgerFragment, fragments_of
 from bkclient.repair import ByteRate, Copied, FragmentRepairer
+from bkclient.walk import StoredLedger, read_ledgers, walk
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -130,37 +129,23 @@ async def ledgers_on_bookies(
         MetadataSerializationError: a ledger's metadata cannot be read.
         MetadataStoreError: the store failed.
     """
-    if ledger_id is not None:
-        for found in await _listing(client, (ledger_id,), bookies, unreadable):
-            yield found
-        return
-    async for ids in client.store.ledger_ranges():
-        for found in await _listing(client, ids, bookies, unreadable):
-            yield found
+    async for one in _stored(client, ledger_id):
+        if one.error is not None:
+            unreadable(one.ledger_id, one.error)
+        elif one.metadata is not None:
+            fragments = one.metadata.fragments
+            firsts = [f.first_entry_id for f in fragments if not _spares(f.ensemble, bookies)]
+            if firsts:
+                yield BookieLedger(one.ledger_id, one.metadata, tuple(firsts))
 
 
-async def _listing(
-    client: Client,
-    ids: Collection[LedgerId],
-    bookies: Collection[BookieId],
-    unreadable: Callable[[LedgerId, ClientError], None],
-) -> list[BookieLedger]:
-    found: dict[LedgerId, BookieLedger] = {}
-
-    async def look(ledger_id: LedgerId) -> None:
-        try:
-            metadata = (await client.read_metadata(ledger_id)).value
-        except NoSuchLedgerError:
-            return
-        except MetadataSerializationError as error:
-            unreadable(ledger_id, error)
-            return
-        firsts = [f.first_entry_id for f in metadata.fragments if not _spares(f.ensemble, bookies)]
-        if firsts:
-            found[ledger_id] = BookieLedger(ledger_id, metadata, tuple(firsts))
-
-    await for_each(ids, look, READS_AT_ONCE)
-    return [found[ledger_id] for ledger_id in sorted(found)]
+async def _stored(client: Client, ledger_id: LedgerId | None) -> AsyncIterator[StoredLedger]:
+    if ledger_id is None:
+        async for one in walk(client.store):
+            yield one
+    else:
+        for one in await read_ledgers(client.store, (ledger_id,)):
+            yield one
 
 
 def _spares(ensemble: Collection[BookieId], bookies: Collection[BookieId]) -> bool:

@@ -7,14 +7,13 @@ from typing import Final
 
 import attrs
 
+from bkclient.bounded import for_each
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore, Versioned
-from bkclient.metadata.tree.nodes import together
-from wire.errors import FormatError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
-READS_AT_ONCE: Final = 64
+READS_AT_ONCE: Final = 100
 """Metadata reads in flight."""
 
 IDS_AT_ONCE: Final = 500
@@ -23,10 +22,11 @@ IDS_AT_ONCE: Final = 500
 
 @attrs.frozen
 class StoredLedger:
-    """A ledger as the store has it; ``stored`` is None where that cannot be read."""
+    """A ledger as the store has it; ``stored`` is None where that cannot be read, by ``error``."""
 
     ledger_id: LedgerId
     stored: Versioned[LedgerMetadata] | None
+    error: MetadataSerializationError | None = attrs.field(default=None, eq=False)
 
     @property
     def metadata(self) -> LedgerMetadata | None:
@@ -35,19 +35,17 @@ class StoredLedger:
 
 async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[StoredLedger]:
     """Read the metadata of ledgers, in the order of ``ids``; those that are gone are left out."""
-    waiting = iter(ids)
     found: dict[LedgerId, StoredLedger] = {}
 
-    async def work() -> None:
-        for ledger_id in waiting:
-            try:
-                found[ledger_id] = StoredLedger(ledger_id, await store.read_ledger(ledger_id))
-            except NoSuchLedgerError:
-                continue
-            except (MetadataSerializationError, FormatError):
-                found[ledger_id] = StoredLedger(ledger_id, None)
+    async def look(ledger_id: LedgerId) -> None:
+        try:
+            found[ledger_id] = StoredLedger(ledger_id, await store.read_ledger(ledger_id))
+        except NoSuchLedgerError:
+            return
+        except MetadataSerializationError as error:
+            found[ledger_id] = StoredLedger(ledger_id, None, error)
 
-    await together(work() for _ in range(min(READS_AT_ONCE, len(ids))))
+    await for_each(ids, look, READS_AT_ONCE)
     return [found[ledger_id] for ledger_id in ids if ledger_id in found]
 
 

@@ -27,6 +27,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata.api import MetadataStore
+from bkclient.walk import walk
 from bookied.autorecovery.replica_counts import ReplicaCounts, bookies_to_ask, count_replicas
 from wire.codes import ReturnCode
 from wire.errors import BookKeeperError, FormatError
@@ -37,8 +38,8 @@ from wire.records import EntryList, decode_entry_list
 
 log = Logger()
 
-METADATA_AT_ONCE: Final = 100
-"""Ledgers whose metadata is being read in a walk."""
+LEDGERS_AT_ONCE: Final = 100
+"""Ledgers that are looked at, or marked, at a time."""
 
 REPLICA_CHECKS_AT_ONCE: Final = 100
 
@@ -57,7 +58,7 @@ async def available_bookies(store: MetadataStore) -> frozenset[BookieId]:
 async def each_ledger(
     store: MetadataStore,
     look: Callable[[LedgerId], Coroutine[Deferred[Any], Any, object]],
-    at_once: int = METADATA_AT_ONCE,
+    at_once: int = LEDGERS_AT_ONCE,
 ) -> int:
     """Look at every ledger; return how many could not be looked at.
 
@@ -79,11 +80,15 @@ async def each_ledger(
             raise
         except BookKeeperError as error:
             failed += 1
-            log.warn("ledger {id} cannot be looked at: {error}", id=ledger_id, error=error)
+            _not_looked_at(ledger_id, error)
 
     async for ids in store.ledger_ranges():
         await for_each(ids, look_at, at_once)
     return failed
+
+
+def _not_looked_at(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
+    log.warn("ledger {id} cannot be looked at: {error}", id=ledger_id, error=error)
 
 
 # Lost bookies ----------------------------------------------------------------------------------
@@ -108,12 +113,13 @@ async def audit_bookies(store: MetadataStore) -> BookieAudit:
     suspects: dict[LedgerId, frozenset[BookieId]] = {}
     sets: dict[frozenset[BookieId], frozenset[BookieId]] = {}  # One copy of each for all ledgers.
 
-    async def look(ledger_id: LedgerId) -> None:
-        missing = (await store.read_ledger(ledger_id)).value.all_bookies() - before
-        if missing:
-            suspects[ledger_id] = sets.setdefault(missing, missing)
-
-    failed = await each_ledger(store, look)
+    failed = 0
+    async for one in walk(store):
+        if one.metadata is None:
+            failed += 1
+            _not_looked_at(one.ledger_id, one.error)
+        elif missing := one.metadata.all_bookies() - before:
+            suspects[one.ledger_id] = sets.setdefault(missing, missing)
     await insist_enabled(store)
     # A bookie that came during the walk was never lost.
     lost = frozenset[BookieId]().union(*suspects.values()) - await available_bookies(store)
@@ -128,7 +134,7 @@ async def audit_bookies(store: MetadataStore) -> BookieAudit:
             failed += 1
             log.warn("ledger {id} cannot be marked: {error}", id=one[0], error=error)
 
-    await for_each(marks, mark, METADATA_AT_ONCE)
+    await for_each(marks, mark, LEDGERS_AT_ONCE)
     counts = Counter(bookie for _, missing in marks for bookie in missing)
     for bookie, ledgers in sorted(counts.items()):
         log.warn("{bookie} is lost: {ledgers} ledgers are marked", bookie=bookie, ledgers=ledgers)

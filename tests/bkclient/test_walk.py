@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from bkclient.errors import MetadataStoreError, NoSuchLedgerError
+from bkclient.errors import MetadataSerializationError, MetadataStoreError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.memory import MemoryCluster
 from bkclient.walk import IDS_AT_ONCE, StoredLedger, read_ledgers, walk
 from tests.bkclient.metadata.values import metadata, run
-from wire.errors import MetadataFormatError
 from wire.ids import LedgerId
 
 
@@ -28,15 +27,15 @@ class _Store:
 
 
 def test_ledgers_that_are_gone_are_left_out_and_unreadable_ones_are_not() -> None:
-    stored: Any = _Store({
-        1: metadata(), 2: NoSuchLedgerError(), 3: MetadataFormatError("damaged")
-    })  # fmt: skip
+    damaged = MetadataSerializationError("damaged")
+    stored: Any = _Store({1: metadata(), 2: NoSuchLedgerError(), 3: damaged})
     found = run(read_ledgers(stored, [LedgerId(n) for n in (3, 2, 1)]), Clock())
     assert found == [
         StoredLedger(LedgerId(3), None),
         StoredLedger(LedgerId(1), Versioned(metadata(), 3)),
     ]
     assert [one.metadata for one in found] == [None, metadata()]
+    assert [one.error for one in found] == [damaged, None]
 
 
 def test_a_store_that_fails_is_never_a_shorter_list() -> None:
