@@ -15,10 +15,11 @@ from twisted.internet.task import deferLater
 
 from bkclient.bounded import for_each
 from bkclient.client import Client
-from bkclient.cookies import READS_AT_ONCE, delete_cookies, insist_gone
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.fragments import may_hold_entries
 from bkclient.recover_bookies import ledgers_on_bookies
+from bkclient.stored_cookies import delete_cookies, insist_gone, needs_cookies
+from bkclient.walk import READS_AT_ONCE
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -136,8 +137,9 @@ class _Decommission:
         return sorted(left)
 
     def _needs_bookie(self, metadata: LedgerMetadata) -> bool:
-        listed = self._bookie_id in metadata.all_bookies()
-        return listed and (not metadata.is_closed or may_hold_entries(metadata, self._bookie_id))
+        return needs_cookies(metadata, (self._bookie_id,)) or may_hold_entries(
+            metadata, self._bookie_id
+        )
 
     async def _marked(self) -> list[LedgerId]:
         return [

@@ -2,7 +2,8 @@
 
 Agrees with BookKeeper 4.18.0, BookKeeperAdmin.recoverBookieData. Stricter: each ledger is checked
 once more after its fragments were copied; its lock is taken where it is free, so that no bookie
-collects the copies as over-replicated meanwhile; and cookies go by the rule of ``cookies``.
+collects the copies as over-replicated meanwhile; and cookies go by the rule of
+``stored_cookies``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import attrs
 
 from bkclient.check import LedgerChecker, ViewedLedger, view
 from bkclient.client import Client
-from bkclient.cookies import delete_cookies, insist_gone
 from bkclient.errors import (
     ClientError,
     IncorrectParameterError,
@@ -27,6 +27,7 @@ from bkclient.errors import (
 )
 from bkclient.fragments import Lack, LedgerFragment, fragments_of
 from bkclient.repair import ByteRate, Copied, FragmentRepairer
+from bkclient.stored_cookies import delete_cookies, insist_gone
 from bkclient.walk import StoredLedger, read_ledgers, walk
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId

@@ -32,6 +32,17 @@ class StoredLedger:
     def metadata(self) -> LedgerMetadata | None:
         return None if self.stored is None else self.stored.value
 
+    def readable(self) -> LedgerMetadata:
+        """Return the metadata.
+
+        Raises:
+            MetadataSerializationError: it cannot be read.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self.stored is not None
+        return self.stored.value
+
 
 async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[StoredLedger]:
     """Read the metadata of ledgers, in the order of ``ids``; those that are gone are left out."""

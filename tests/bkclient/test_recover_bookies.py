@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bkclient.client import Client
-from bkclient.cookies import CookieNeededError, delete_cookies, ledgers_that_need_cookies
 from bkclient.errors import (
     IllegalOperationError,
     IncorrectParameterError,
@@ -28,6 +27,7 @@ from bkclient.recover_bookies import (
     recover_bookies,
 )
 from bkclient.repair import Copied
+from bkclient.stored_cookies import CookieNeededError, delete_cookies, ledgers_that_need_cookies
 from tests.bkclient.fakes import Fate, World, is_fence, is_recovery_add, when
 from tests.bkclient.repairs import (
     STRIPED,

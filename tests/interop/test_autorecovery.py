@@ -21,11 +21,11 @@ from twisted.internet.defer import CancelledError, Deferred
 from bkclient import admin
 from bkclient.client import Client
 from bkclient.config import ClientConfig
-from bkclient.cookies import CookieNeededError, delete_cookies
 from bkclient.decommission import decommission
 from bkclient.distribution import write_set
 from bkclient.metadata.api import CookieNotFoundError, MetadataStore
 from bkclient.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
+from bkclient.stored_cookies import CookieNeededError, delete_cookies
 from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.autorecovery.worker import Worker

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from bkclient.client import Client
-from bkclient.cookies import CookieNeededError
 from bkclient.decommission import (
     LOOK_S_MAX,
     DecommissionProgress,
@@ -17,6 +16,7 @@ from bkclient.decommission import (
 from bkclient.errors import IllegalOperationError, MetadataSerializationError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.stored_cookies import CookieNeededError
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import (
     STRIPED,
