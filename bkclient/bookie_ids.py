@@ -14,8 +14,8 @@ import attrs
 
 from bkclient import admin
 from bkclient.client import Client
-from bkclient.distribution import write_set
 from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.fragments import fragments_of
 from bkclient.updates import LocalMetadata
 from bkclient.walk import StoredLedger, walk
 from wire.ids import BookieId, EntryId, LedgerId
@@ -59,21 +59,12 @@ def lists_both(metadata: LedgerMetadata, old: BookieId, new: BookieId) -> bool:
 def shown_by(metadata: LedgerMetadata, bookie_id: BookieId, last: int) -> Iterator[EntryId]:
     """Yield the first and last entry that a bookie must have of each of its fragments.
 
-    ``last`` is the ledger's last entry, or the last confirmed one.
+    ``last`` is the last confirmed entry of a ledger that is not closed.
     """
-    ends = [fragment.first_entry_id - 1 for fragment in metadata.fragments[1:]]
-    for fragment, end in zip(metadata.fragments, (*ends, last), strict=True):
-        if bookie_id not in fragment.ensemble:
-            continue
-        index, size = fragment.ensemble.index(bookie_id), len(fragment.ensemble)
-
-        def has(entry_id: int, index: int = index, size: int = size) -> bool:
-            return index in write_set(entry_id, size, metadata.write_quorum)
-
-        first, stop = fragment.first_entry_id, end + 1
-        lowest = next(filter(has, range(first, min(first + size, stop))), None)
-        highest = next(filter(has, range(end, max(end - size, first - 1), -1)), None)
-        yield from dict.fromkeys(EntryId(n) for n in (lowest, highest) if n is not None)
+    for fragment in fragments_of(metadata, last):
+        if bookie_id in fragment.ensemble and not fragment.may_be_empty:
+            ends = fragment.ends_at(fragment.ensemble.index(bookie_id))
+            yield from dict.fromkeys(ends or ())
 
 
 async def ledgers_listing(client: Client, bookie_id: BookieId) -> list[StoredLedger]:

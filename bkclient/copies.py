@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from bkclient.distribution import write_set
+from bkclient.fragments import LedgerFragment, fragments_of, is_lost
 from wire.ids import BookieId
 from wire.ledger_metadata import LedgerMetadata
 
 
 def write_sets(metadata: LedgerMetadata) -> Iterator[frozenset[BookieId]]:
-    """Yield the write set of each kind of entry that the ledger has or may have.
+    """Yield the write set of each kind of entry that the ledger has or may have."""
+    for fragment in _fragments(metadata):
+        yield from fragment.write_sets()
 
-    A fragment has as many kinds as bookies, fewer where it has fewer entries. The last fragment of
-    a ledger that is not closed may have entries of every kind.
-    """
-    ends = [fragment.first_entry_id for fragment in metadata.fragments[1:]]
-    last = metadata.last_entry_id
-    for fragment, end in zip(
-        metadata.fragments, (*ends, None if last is None else last + 1), strict=True
-    ):
-        first, size = fragment.first_entry_id, len(fragment.ensemble)
-        count = size if end is None else min(size, end - first)
-        for entry_id in range(first, first + count):
-            indexes = write_set(entry_id, size, metadata.write_quorum)
-            yield frozenset(fragment.ensemble[index] for index in indexes)
+
+def _fragments(metadata: LedgerMetadata) -> tuple[LedgerFragment, ...]:
+    """Return the fragments; the last one of an open ledger may have entries of every kind."""
+    last = metadata.last_fragment
+    return fragments_of(metadata, last.first_entry_id + len(last.ensemble) - 1)
 
 
 def is_only_copy(
@@ -36,13 +30,14 @@ def is_only_copy(
     come back, or may not.
     """
     serving = frozenset(alive) - {bookie_id}
-    return any(bookie_id in holders and not holders & serving for holders in write_sets(metadata))
+    return any(
+        bookie_id in holders and holders.isdisjoint(serving) for holders in write_sets(metadata)
+    )
 
 
 def is_out_of_reach(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
     """Tell whether some entry of the ledger has no copy on any bookie in ``alive``."""
-    serving = frozenset(alive)
-    return any(not holders & serving for holders in write_sets(metadata))
+    return any(is_lost(fragment, alive) for fragment in _fragments(metadata))
 
 
 def lacks_copies(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:

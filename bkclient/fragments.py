@@ -55,6 +55,13 @@ class LedgerFragment:
             if any(self.holds(entry_id, index) for index in indexes):
                 yield EntryId(entry_id)
 
+    def write_sets(self) -> Iterator[frozenset[BookieId]]:
+        """Give the write set of each kind of entry: as many as bookies, or as entries if fewer."""
+        size = len(self.ensemble)
+        for entry_id in range(self.first, min(self.last, self.first + size - 1) + 1):
+            indexes = write_set(entry_id, size, self.write_quorum)
+            yield frozenset(self.ensemble[index] for index in indexes)
+
     def ends_at(self, index: int) -> tuple[EntryId, EntryId] | None:
         """Return the first and the last entry at a place; ``None`` where nothing is there."""
         near_first = range(self.first, min(self.last, self.first + len(self.ensemble) - 1) + 1)
@@ -173,14 +180,7 @@ def needs_recovery(metadata: LedgerMetadata, available: Collection[BookieId]) ->
 
 def is_lost(fragment: LedgerFragment, available: Collection[BookieId]) -> bool:
     """Return whether there are entries of which no bookie is left that could have them."""
-    size = len(fragment.ensemble)
-    return any(
-        not any(
-            fragment.ensemble[index] in available
-            for index in write_set(entry_id, size, fragment.write_quorum)
-        )
-        for entry_id in range(fragment.first, min(fragment.last, fragment.first + size - 1) + 1)
-    )
+    return any(holders.isdisjoint(available) for holders in fragment.write_sets())
 
 
 def may_hold_entries(metadata: LedgerMetadata, bookie: BookieId) -> bool:
