@@ -192,6 +192,10 @@ class Process:
         """Serve HTTP where it is wanted; what it needs is loaded only then."""
         if not (self._config.http_enabled or self._config.serves_stats_alone):
             return
+        if self._autorecovery_only:
+            # Its settings are those of a bookie, which may run beside it and have the port.
+            self._log.info("HTTP is served by bookies alone, and there is none here")
+            return
         from bookied.admin.server import AdminServer
 
         warnings = sum(found.severity is Severity.WARNING for found in self._findings)

@@ -519,6 +519,18 @@ def test_autorecovery_runs_alone_and_stops_when_it_is_told_to(machine: Machine) 
 
 
 @pytest.mark.processes
+def test_autorecovery_alone_leaves_the_http_port_to_the_bookie_of_the_same_file(
+    machine: Machine,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        conf = machine.conf("b8", httpServerEnabled="true", httpServerPort=port)
+        process = machine.start(conf, command=["autorecovery"]).ready()
+        assert process.stop() == 0
+    assert "HTTP is served by bookies alone" in process.output.read_text()
+
+
+@pytest.mark.processes
 def test_a_bookie_with_autorecovery_is_a_candidate_for_auditor(machine: Machine) -> None:
     process = machine.start(machine.conf("b3"), "-withAutoRecovery").ready()
     deadline_s = time.monotonic() + 20
