@@ -234,4 +234,4 @@ async def set_delay(control: Control, asked: Asked) -> Reply:
 
 
 async def not_here(_control: Control, _asked: Asked) -> Reply:
-    return refusal("autorecovery does not run in this process", NOT_IMPLEMENTED)
+    return refusal("ask autorecovery with bkctl, not over HTTP", NOT_IMPLEMENTED)
