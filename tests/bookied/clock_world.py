@@ -63,8 +63,10 @@ class World:
         self.listener = FakeListener()
         self.failures: list[Exception] = []
         queues = {name: CountedRuns(at_once) for name in ("read", "blocking")}
+        # Real journal files that go past the page cache have a thread each.
+        told = {"advertised_address": "bookie7", "journal_remove_from_page_cache": False}
         self.service = BookieService(
-            config_for(tmp_path, advertised_address="bookie7", **conf),
+            config_for(tmp_path, **(told | conf)),
             Parts(
                 clock=self.clock,
                 call_from_thread=lambda function, *arguments: function(*arguments),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,22 @@ ACKNOWLEDGED = v2.ADD_RESPONSE.pack(24, v2.ADD_HEADER, ReturnCode.EOK, 7, 0)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> Iterator[World]:
     found = World(tmp_path)
     done(found.service.start())
-    return found
+    yield found
+    if found.service.state.now is not State.STOPPED:
+        found.stop()
 
 
 def add(entry_id: int) -> bytes:
     return v2.encode_request(AddRequest(LedgerId(7), EntryId(entry_id), KEY, packet(7, entry_id)))
 
 
-def test_a_bookie_needs_neither_threads_nor_a_reactor(world: World) -> None:
+def test_a_bookie_needs_neither_threads_nor_a_reactor(tmp_path: Path) -> None:
     before = threading.active_count()
+    world = World(tmp_path)
+    done(world.service.start())
     transport = world.connect()
     world.connection.dataReceived(add(0))
     assert transport.value() == b"", "nothing is acknowledged before the journal has it"
@@ -81,7 +86,9 @@ def test_a_start_that_is_to_check_refuses_what_the_index_cannot_find(
     log.unlink()
     with pytest.raises(DamagedError, match=r"3 of 3 entries failed.*`bkctl disk check --repair-"):
         done(again(consistency_check_at_start=True).service.start())
-    done(again().service.start())
+    last = again()
+    done(last.service.start())
+    last.stop()
 
 
 def test_the_scrubber_runs_beside_the_bookie_and_counts_what_it_finds(tmp_path: Path) -> None:
