@@ -4,6 +4,10 @@
 
 E3 Qw3 Qa2, ZooKeeper for the metadata, bookies as shipped. Each figure is the median of the rounds,
 in which all combinations take turns. Ratios count: the machine is rarely quiet. Asserts nothing.
+
+Latencies run from the call to its callback; of our client they come from a pass of their own, with
+a Deferred an add. Java's client reads in batches over V2, as ours does. At the end: how long after
+its confirmation an entry reaches a reader that follows, at a steady pace.
 """
 
 from __future__ import annotations
@@ -13,22 +17,31 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 
 from bkclient.blocking import BlockingClient
 from bkclient.config import ClientConfig
 from bkctl.java import ZooKeeperProcess
+from tests.bench.load import cpu_seconds
+from tests.interop.java_client import JavaClient
 from tests.interop.ours import OurBookie
-from tests.interop.peers import JavaBookie, JavaVM, init_cluster, java_load, zookeeper_client
+from tests.interop.peers import JavaBookie, JavaVM, init_cluster, zookeeper_client
 from wire.codes import ProtocolVersion
 
 KINDS: Final[dict[str, type[JavaBookie]]] = {"java bookies": JavaBookie, "bookied": OurBookie}
 BOOKIES: Final = 3
+CHUNK, CHUNKS_AHEAD = 1000, 4
+"""How Java's client is made to read: entries at a time, and how many such reads at once."""
+
+PACED, PACE_S = 100, 0.005
 
 
 @attrs.frozen
@@ -38,15 +51,62 @@ class Rate:
     adds_per_s: float
     p50_ms: float = 0.0
     p99_ms: float = 0.0
+    cpu_us_per_add: float = 0.0
     reads_per_s: float = 0.0
+    cpu_us_per_read: float = 0.0
 
 
 def java_client(v2: bool) -> Callable[..., Rate]:  # noqa: FBT001
     def run(vm: JavaVM, uri: str, adds: int, size: int, window: int) -> Rate:
-        found = java_load(vm, uri, v2=v2, adds=adds, entry_bytes=size, window=window)
-        return Rate(found.adds_per_s, found.p50_ms, found.p99_ms)
+        with JavaClient(vm, uri, v2=v2, throttle=0) as client:
+            ledger = client.create_ledger(BOOKIES, BOOKIES, 2)
+            begin_s = cpu_seconds(vm.pid)
+            found = ledger.load(adds, size, window)
+            add_cpu_s = cpu_seconds(vm.pid) - begin_s
+            ledger.close()
+            reader = client.open_ledger(ledger.ledger_id)
+            begin_s, began_s = cpu_seconds(vm.pid), time.perf_counter()
+            _java_reads(vm, reader, adds, size, in_batches=v2)
+            read_s = time.perf_counter() - began_s
+            read_cpu_s = cpu_seconds(vm.pid) - begin_s
+            client.delete_ledger(ledger.ledger_id)
+        return Rate(
+            found.adds_per_s,
+            found.p50_ms,
+            found.p99_ms,
+            add_cpu_s / adds * 1e6,
+            adds / read_s,
+            read_cpu_s / adds * 1e6,
+        )
 
     return run
+
+
+def _java_reads(vm: JavaVM, reader: Any, adds: int, size: int, *, in_batches: bool) -> None:
+    """Read all entries in the JVM, several chunks ahead; only their number comes over."""
+    ahead: deque[Any] = deque()
+    following = done = 0
+    while done < adds:
+        while following < adds and len(ahead) < CHUNKS_AHEAD:
+            end = min(adds, following + CHUNK) - 1
+            if in_batches:
+                bytes_max = (end - following + 1) * (size + 100)
+                read = reader.handle.batchReadAsync(following, end - following + 1, bytes_max)
+            else:
+                read = reader.handle.readAsync(following, end)
+            ahead.append((following, end, read))
+            following = end + 1
+        first, end, read = ahead.popleft()
+        entries = read.get()
+        each = vm.java.util.Spliterators.spliteratorUnknownSize(entries.iterator(), 0)
+        count = int(vm.java.util.stream.StreamSupport.stream(each, False).count())
+        entries.close()
+        done += count
+        if count < end - first + 1:  # A batch may end early; what follows it is read again.
+            for _, _, too_far in ahead:
+                too_far.get().close()
+            ahead.clear()
+            following = done
 
 
 def our_client(protocol: ProtocolVersion) -> Callable[..., Rate]:
@@ -55,17 +115,40 @@ def our_client(protocol: ProtocolVersion) -> Callable[..., Rate]:
         payload = bytes(size)
         with BlockingClient(uri, config=config, protocol=protocol) as client:
             writer = client.call(_new_ledger)
-            began_s = time.perf_counter()
+            begin_s, began_s = time.process_time(), time.perf_counter()
             client.run(writer.add_many, (payload for _ in range(adds)))
-            added_s = time.perf_counter() - began_s
+            added_s, add_cpu_s = time.perf_counter() - began_s, time.process_time() - begin_s
             client.run(writer.close)
-            began_s = time.perf_counter()
+            begin_s, began_s = time.process_time(), time.perf_counter()
             count = client.call(_read_all, writer.ledger_id)
-            read_s = time.perf_counter() - began_s
+            read_s, read_cpu_s = time.perf_counter() - began_s, time.process_time() - begin_s
             assert count == adds
-        return Rate(adds / added_s, reads_per_s=adds / read_s)
+            latencies_ms = sorted(client.call(_timed_adds, min(adds, 20_000), payload))
+        return Rate(
+            adds / added_s,
+            latencies_ms[len(latencies_ms) // 2],
+            latencies_ms[len(latencies_ms) * 99 // 100],
+            add_cpu_s / adds * 1e6,
+            adds / read_s,
+            read_cpu_s / adds * 1e6,
+        )
 
     return run
+
+
+async def _timed_adds(client: Any, adds: int, payload: bytes) -> list[float]:
+    """Add one by one as there is room; return how long each took, in ms."""
+    writer = await _new_ledger(client)
+    latencies_ms: list[float] = []
+    for _ in range(adds):
+        await writer.room()
+        began_s = time.perf_counter()
+        writer.add(payload).addCallback(
+            lambda _, began_s=began_s: latencies_ms.append((time.perf_counter() - began_s) * 1e3)
+        )
+    await writer.drain()
+    await writer.close()
+    return latencies_ms
 
 
 async def _new_ledger(client: Any) -> Any:
@@ -79,6 +162,67 @@ async def _read_all(client: Any, ledger_id: int) -> int:
         count += len(entries)
     reader.close()
     return count
+
+
+async def _tail_latency(client: Any, reactor: Any) -> list[float]:
+    """Add pairs at a steady pace; return when the first of each was read, in ms.
+
+    It runs from its confirmation, when the second is sent: that carries the news.
+    """
+    writer = await _new_ledger(client)
+    reader = await client.open_ledger(writer.ledger_id, recover=False)
+    confirmed_s: dict[int, float] = {}
+    latencies_ms: list[float] = []
+
+    async def follow() -> None:
+        async for entry in reader.tail():
+            if entry.entry_id in confirmed_s:
+                late_s = time.perf_counter() - confirmed_s[entry.entry_id]
+                latencies_ms.append(late_s * 1e3)
+
+    following = Deferred.fromCoroutine(follow())
+    for _ in range(PACED):
+        confirmed_s[await writer.add(b"entry")] = time.perf_counter()
+        await writer.add(b"next")
+        await deferLater(reactor, PACE_S)
+    await writer.close()
+    await following
+    reader.close()
+    return latencies_ms
+
+
+def _our_tails(uri: str) -> list[float]:
+    with BlockingClient(uri) as client:
+        return client.call(lambda c: _tail_latency(c, c.cluster.clock))
+
+
+def _java_tails(vm: JavaVM, uri: str) -> list[float]:
+    """The same with Java's client; each of its calls crosses from Python to the JVM."""
+    latencies_ms: list[float] = []
+    with JavaClient(vm, uri, throttle=0) as writing, JavaClient(vm, uri) as reading:
+        ledger = writing.create_ledger(BOOKIES, BOOKIES, 2)
+        ledger.add_many([b"entry", b"next"])  # So that the bookies know the ledger.
+        reader = reading.opened(reading.open_async(ledger.ledger_id, recover=False))
+        for pair in range(1, PACED + 1):
+            poll = reader.poll_async(2 * pair)
+            ledger.add(b"entry")
+            began_s = time.perf_counter()
+            ledger.add_async(b"next")
+            reader.poll_result(poll)
+            latencies_ms.append((time.perf_counter() - began_s) * 1e3)
+            time.sleep(PACE_S)
+        ledger.close()
+    return latencies_ms
+
+
+def _print_tails(vm: JavaVM, uris: dict[str, str]) -> None:
+    for kind, uri in uris.items():
+        for name, late_ms in (("java", _java_tails(vm, uri)), ("our", _our_tails(uri))):
+            late_ms.sort()
+            print(
+                f"  {name} tail on {kind:<12} p50 {late_ms[len(late_ms) // 2]:6.2f} "
+                f"p99 {late_ms[len(late_ms) * 99 // 100]:6.2f} ms after the confirmation"
+            )
 
 
 CLIENTS: Final = {
@@ -142,8 +286,10 @@ def _rounds(vm: JavaVM, uris: dict[str, str], args: argparse.Namespace) -> None:
             print(
                 f"  {client:<15} on {kind:<12} {rate.adds_per_s:>9,.0f} adds/s "
                 f"{rate.adds_per_s / base.adds_per_s:5.2f}x  p50 {rate.p50_ms:6.2f} "
-                f"p99 {rate.p99_ms:6.2f} ms  {rate.reads_per_s:>9,.0f} reads/s"
+                f"p99 {rate.p99_ms:6.2f} ms {rate.cpu_us_per_add:6.1f} us/add  "
+                f"{rate.reads_per_s:>9,.0f} reads/s {rate.cpu_us_per_read:6.1f} us/read"
             )
+    _print_tails(vm, uris)
 
 
 def _median(rates: list[Rate]) -> Rate:
