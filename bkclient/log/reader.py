@@ -20,11 +20,12 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
-from bkclient.log.errors import LogDamagedError, LogTrimmedError
+from bkclient.log.errors import LogDamagedError, LogError, LogTrimmedError
 from bkclient.log.record import LATEST, LogRecord, Position, position_of
 from bkclient.log.roll import LedgerList
 from bkclient.reader import LedgerReader
 from wire.digest import Entry
+from wire.ids import LedgerId
 
 log = Logger()
 
@@ -175,6 +176,8 @@ class LogReader:
             else:
                 async for entry in reader.read(first):
                     yield entry
+        except NoSuchLedgerError as error:
+            raise await self._why_gone(reader.ledger_id, index) from error
         finally:
             reader.close()
 
@@ -195,11 +198,13 @@ class LogReader:
                 ledger_id, password=record.options.password, recover=False
             )
         except NoSuchLedgerError as error:
-            found = (await self._ledgers.read_patiently()).record
-            if index < found.trimmed:
-                raise LogTrimmedError(
-                    f"log {self._ledgers.name}: ledger {ledger_id} was trimmed"
-                ) from error
-            raise LogDamagedError(
-                f"ledger {ledger_id} of log {self._ledgers.name} is gone: its entries are lost"
-            ) from error
+            raise await self._why_gone(ledger_id, index) from error
+
+    async def _why_gone(self, ledger_id: LedgerId, index: int) -> LogError:
+        """Return what it means for a reader that a ledger it needs has been deleted."""
+        found = (await self._ledgers.read_patiently()).record
+        if index < found.trimmed:
+            return LogTrimmedError(f"log {self._ledgers.name}: ledger {ledger_id} was trimmed")
+        return LogDamagedError(
+            f"ledger {ledger_id} of log {self._ledgers.name} is gone: its entries are lost"
+        )

@@ -103,7 +103,9 @@ class LogWriter:
         self._rolling: Shared[None] | None = None
         self._repairs_in_a_row = 0
         self._ended_by: ClientError | None = None
+        self._is_closing = False
         self._idle: list[Deferred[None]] = []
+        self._draining: dict[_Append, list[Deferred[None]]] = {}
 
     def __repr__(self) -> str:
         return f"<LogWriter {self.name} ledger {self._current.index}>"
@@ -138,6 +140,8 @@ class LogWriter:
         """
         if self._ended_by is not None:
             return fail(_not_appended(self._ended_by))
+        if self._is_closing:
+            return fail(self._closed())
         append = _Append(payload, Deferred())
         self._unsettled.append(append)
         if not self._repairing:
@@ -154,8 +158,9 @@ class LogWriter:
 
     def _push(self, append: _Append) -> None:
         segment = append.segment = self._current
+        # The id it would get: where it is not taken, it must not count as the entry before.
+        append.entry_id = segment.writer.last_add_pushed + 1
         added = segment.writer.add(append.payload)
-        append.entry_id = segment.writer.last_add_pushed
         added.addCallbacks(
             lambda _entry_id: self._stored(append), lambda f: self._failed(f, append)
         )
@@ -166,21 +171,29 @@ class LogWriter:
 
     def _settle(self) -> None:
         """Acknowledge what is next and may be, in order."""
-        unsettled = self._unsettled
-        while unsettled and unsettled[0].is_stored:
-            segment = unsettled[0].segment
+        # Whoever hears of one may end the writer, and with it what waits.
+        while self._unsettled and self._unsettled[0].is_stored:
+            segment = self._unsettled[0].segment
             assert segment is not None
             if not segment.is_settled:
                 return
-            append = unsettled.popleft()
+            append = self._unsettled.popleft()
             self._repairs_in_a_row = 0
-            append.deferred.callback(append.position)
+            self._answer(append, append.position)
+
+    def _answer(self, append: _Append, outcome: Position | ClientError) -> None:
+        if isinstance(outcome, Position):
+            append.deferred.callback(outcome)
+        else:
+            append.deferred.errback(outcome)
+        for waiter in self._draining.pop(append, ()):
+            waiter.callback(None)
 
     def _failed(self, failure: Failure, append: _Append) -> None:
         error = failure.value
         if isinstance(error, IncorrectParameterError):
             self._unsettled.remove(append)
-            append.deferred.errback(failure)
+            self._answer(append, error)
             self._settle()
             return
         assert isinstance(error, ClientError), failure
@@ -295,8 +308,8 @@ class LogWriter:
         except ClientError as again:
             self._lose(again)
         finally:
-            self._changing.release()
             self._repairing = False
+            self._changing.release()
             self._tell_idle()
 
     async def _repair_now(self, error: ClientError) -> None:
@@ -319,7 +332,7 @@ class LogWriter:
         )
         self._previous, self._current = None, self._segment(self._known.record, writer)
         self._current.is_settled = True
-        for append in self._unsettled:
+        for append in tuple(self._unsettled):  # One that is too large leaves at once.
             append.is_stored = False
             self._push(append)
 
@@ -332,7 +345,7 @@ class LogWriter:
     async def _insist_on_leading(self) -> None:
         found = await self._ledgers.read_patiently()
         if found.record.last_ledger_id != self._current.ledger_id or found.record.sealed:
-            raise NotLeaderError(f"log {self.name} was taken over by another writer")
+            raise self._taken_over()
         self._known = found
 
     async def _recovered_end(self, segment: _Segment) -> int:
@@ -355,9 +368,9 @@ class LogWriter:
         unsettled, self._unsettled = self._unsettled, deque()
         for append in unsettled:
             if append.segment is None:
-                append.deferred.errback(_not_appended(error))
+                self._answer(append, _not_appended(error))
             else:
-                append.deferred.errback(_unknown(append, error))
+                self._answer(append, _unknown(append, error))
         self._tell_idle()
         self.on_lost(error)
 
@@ -369,38 +382,60 @@ class LogWriter:
     async def drain(self) -> None:
         """Wait until all that was appended so far is acknowledged, or has failed."""
         if self._unsettled:
-            last = self._unsettled[-1].deferred
             done: Deferred[None] = Deferred()
-
-            def told(result: object) -> object:
-                done.callback(None)
-                return result
-
-            last.addBoth(told)
+            # Not by the Deferred of the last append: its owner may have cancelled it.
+            self._draining.setdefault(self._unsettled[-1], []).append(done)
             await done
 
     async def close(self, *, seal: bool = False) -> None:
         """Wait for what is pending, close the ledger, and with ``seal`` end the log for good.
 
+        Nothing is taken any more from this call on.
+
         Raises:
             NotLeaderError: somebody else writes the log now.
             ClientError: the ledger could not be closed; the next writer will.
         """
-        await self.drain()
-        if self._rolling is not None:
-            await self._rolling.wait()
-        if self._ended_by is not None:
-            raise _not_appended(self._ended_by)
-        self._ended_by = LogWriterClosedError(f"the writer of log {self.name} is closed")
+        self._is_closing = True
+        await self._acquire_idle()
+        try:
+            if self._ended_by is not None:
+                raise _not_appended(self._ended_by)
+            self._ended_by = self._closed()
+            await self._close_current()
+            if seal:
+                await self._seal()
+        finally:
+            self._changing.release()
+
+    async def _acquire_idle(self) -> None:
+        """Wait for appends, rolls and repairs to be over, and keep new ones from beginning."""
+        while True:
+            await self.drain()
+            await self._changing.acquire()
+            if not self._unsettled and not self._repairing:
+                return
+            self._changing.release()
+
+    async def _close_current(self) -> None:
         try:
             await self._current.writer.close()
         except DEPOSED as error:
-            raise NotLeaderError(f"log {self.name} was taken over by another writer") from error
-        if seal:
-            ours = self._current.ledger_id
-            await self._ledgers.update(
-                lambda r: attrs.evolve(r, sealed=True) if r.last_ledger_id == ours else None
-            )
+            raise self._taken_over() from error
+
+    async def _seal(self) -> None:
+        ours = self._current.ledger_id
+        known = await self._ledgers.update(
+            lambda r: attrs.evolve(r, sealed=True) if r.last_ledger_id == ours else None
+        )
+        if known.record.last_ledger_id != ours:
+            raise self._taken_over()
+
+    def _taken_over(self) -> NotLeaderError:
+        return NotLeaderError(f"log {self.name} was taken over by another writer")
+
+    def _closed(self) -> LogWriterClosedError:
+        return LogWriterClosedError(f"the writer of log {self.name} is closed")
 
     def abandon(self) -> None:
         """Let go of the log at once: pending appends end unknown, the next writer recovers."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.defer import CancelledError
 
 from bkclient.client import Client
+from bkclient.errors import IncorrectParameterError
 from bkclient.log import EARLIEST, LATEST, LogManager, LogOptions, LogWriter, Position
 from bkclient.log.errors import (
     AppendUnknownError,
@@ -20,7 +22,7 @@ from bkclient.log.errors import (
 from bkclient.log.roll import LOG_KEY
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
 from bkclient.metadata.memory import Fault, Operation
-from tests.bkclient.fakes import Fate, World, is_add, when
+from tests.bkclient.fakes import Fate, World, is_add, is_fence, when
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -56,6 +58,38 @@ def all_of(world: World, manager: LogManager, start: Position = EARLIEST) -> lis
 
 def numbered(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last + 1)]
+
+
+def outcome_of(append: Any) -> list[Any]:
+    """Return a list that will hold what becomes of an append."""
+    outcome: list[Any] = []
+    append.addCallbacks(outcome.append, lambda failure: outcome.append(failure.value))
+    return outcome
+
+
+def held(world: World) -> None:
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_add, Fate.HOLD)
+
+
+def released(world: World) -> None:
+    for bookie in world.bookies.values():
+        bookie.policy = lambda _request: Fate.SERVE
+        bookie.release()
+
+
+def in_repair(world: World, writer: LogWriter) -> list[Any]:
+    """Append two entries, the second to a ledger that fails, and whose bookies are not fenced."""
+    append(world, writer, b"0")
+    for name in ("b1", "b2"):
+        world[name].policy = when(is_add, Fate.LOSE_ANSWER)
+    outcome = outcome_of(writer.append(b"1"))
+    world.settle(0.9)
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_fence, Fate.HOLD)
+    world.settle(2)
+    assert not outcome
+    return outcome
 
 
 class TestAppending:
@@ -146,6 +180,49 @@ class TestAppending:
         world.run(writer.close())
         assert [world.run(_await(add)).entry_id for add in adds] == list(range(10))
         assert all_of(world, manager) == numbered(0, 9)
+
+    def test_what_comes_after_the_call_to_close_is_refused_and_told(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        held(world)
+        before = outcome_of(writer.append(b"before"))
+        closing = world.start(writer.close())
+        after = outcome_of(writer.append(b"after"))
+        world.settle(0.1)
+        released(world)
+        closing.finish()
+        assert before == [Position(0, 0)]
+        assert isinstance(after[0], LogWriterClosedError)
+        assert all_of(world, manager) == [b"before"]
+
+    def test_closing_waits_for_others_where_the_last_was_cancelled(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        held(world)
+        first, last = outcome_of(writer.append(b"0")), writer.append(b"1")
+        cancelled = outcome_of(last)
+        last.cancel()
+        closing = world.start(writer.close())
+        world.settle(0.1)
+        released(world)
+        closing.finish()
+        assert first == [Position(0, 0)]
+        assert isinstance(cancelled[0], CancelledError)
+        assert all_of(world, manager) == [b"0", b"1"]
+
+    def test_who_hears_of_one_entry_may_end_the_writer(self) -> None:
+        world = World(3)
+        writer = opened(world, logs(world))
+        held(world)
+        appends = [writer.append(payload) for payload in numbered(0, 2)]
+        appends[0].addCallback(lambda _position: writer.abandon())
+        outcomes = [outcome_of(append) for append in appends[1:]]
+        world.settle(0.1)
+        released(world)
+        world.settle(1)
+        assert [type(outcome[0]) for outcome in outcomes] == [AppendUnknownError] * 2
 
 
 class TestLeading:
@@ -281,6 +358,32 @@ class TestFailingBookies:
         with pytest.raises(AppendUnknownError):
             world.run(_await(writer.append(b"1")))
 
+    def test_closing_waits_for_a_repair_and_leaves_nothing_open(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        add = in_repair(world, writer)
+        closing = world.start(writer.close())
+        world.settle(0.1)
+        released(world)
+        closing.finish()
+        assert add == [Position(0, 1)]
+        states = [one.state for one in world.run(manager.info("events")).ledgers]
+        assert states == [LedgerState.CLOSED, LedgerState.CLOSED]
+
+    def test_an_entry_that_is_too_large_is_refused_during_a_repair_too(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        in_repair(world, writer)
+        too_large = outcome_of(writer.append(bytes(6 * 1024 * 1024)))
+        after = writer.append(b"2")
+        released(world)
+        assert world.run(_await(after)) == Position(1, 0)
+        assert isinstance(too_large[0], IncorrectParameterError)
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"1", b"2"]
+
 
 class TestReading:
     def test_a_reader_that_follows_sees_each_entry_once_over_rolls(self) -> None:
@@ -370,6 +473,24 @@ class TestReading:
         with pytest.raises(LogTrimmedError, match="begins with 1:0"):
             all_of(world, manager, Position(0, 0))
         assert all_of(world, manager) == [b"1", b"2"]
+
+    def test_what_is_trimmed_while_it_is_read_is_said_to_be(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        more_than_is_read_ahead = [bytes(200_000) for _ in range(40)]
+        append(world, writer, *more_than_is_read_ahead)
+        world.run(writer.roll())
+
+        async def read_and_trim() -> None:
+            async for position, _payload in await manager.open_reader("events"):
+                if position == Position(0, 3):
+                    await manager.trim("events", Position(1, 0))
+                    for bookie in world.bookies.values():
+                        bookie.ledgers.clear()
+
+        with pytest.raises(LogTrimmedError, match="ledger 0 was trimmed"):
+            world.run(read_and_trim())
 
     def test_a_ledger_that_is_gone_is_no_end_of_the_log(self) -> None:
         world = World(3)
