@@ -261,6 +261,11 @@ class AddPipeline:
         """Take no more; what is pending fails with ``error``."""
         self._run(self.quorum.handle(WriterEnding(error)))
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether commands are being carried out: the caller is called by one of them."""
+        return self._running
+
     def leave(self) -> None:
         """Let go of connections: answers that still come are nobody's business any more."""
         for member in self._members:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -353,6 +354,9 @@ class LedgerWriter:
 
     async def _close(self) -> LedgerMetadata:
         self._pipeline.end(LedgerClosedError(f"ledger {self.ledger_id} was closed"))
+        if self._pipeline.is_busy:
+            # Who hears of an entry closes: what is lost has not been taken off the length yet.
+            await deferLater(self._cluster.clock, 0)
         if self._end is None:
             if self.deferred_sync:
                 await self._force_last()

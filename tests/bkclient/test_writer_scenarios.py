@@ -305,6 +305,21 @@ def test_s19_a_lost_reply_of_the_store_is_no_conflict(fault: Fault) -> None:
 # Closing ---------------------------------------------------------------------------------------
 
 
+def test_who_hears_of_an_entry_may_close_and_the_length_is_that_of_the_ledger() -> None:
+    world = World(3)
+    client = world.client()
+    writer = open_writer(world, client)
+    for bookie in world.bookies.values():
+        bookie.policy = when(lambda r: is_add(r) and r.entry.endswith(b"lost"), Fate.LOSE)
+    closing: list[Any] = []
+    writer.add(b"kept").addCallback(lambda _entry: closing.append(world.start(writer.close())))
+    lost = writer.add(b"lost")
+    world.settle(1)
+    assert isinstance(world.failure(lost), LedgerClosedError)
+    metadata = closing[0].finish()
+    assert (metadata.last_entry_id, metadata.length) == (0, len(b"kept"))
+
+
 def test_s20_two_closes_share_one_verdict() -> None:
     world = World(3)
     writer = open_writer(world, world.client())
