@@ -57,6 +57,7 @@ class LogWorld:
         self.serial = 0
         self.acks: list[Ack] = []
         self.sent: set[bytes] = set()
+        self.unanswered: set[bytes] = set()
         self.read: list[list[tuple[Position, bytes]]] = []
         self.trim_asked = 0
         self.down: set[str] = set()
@@ -81,8 +82,7 @@ class LogWorld:
         elif chance < 0.66 and self.writers:
             self.world.start(_quietly(self.rng.choice(list(self.writers.values())).roll()))
         elif chance < 0.68 and self.writers:
-            number = self.rng.choice(list(self.writers))
-            self.world.start(_quietly(self.writers.pop(number).close()))
+            self._close(self.rng.choice(list(self.writers)))
         elif chance < 0.73:
             self._hurt_a_bookie()
         elif chance < 0.79:
@@ -104,19 +104,30 @@ class LogWorld:
         self.opened += 1
         self.writers[self.opened] = writer
 
+    def _close(self, number: int) -> None:
+        """Close a writer that may be busy, and whose owner goes on for a moment."""
+        self._append_to(number)
+        self.world.settle(self.rng.choice([0.0, 0.01]))
+        self.world.start(_quietly(self.writers[number].close()))
+        self._append_to(number)
+        del self.writers[number]
+
     def _append(self) -> None:
-        if not self.writers:
-            return
-        number = self.rng.choice(list(self.writers))
+        if self.writers:
+            self._append_to(self.rng.choice(list(self.writers)))
+
+    def _append_to(self, number: int) -> None:
         for _ in range(self.rng.randrange(1, 4)):
             self.serial += 1
             payload = b"%d by %d" % (self.serial, number)
             self.sent.add(payload)
+            self.unanswered.add(payload)
             added = self.writers[number].append(payload)
             added.addCallbacks(
                 lambda position, payload=payload: self.acks.append(Ack(number, payload, position)),
                 lambda failure: failure.trap(ClientError) and None,
             )
+            added.addCallback(lambda _, payload=payload: self.unanswered.remove(payload))
 
     def _hurt_a_bookie(self) -> None:
         if len(self.down) >= 2:
@@ -178,6 +189,7 @@ class LogWorld:
         writer = self.world.run(self.managers[0].open_writer("log"), 600)
         self.world.run(writer.close(seal=True), 600)
         self.world.settle(30)
+        assert not self.unanswered, "L1: nobody says what became of these"
         final = self._read_all()
         self._check_acks(final)
         self._check_leaders()
