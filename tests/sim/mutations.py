@@ -21,6 +21,7 @@ from bkclient.add import (
     AddsFailed,
     Command,
     EnsembleStored,
+    FailAdds,
     SendAgain,
     State,
 )
@@ -273,6 +274,29 @@ def _change_over_recovery(stack: contextlib.ExitStack) -> None:
     from bkclient import writer
 
     _put(stack, writer, still_has=still_has, with_ensemble=with_ensemble)
+
+
+def _changes_unsynced(stack: contextlib.ExitStack) -> None:
+    """With deferred sync a bookie is replaced that has entries nobody has forced."""
+    usual = AddQuorum.__init__
+
+    def init(self: Any, *sizes: Any, **rest: Any) -> None:
+        usual(self, *sizes, **(rest | {"allow_changes": True}))
+
+    _put(stack, AddQuorum, __init__=init)
+
+
+def _length_of_the_lost(stack: contextlib.ExitStack) -> None:
+    """Entries that failed count for the length with which a writer closes."""
+    usual = AddPipeline._fail
+
+    def fail(self: Any, command: Any) -> None:
+        length = self.length
+        usual(self, command)
+        self.length = length
+
+    doers = AddPipeline._DOERS | {FailAdds: fail}
+    _put(stack, AddPipeline, _DOERS=doers)
 
 
 # The metadata -------------------------------------------------------------------------------------
@@ -529,6 +553,18 @@ def _no_digest(stack: contextlib.ExitStack) -> None:
     _put(stack, _Digester, verify=verify)
 
 
+def _no_lac_digest(stack: contextlib.ExitStack) -> None:
+    """A LAC is taken from a bookie's last entry, and from an explicit LAC, without their digest."""
+    usual = EntryFetcher._known_lac
+
+    def known(self: Any, bookie: Any, response: Any) -> Any:
+        with contextlib.ExitStack() as answer:
+            _no_digest(answer)
+            return usual(self, bookie, response)
+
+    _put(stack, EntryFetcher, _known_lac=known)
+
+
 def _lac_goes_back(stack: contextlib.ExitStack) -> None:
     def saw(self: Any, lac: int) -> None:
         self._lac = lac
@@ -748,6 +784,14 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "race",
         20,
     ),
+    "length-of-the-lost": _m(
+        "a writer closes with the length of what failed",
+        "7",
+        "I17",
+        _length_of_the_lost,
+        "anything",
+        60,
+    ),
     "usable-after-drain": _m(
         "a drained writer takes adds", "6.4", "I9 L1 L4", _usable_after_drain, "fences", 10
     ),
@@ -886,6 +930,14 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "no-digest": _m(
         "digests are not verified", "8, S16", "I5 I2 I6 I7 I16", _no_digest, "anything", 120
     ),
+    "no-lac-digest": _m(
+        "LACs are taken without their digest",
+        "9, S16",
+        "I7",
+        _no_lac_digest,
+        "tests.sim.test_scenarios:test_s16_a_damaged_lac_is_no_answer",
+        0,
+    ),
     "lac-goes-back": _m("a reader's LAC goes back", "8", "I7", _lac_goes_back, "anything", 50),
     "reads-beyond": _m(
         "an unconfirmed entry is read as confirmed", "9", "I7 I6 I18", _reads_beyond, "anything", 50
@@ -906,6 +958,14 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         _lac_before_force,
         "unsynced",
         20,
+    ),
+    "changes-unsynced": _m(
+        "with deferred sync a bookie is replaced",
+        "5, 6.1",
+        "I18 I1",
+        _changes_unsynced,
+        "unsynced",
+        60,
     ),
     "force-asks-one": _m(
         "a force asks one bookie", "5, S39", "I18", _force_asks_one, "unsynced", 30

@@ -25,7 +25,16 @@ from tests.sim.processes import Process, SimClock
 from wire import v2, v3
 from wire.codes import ProtocolVersion
 from wire.connection import FrameBuffer
-from wire.messages import AddRequest, BatchReadRequest, ReadRequest, Request, Response
+from wire.messages import (
+    AddRequest,
+    BatchReadRequest,
+    BatchReadResponse,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+)
 
 PIPE_BYTES_MAX: Final = 64 * 1024
 """What a sender may have under way before it is told to wait."""
@@ -61,6 +70,16 @@ class Message:
             return f"{self.client} -> {self.bookie}: {_in_short(self.request)}"
         rc = self.response.rc.name
         return f"{self.bookie} -> {self.client}: {rc} to {_in_short(self.request)}"
+
+
+def packets_of(message: Message) -> list[bytes]:
+    """Return what an answer has that was packaged by a client, and has a digest."""
+    answer = message.response
+    if isinstance(answer, ReadLacResponse):
+        return [packet for packet in (answer.last_entry, answer.lac_body) if packet]
+    if isinstance(answer, BatchReadResponse):
+        return list(answer.entries)
+    return [answer.entry] if isinstance(answer, ReadResponse) and answer.entry else []
 
 
 def _in_short(request: Request) -> str:
@@ -410,7 +429,7 @@ class Network:
                 link.cut()
                 return
             if fate is Fate.DAMAGE:
-                frame = self._damaged(frame)  # noqa: PLW2901
+                frame = self._damaged(frame, message)  # noqa: PLW2901
             end.is_held = end.is_held or fate is Fate.HOLD
             end.queue(frame, message, delay_s)
 
@@ -434,8 +453,11 @@ class Network:
             del link.asked[key]
         return attrs.evolve(asked, response=answer.response)
 
-    def _damaged(self, frame: bytes) -> bytes:
-        at = self.rng.randrange(len(frame) * 2 // 3, len(frame))
+    def _damaged(self, frame: bytes, message: Message | None) -> bytes:
+        """Flip a bit of a packet, as a disk would: heads, LACs and digests are hit as well."""
+        assert message is not None
+        packet = self.rng.choice(packets_of(message))
+        at = frame.index(packet) + self.rng.randrange(len(packet))
         return frame[:at] + bytes([frame[at] ^ 1 << self.rng.randrange(8)]) + frame[at + 1 :]
 
     def arrive(self, end: _End) -> None:

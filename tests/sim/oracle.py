@@ -209,6 +209,9 @@ class Oracle:
         if before.state is LedgerState.IN_RECOVERY:
             for entry_id in range(before.last_fragment.first_entry_id, last + 1):
                 self.check_copies("I15", truth, entry_id)
+        elif truth.is_watched:
+            size = sum(len(truth.sent.get(entry_id, b"")) for entry_id in range(last + 1))
+            self.insist("I17", now.length == size, f"{what}: length {now.length}, not {size}")
 
     # The wire
 

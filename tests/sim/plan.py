@@ -273,6 +273,7 @@ def _fences(seed: int, rng: Random) -> Plan:
 def _unsynced(seed: int, rng: Random) -> Plan:
     """Deferred sync, forces, and bookies that die before they have synced."""
     size, write, ack = rng.choice([(3, 3, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3)])
+    bookies = size + rng.choice([0, 0, 1])
     items = []
     for _ in range(rng.choice([1, 2, 3])):
         kind = rng.choice(["power", "power", "power in a write", "cut", "deaf", "bad disk"])
@@ -282,7 +283,9 @@ def _unsynced(seed: int, rng: Random) -> Plan:
         for_s = rng.choice([0.02, 0.2, 2.0])
         items.append(Item(kind, _some_bookie(rng, size), when, for_s, rng.randrange(1, 30)))
     items += [Item("tail", "t0", Moment(0.1)), Item("recover", "r0", Moment(rng.uniform(1, 20)))]
-    return _plan(seed, rng, (size, write, ack), size, items, kind="deferred", entries=10, haste=0.3)
+    return _plan(
+        seed, rng, (size, write, ack), bookies, items, kind="deferred", entries=10, haste=0.3
+    )
 
 
 THEMES: Final = (_anything, _churn, _race, _partial, _fences, _unsynced, _anything)

@@ -32,13 +32,13 @@ from bkclient.writer import LedgerWriter
 from tests.sim.cluster import SimClient, SimCluster
 from tests.sim.coverage import noted
 from tests.sim.hunting import left_lying
-from tests.sim.network import Fate, Message
+from tests.sim.network import Fate, Message, packets_of
 from tests.sim.oracle import BrokenInvariantError
 from tests.sim.plan import STORM_S, Item, Plan
 from wire.codes import AddFlag, LedgerState, ReadFlag
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.messages import AddRequest, ReadRequest, ReadResponse
+from wire.messages import AddRequest, ReadRequest
 
 LEDGER: Final = LedgerId(5)
 PASSWORD: Final = b"secret"
@@ -495,8 +495,8 @@ class Story:
         """Flip bits in what is read from a bookie."""
 
         def rule(message: Message) -> Fate:
-            is_entry = isinstance(message.response, ReadResponse) and message.response.entry
-            if is_entry and message.bookie == item.who and self.rng.random() < 0.5:
+            is_there = message.bookie == item.who and packets_of(message)
+            if is_there and self.rng.random() < 0.5:
                 return Fate.DAMAGE
             return Fate.PASS
 

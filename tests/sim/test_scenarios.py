@@ -14,7 +14,7 @@ from bkclient.errors import (
     WriteFailedError,
 )
 from tests.sim.disk import SimFiles
-from tests.sim.network import Fate
+from tests.sim.network import Fate, packets_of
 from tests.sim.scene import (
     Scene,
     add,
@@ -278,3 +278,21 @@ def _error_of(added: object) -> object:
     found: list[object] = []
     added.addErrback(lambda failure: found.append(failure.value))  # type: ignore[attr-defined]
     return found[0]
+
+
+def test_s16_a_damaged_lac_is_no_answer() -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    for _ in range(3):
+        scene.add(writer)
+        scene.drive(0.5)
+
+    async def ask_often() -> None:
+        reader = await r.client.open_ledger(writer.ledger_id, recover=False)
+        scene.when(at(scene.members(writer)[0], of(r, lambda m: bool(packets_of(m)))), Fate.DAMAGE)
+        for _ in range(40):
+            scene.oracle.learned_lac(writer.ledger_id, -1, await reader.read_last_confirmed())
+
+    scene.world.run(r.begin(ask_often()))
+    scene.oracle.raise_broken()
