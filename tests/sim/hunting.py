@@ -61,18 +61,18 @@ def left_lying(world: object) -> Iterator[None]:
     try:
         yield
     finally:
-        if len(_lying) >= BURIED_TOGETHER:
-            _bury()
+        if len(_lying) > BURIED_TOGETHER:
+            _bury(but=1)  # Of the last one the caller still has something, and it would go later.
         if was_enabled:
             gc.enable()
 
 
 @atexit.register
-def _bury() -> None:
-    """Let go of all that lies around, whatever it has to say to that."""
+def _bury(but: int = 0) -> None:
+    """Let go of all that lies around but the last, whatever it has to say to that."""
     complain, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
     try:
-        _lying.clear()
+        del _lying[: len(_lying) - but]
         gc.collect()
     finally:
         sys.unraisablehook = complain
