@@ -10,12 +10,15 @@ from __future__ import annotations
 import enum
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import global_options, is_global
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE)
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
@@ -126,6 +129,18 @@ class Group(click.Group):
         rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, text in rows if text is not None])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that a word could become, without importing what they are made of."""
+        from click.shell_completion import CompletionItem
+
+        rows = ((name, self._short_help(ctx, name)) for name in self.list_commands(ctx))
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in rows
+            if text is not None and name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def _short_help(self, ctx: click.Context, name: str) -> str | None:
         if name in self.lazy:

@@ -70,10 +70,13 @@ class Stop:
 class Interrupts:
     """The signal handlers of one command. Outside the main thread they stay as they were."""
 
-    def __init__(self, timeout_s: float = 0.0) -> None:
+    def __init__(
+        self, timeout_s: float = 0.0, *, at_once: Callable[[int, str], None] | None = None
+    ) -> None:
+        """``at_once`` is what a second signal calls, with a status and the last words."""
         self.last_words = ""
         """In which state a command leaves things that is ended at once."""
-        self._timeout_s = timeout_s
+        self._timeout_s, self._at_once = timeout_s, at_once or leave
         self._stop: Stop | None = None
         self._first_s: float | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -108,11 +111,11 @@ class Interrupts:
         if self._first_s is None:
             self._first_s = now_s
         elif number != signal.SIGALRM and now_s - self._first_s > ECHO_S:
-            leave(status, self.last_words)
+            self._at_once(status, self.last_words)
         elif self._stop is None:
             return  # Its clean-up is under way.
         elif self._stop and number == signal.SIGALRM:
-            leave(status, self.last_words)  # The safe point was not reached in time either.
+            self._at_once(status, self.last_words)  # The safe point was not reached in time either.
         reason = Interrupted(words, status)
         if self._stop is None:
             raise reason

@@ -9,7 +9,7 @@ import click
 
 from bkctl.command import Effect, SubGroup
 from bkctl.exit_status import ExitStatus
-from bkctl.params import DURATION, KEY_VALUE, LEDGER_ID, LEDGER_IDS
+from bkctl.params import BOOKIE_ID, DURATION, KEY_VALUE, LEDGER_ID, LEDGER_IDS
 
 if TYPE_CHECKING:
     from bkctl.session import Session
@@ -169,7 +169,9 @@ def create(session: Session, /, **wanted: Any) -> None:
 @click.option(
     "--state", type=click.Choice(["open", "in-recovery", "closed"]), help="Only ledgers in it."
 )
-@click.option("--bookie", metavar="ID", help="Only ledgers that have, or had, a copy there.")
+@click.option(
+    "--bookie", type=BOOKIE_ID, metavar="ID", help="Only ledgers that have, or had, a copy there."
+)
 @click.option(
     "--older-than", type=DURATION, metavar="DURATION", help="Only ledgers created before that: 7d."
 )

@@ -12,7 +12,7 @@ from bkctl.exit_status import ExitStatus
 from bkctl.ledger import FAILURES, copies_options
 from bkctl.ledger_read import form_options
 from bkctl.ledger_write import framing_options
-from bkctl.params import DURATION, POSITION, SIZE
+from bkctl.params import DURATION, LOG_NAME, POSITION, SIZE
 
 if TYPE_CHECKING:
     from bkclient.log import Position
@@ -98,7 +98,7 @@ def create(session: Session, /, name: str, **wanted: Any) -> None:
     ),
     replaces="nothing in Java's tools",
 )  # fmt: skip
-@click.argument("name")
+@click.argument("name", type=LOG_NAME)
 @click.argument("data", nargs=-1, metavar="[DATA... | -]")
 @click.option("--file", "path", metavar="FILE", help="Append what is in FILE.")
 @framing_options
@@ -149,7 +149,7 @@ def append(
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
     replaces="nothing in Java's tools",
 )
-@click.argument("name")
+@click.argument("name", type=LOG_NAME)
 @click.option(
     "--from",
     "start",
@@ -209,7 +209,7 @@ def list_(session: Session) -> None:
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="nothing in Java's tools",
 )
-@click.argument("name")
+@click.argument("name", type=LOG_NAME)
 @click.pass_obj
 def info(session: Session, *, name: str) -> None:
     """Show the ledgers that the log NAME is made of."""
@@ -231,7 +231,7 @@ def info(session: Session, *, name: str) -> None:
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces="nothing in Java's tools",
 )
-@click.argument("name")
+@click.argument("name", type=LOG_NAME)
 @click.option(
     "--before",
     "before",
@@ -268,7 +268,7 @@ def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
     exits=FAILURES,
     replaces="nothing in Java's tools",
 )
-@click.argument("name")
+@click.argument("name", type=LOG_NAME)
 @click.option(
     "--older-than",
     "age_s",
@@ -305,7 +305,7 @@ def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces="nothing in Java's tools",
 )
-@click.argument("name")
+@click.argument("name", type=LOG_NAME)
 @click.pass_obj
 def delete(session: Session, *, name: str) -> None:
     """Delete the log NAME, its ledgers and all their entries."""

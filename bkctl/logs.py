@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TextIO
 
 from twisted.logger import (
@@ -21,20 +22,22 @@ _begun: list[LogLevelFilterPredicate] = []
 
 @implementer(ILogObserver)
 class _Lines:
-    def __init__(self, stderr: TextIO) -> None:
+    def __init__(self, stderr: Callable[[], TextIO]) -> None:
         self._stderr = stderr
 
     def __call__(self, event: LogEvent) -> None:
         level = event.get("log_level")
         name = "info" if level is None else level.name
         text = " ".join(formatEvent(event).split())
-        if not self._stderr.closed:
-            print(f"bkctl: {name}: {text}", file=self._stderr, flush=True)
+        stderr = self._stderr()
+        if not stderr.closed:
+            print(f"bkctl: {name}: {text}", file=stderr, flush=True)
 
 
-def start_logging(level: str, stderr: TextIO) -> None:
+def start_logging(level: str, stderr: Callable[[], TextIO]) -> None:
     """Show our events from ``level`` on, and errors of the libraries.
 
+    ``stderr`` is asked for at each event: a shell puts another in its place while it prompts.
     Twisted takes observers once in a process, so a later call only sets the level.
     """
     if not _begun:

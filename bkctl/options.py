@@ -62,6 +62,20 @@ def options_of(ctx: click.Context) -> Options:
     return found
 
 
+def as_words(options: Options) -> dict[str, tuple[str, ...]]:
+    """Return what differs from the defaults as words of a command line, by long names."""
+    defaults, found = Options(), {}
+    for option in global_options(root=True):
+        assert isinstance(option, _GlobalOption)
+        value = getattr(options, option.to)
+        if option.const is None and value != getattr(defaults, option.to):
+            name = next(
+                one for one in option.opts if len(one) > len("-X") or one == option.opts[-1]
+            )
+            found[name.lstrip("-")] = option.words(name, value)
+    return found
+
+
 def global_options(*, root: bool) -> list[click.Parameter]:
     """Return the options, for the root (with environment variables) or for a command."""
     return [_GlobalOption(*args, root=root, **kwargs) for args, kwargs in _DECLARED]
@@ -87,7 +101,7 @@ class _GlobalOption(click.Option):
             show_envvar=root,
             **kw,
         )
-        self._to, self._const = to or self.name or "", const
+        self.to, self.const = to or self.name or "", const
 
     def _store(self, ctx: click.Context, _: click.Parameter, value: Any) -> Any:
         assert self.name
@@ -96,12 +110,19 @@ class _GlobalOption(click.Option):
             ParameterSource.ENVIRONMENT,
         }:
             options = options_of(ctx)
-            if self._const is not None:
-                value = self._const if value else getattr(options, self._to)
+            if self.const is not None:
+                value = self.const if value else getattr(options, self.to)
             elif self.multiple or self.count:
-                value = getattr(options, self._to) + value
-            setattr(options, self._to, value)
+                value = getattr(options, self.to) + value
+            setattr(options, self.to, value)
         return value
+
+    def words(self, name: str, value: Any) -> tuple[str, ...]:
+        """Return the words that give this option a value."""
+        if self.is_flag or self.count:
+            return (name,) * int(value)
+        values = value if self.multiple else (value,)
+        return tuple(word for one in values for word in (name, str(one)))
 
 
 def _option(*args: str, **kwargs: Any) -> tuple[Sequence[str], dict[str, Any]]:

@@ -175,6 +175,12 @@ class KeyValueType(_ParamType):
         return key, text
 
 
+class LogNameType(_ParamType):
+    """A log's name, which is any text; a type of its own, so that names can be completed."""
+
+    name = "log_name"
+
+
 LEDGER_ID: Final = LedgerIdType()
 LEDGER_IDS: Final = LedgerIdType(dash=True)
 """For arguments that also take ``-``: ids from stdin (``Session.words``)."""
@@ -185,3 +191,4 @@ DURATION: Final = DurationType()
 SIZE: Final = SizeType()
 KEY_VALUE: Final = KeyValueType()
 POSITION: Final = PositionType()
+LOG_NAME: Final = LogNameType()

@@ -18,7 +18,7 @@ import click
 
 from bkctl.command import Effect
 from bkctl.errors import RefusedError, UsageError
-from bkctl.interrupt import Interrupts, Stop
+from bkctl.interrupt import Interrupts, Stop, leave
 from bkctl.options import Options, options_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class Host:
             self._clients[uri, config] = self._connect(uri, config)
         return self._clients[uri, config]
 
+    def leave(self, status: int, words: str) -> None:
+        """End a command that does not end: by default, the process with it."""
+        leave(status, words)
+
     def close(self) -> None:
         """Close every connection."""
         while self._clients:
@@ -86,7 +90,7 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
     options = options_of(ctx)
     effect = getattr(ctx.command, "effect", Effect.READ)
     owned = ctx.find_root().obj is None
-    with Interrupts(options.timeout_s) as interrupts:
+    with Interrupts(options.timeout_s, at_once=host.leave) as interrupts:
         session = Session(host, options, effect, interrupts)
         ctx.find_root().meta[SESSION_META] = session
         try:
@@ -137,7 +141,7 @@ class Session:
         uri, config = self._where()
         if self._settings is None:
             self._settings = uri, config
-            _start_logging(self.options, self.host.stderr)
+            _start_logging(self.options, self.host)
         return self.host.client(uri, config)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -317,10 +321,10 @@ class Session:
                     yield kind.convert(word, None, None)
 
 
-def _start_logging(options: Options, stderr: TextIO) -> None:
+def _start_logging(options: Options, host: Host) -> None:
     from bkctl.logs import start_logging
 
     level = options.log_level or ("critical" if options.quiet else "warn")
     if options.log_level is None and options.verbose:
         level = "info" if options.verbose == 1 else "debug"
-    start_logging(level, stderr)
+    start_logging(level, lambda: host.stderr)
