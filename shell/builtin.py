@@ -1,0 +1,212 @@
+"""The shell's own commands: a click tree like the program's, so that they complete as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shell.settings import value_type
+
+if TYPE_CHECKING:
+    from shell.shell import Shell
+
+LAST: Final = 20
+"""How much of the history is shown when nobody says how much."""
+
+
+class _Own(click.Group):
+    """A group whose help is a list of commands, with nothing of a program around it."""
+
+    def get_usage(self, ctx: click.Context) -> str:
+        return "Usage: " + " ".join(filter(None, (ctx.command_path.strip(), "COMMAND")))
+
+
+def commands(shell: Shell) -> click.Group:
+    """Return the shell's own commands."""
+    group = _Own(name="", commands=[_help, _refresh, _history, _exit, _quit])
+    group.add_command(_use(shell))
+    group.add_command(_set(shell))
+    group.add_command(_unset(shell))
+    return group
+
+
+@click.command("help")
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.pass_obj
+def _help(shell: Shell, words: Sequence[str]) -> None:
+    """Show what there is, or the help of a command."""
+    if words and words[0] in shell.own.commands:
+        _end(shell.own.main([*words, "--help"], prog_name="", standalone_mode=False))
+        return
+    words = shell.without_name(words)
+    if words:
+        _end(shell.run_tree([*words, "--help"]))
+    else:
+        click.echo(overview(shell))
+
+
+def overview(shell: Shell) -> str:
+    """Return what there is, the program's commands first."""
+    tree = shell.program.tree
+    ctx = click.Context(tree, info_name=shell.name, obj=shell.program.obj)
+    formatter = click.HelpFormatter(max_width=shell.columns)
+    tree.format_commands(ctx, formatter)
+    rows = [
+        (name, command.get_short_help_str(shell.columns))
+        for name, command in shell.own.commands.items()
+        if not command.hidden
+    ]
+    with formatter.section("Of the shell"):
+        formatter.write_dl([*rows, *_SIGNS])
+    formatter.write_paragraph()
+    formatter.write_text("`help COMMAND` shows more of one; the first Tab shows what could follow.")
+    return formatter.getvalue().strip("\n")
+
+
+_SIGNS: Final = (
+    ("! COMMAND", "Run a command of the system."),
+    ("... | COMMAND", "Give the output to a command of the system."),
+    ("... > FILE", "Write the output into a file; >> adds to it, < reads from one."),
+    ("Ctrl-R", "Search in what was typed."),
+    ("Ctrl-C, Ctrl-D", "End the command; leave the shell."),
+)
+
+
+def _end(status: Any) -> None:
+    """End a command of ours with a status, where it is one."""
+    if status:
+        raise SystemExit(status)
+
+
+def _use(shell: Shell) -> click.Group:
+    kinds = shell.program.kinds
+    example = next(iter(kinds), "THING")
+
+    @click.group(
+        "use",
+        invoke_without_command=True,
+        help=f"Name what commands are about, so that it can be left out.\n\n"
+        f"`use {example} ID` names one, `use none` forgets all, `use` shows what is in use. "
+        "Where other words follow, a dot stands for it.",
+        short_help="Name what commands are about, so that it can be left out.",
+    )
+    @click.pass_context
+    def use(ctx: click.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            for word, value in shell.current.values.items():
+                click.echo(f"{word} {value}")
+
+    for word, kind in kinds.items():
+        use.add_command(_use_one(shell, word, kind))
+
+    @use.command("none", help="Forget what is in use.")
+    def none() -> None:
+        shell.current.clear()
+
+    return use
+
+
+def _use_one(shell: Shell, word: str, kind: click.ParamType[Any]) -> click.Command:
+    def take(value: str | None) -> None:
+        shell.current.use(word, value)
+
+    value = click.Argument(["value"], type=_AsTyped(kind, shell), required=False, metavar="ID")
+    return click.Command(
+        word, callback=take, params=[value], help=f"Use one {word}; without an ID, none any more."
+    )
+
+
+class _AsTyped(click.ParamType):  # type: ignore[type-arg] # generic for type checkers only
+    """A type that refuses what another refuses, and leaves the rest as it was typed."""
+
+    def __init__(self, kind: click.ParamType[Any], shell: Shell) -> None:
+        self.kind, self.name, self._shell = kind, kind.name, shell
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            self.kind.convert(value, param, self._shell.root())
+        except click.UsageError as error:
+            error.ctx = ctx
+            raise
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        return self.kind.shell_complete(ctx, param, incomplete)
+
+
+def _set(shell: Shell) -> click.Group:
+    @click.group(
+        "set",
+        invoke_without_command=True,
+        help="Set an option for all commands to come.\n\n"
+        "`set output json` is as if each command had --output json; `set` shows what is set.",
+        short_help="Set an option for all commands to come.",
+    )
+    @click.pass_context
+    def set_(ctx: click.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            click.echo(" ".join(shell.settings.words))
+
+    for name, option in shell.settings.options.items():
+        set_.add_command(_set_one(shell, name, option))
+    return set_
+
+
+def _set_one(shell: Shell, name: str, option: click.Option) -> click.Command:
+    def take(value: str) -> None:
+        shell.settings.set(name, value)
+
+    value = click.Argument(
+        ["value"],
+        type=_AsTyped(value_type(option), shell),
+        required=not option.is_flag,
+        default="on" if option.is_flag else None,
+        metavar=option.metavar or "VALUE",
+    )
+    return click.Command(name, callback=take, params=[value], help=option.help)
+
+
+def _unset(shell: Shell) -> click.Command:
+    @click.command("unset", help="Take back what was set; without a NAME, everything.")
+    @click.argument("names", nargs=-1, type=click.Choice(list(shell.settings.options)))
+    def unset(names: Sequence[str]) -> None:
+        for name in names or shell.settings.options:
+            shell.settings.unset(name)
+
+    return unset
+
+
+@click.command("refresh")
+@click.pass_obj
+def _refresh(shell: Shell) -> None:
+    """Ask again for what is completed and shown in the bar."""
+    shell.live.questions.doubt()
+
+
+@click.command("history")
+@click.argument("text", required=False)
+@click.option(
+    "-n", "last", type=click.IntRange(1), default=LAST, show_default=True, help="So many."
+)
+@click.pass_obj
+def _history(shell: Shell, text: str | None, last: int) -> None:
+    """Show what was typed last, or the last of it that has TEXT in it. Ctrl-R searches."""
+    for line in [line for line in shell.history if not text or text in line][-last:]:
+        click.echo(line)
+
+
+@click.command("exit")
+@click.argument("status", type=click.IntRange(0, 255), default=0)
+@click.pass_obj
+def _exit(shell: Shell, status: int) -> None:
+    """Leave the shell, with STATUS where one is given; Ctrl-D does too."""
+    shell.leaving = status
+
+
+@click.command("quit", hidden=True)
+@click.pass_obj
+def _quit(shell: Shell) -> None:
+    """Leave the shell."""
+    shell.leaving = 0

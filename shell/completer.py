@@ -1,0 +1,210 @@
+"""Completions asked of the click tree, and of the program for values that are alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+import attrs
+import click
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+
+from shell.line import Mark, Token, quoted, tokens, unquoted
+from shell.shell import Shell
+from shell.tree import Place, awaited, named, options, resolve
+
+WAIT_S: Final = 3.0
+"""How long a menu waits for values; keys do not."""
+
+OLD_WAIT_S: Final = 0.3
+"""How long it waits where there are values of before."""
+
+_FILES: Final = ("FILE", "DIR", "PATH")
+
+
+@attrs.frozen
+class Asked:
+    """Where the cursor is: the words before it, and the one it ends."""
+
+    words: tuple[str, ...]
+    word: str
+    typed_chars: int
+    """How much of the text the word takes, with its quotes."""
+    redirects: bool = False
+    """The word is a file of a redirection."""
+
+
+def asked_at(text: str) -> Asked | None:
+    """Return what stands before the cursor; None where the shell has nothing to say."""
+    pieces: list[Token] = []
+    for token in tokens(text):
+        if token.mark in {Mark.SYSTEM, Mark.COMMENT}:
+            if token.end == len(text):
+                return None
+        elif token.mark is Mark.OPERATOR and token.text in {";", "\n"}:
+            pieces = []
+        else:
+            pieces.append(token)
+    last = pieces.pop() if pieces and pieces[-1].end == len(text) else None
+    if last is not None and last.mark is Mark.OPERATOR:
+        pieces.append(last)
+        last = None
+    if pieces and pieces[-1].text == "|":
+        return None
+    files = {n for n, one in enumerate(pieces, start=1) if one.mark is Mark.OPERATOR}
+    words = (one for n, one in enumerate(pieces) if one.mark is Mark.WORD and n not in files)
+    return Asked(
+        tuple(unquoted(one.text) for one in words),
+        "" if last is None else unquoted(last.text),
+        0 if last is None else len(last.text),
+        bool(pieces) and pieces[-1].text in {"<", ">", ">>"},
+    )
+
+
+async def _arrival(coming: Future[Any], wait_s: float) -> None:
+    """Wait for an answer, or until it has taken too long."""
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # The prompt, and its loop, may have ended.
+            loop.call_soon_threadsafe(arrived.set)
+
+    coming.add_done_callback(tell)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(arrived.wait(), wait_s)
+
+
+class TreeCompleter(Completer):
+    """Completes what stands before the cursor. Values come when they come: a key never waits."""
+
+    def __init__(self, shell: Shell, *, wait_s: float = WAIT_S) -> None:
+        self._shell, self._wait_s = shell, wait_s
+        self._paths = PathCompleter(expanduser=False)
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        """Return what is known now."""
+        found, _ = self._look(document, complete_event)
+        return found
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        found, coming = self._look(document, complete_event)
+        if coming is not None:
+            await _arrival(coming, min(self._wait_s, OLD_WAIT_S) if found else self._wait_s)
+            found, _ = self._look(document, complete_event)
+        for completion in found:
+            yield completion
+
+    def _look(
+        self, document: Document, event: CompleteEvent
+    ) -> tuple[list[Completion], Future[Any] | None]:
+        asked = asked_at(document.text_before_cursor)
+        if asked is None:
+            return [], None
+        if asked.redirects:
+            files = self._files(asked.word, event)
+            return [_moved(one, asked.typed_chars) for one in files], None
+        try:
+            return self._of_tree(asked, event)
+        except click.ClickException:  # Words that cannot be are told when they are run.
+            return [], None
+
+    def _of_tree(
+        self, asked: Asked, event: CompleteEvent
+    ) -> tuple[list[Completion], Future[Any] | None]:
+        shell, words = self._shell, asked.words
+        if not words and not asked.word.startswith("-"):
+            own = click.Context(shell.own, obj=shell)
+            return [*_menu(shell.root(), asked), *_menu(own, asked)], None
+        if words[:1] == ("help",):
+            place = self._resolved(shell.without_name(words[1:]))
+            return ([] if place.is_lost else _menu(place.ctx, asked)), None
+        return self._of_command(words, asked, event)
+
+    def _resolved(self, words: Sequence[str]) -> Place:
+        shell = self._shell
+        if words and words[0] in shell.own.commands:
+            return resolve(shell.own, words, shell)
+        given = [*shell.settings.words, *shell.without_name(words)]
+        return resolve(shell.program.tree, given, shell.program.obj)
+
+    def _of_command(
+        self, words: Sequence[str], asked: Asked, event: CompleteEvent
+    ) -> tuple[list[Completion], Future[Any] | None]:
+        place = self._resolved(words)
+        if place.is_lost:
+            return [], None
+        ctx, rest = place.ctx, place.rest
+        word, skip = asked.word, 0
+        if word.startswith("-") and "--" not in rest:
+            option, equals, value = word.partition("=")
+            if not equals:
+                return _menu(ctx, asked), None
+            rest, word, skip = [*rest, option], value, len(option) + 1
+        parameter = awaited(ctx, rest)
+        if parameter is None:
+            return _menu(ctx, asked), None
+        found, coming = self._values(ctx, parameter, word, event)
+        typed = asked.typed_chars - skip
+        return [_moved(one, typed) for one in found], coming
+
+    def _values(
+        self, ctx: click.Context, parameter: click.Parameter, word: str, event: CompleteEvent
+    ) -> tuple[list[Completion], Future[Any] | None]:
+        shell = self._shell
+        if parameter.type.name in shell.program.live:
+            values, coming = shell.live.candidates(parameter.type.name, word, shell.settings.words)
+            return [_completion(value, about, 0) for value, about in values], coming
+        items = parameter.shell_complete(ctx, word)
+        if _names_files(parameter) or any(item.type in {"file", "dir"} for item in items):
+            return self._files(word, event), None
+        return [_completion(item.value, item.help or "", 0) for item in items], None
+
+    def _files(self, word: str, event: CompleteEvent) -> list[Completion]:
+        """Return files whose paths begin with ``word``."""
+        found = self._paths.get_completions(Document(word, len(word)), event)
+        return [Completion(quoted(word + one.text), 0, display=one.display) for one in found]
+
+
+def _menu(ctx: click.Context, asked: Asked) -> list[Completion]:
+    """Return the commands of a group, or the options of a command where one has begun."""
+    word = asked.word
+    if word.startswith("-"):
+        found = {
+            name: option.help or ""
+            for option in options(ctx)
+            if not option.hidden
+            for name in named(option)
+            if name.startswith(word) and (name.startswith("--") or word == "-")
+        }
+        return [_completion(name, about, asked.typed_chars) for name, about in found.items()]
+    if not isinstance(ctx.command, click.Group):
+        return []
+    items = ctx.command.shell_complete(ctx, word)
+    return [_completion(item.value, item.help or "", asked.typed_chars) for item in items]
+
+
+def _completion(value: str, about: str, typed_chars: int) -> Completion:
+    return Completion(quoted(value), -typed_chars, display=value, display_meta=about)
+
+
+def _moved(completion: Completion, typed_chars: int) -> Completion:
+    """Return a completion that takes the place of so much of the text."""
+    return Completion(
+        completion.text, -typed_chars, display=completion.display,
+        display_meta=completion.display_meta,
+    )  # fmt: skip
+
+
+def _names_files(parameter: click.Parameter) -> bool:
+    if isinstance(parameter.type, (click.Path, click.File)):
+        return True
+    metavar = (parameter.metavar or "").upper()
+    return any(word in metavar.replace("[", " ").replace("]", " ").split() for word in _FILES)

@@ -1,0 +1,131 @@
+"""What ``use`` has named, and how that fills in the arguments of a command line. No I/O.
+
+A value is taken where an argument of its kind is missing, and where ``.`` stands in its place. A
+word that was typed is never put aside for it, with one exception: where the argument cannot be that
+word and the next one can, because it has a type of its own (``read 0-9``: a range, and no id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+HERE: Final = "."
+"""Stands for the value in use."""
+
+
+class Current:
+    """The values in use, by the words that ``use`` knows them by."""
+
+    def __init__(self, kinds: Mapping[str, click.ParamType[Any]]) -> None:
+        self._kinds = kinds
+        self._values: dict[str, str] = {}
+
+    def use(self, word: str, value: str | None) -> None:
+        """Take a value into use, in place of the one before; ``None`` takes it out."""
+        assert word in self._kinds, "commands are made from the kinds"
+        if value is None:
+            self._values.pop(word, None)
+        else:
+            self._values[word] = value
+
+    def clear(self) -> None:
+        self._values.clear()
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """What is in use, by its word."""
+        return self._values
+
+    @property
+    def by_type(self) -> Mapping[str, str]:
+        """What is in use, by the name of its type."""
+        return {self._kinds[word].name: value for word, value in self._values.items()}
+
+    def fill(self, ctx: click.Context, args: Sequence[str], *, only_here: bool) -> list[str]:
+        """Return the arguments of a command with what is missing filled in."""
+        return fill(ctx, args, self.by_type, only_here=only_here)
+
+
+def fill(
+    ctx: click.Context, args: Sequence[str], values: Mapping[str, str], *, only_here: bool = False
+) -> list[str]:
+    """Return the arguments of a command with what is missing taken from ``values``.
+
+    ``ctx`` is the command's, and ``values`` go by the names of types. ``only_here`` takes only the
+    place of ``.``, so that the user has named what is meant. Arguments that are missing anyhow are
+    left to click to complain about.
+    """
+    arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]
+    if not any(argument.type.name in values for argument in arguments):
+        return list(args)
+    filled = _with_here(ctx, list(args), arguments, values)
+    if only_here:
+        return filled
+    words = positional(ctx, filled)
+    missing = sum(argument.required for argument in arguments) - len(words)
+    first, last = arguments[0], arguments[-1]
+    value = values.get(first.type.name)
+    if value is not None and first.required and (missing > 0 or _is_next(ctx, arguments, words)):
+        filled.insert(0, value)
+        missing -= 1
+    if missing == 1 and last is not first and last.required and last.type.name in values:
+        filled.append(values[last.type.name])
+    return filled
+
+
+def positional(ctx: click.Context, args: Sequence[str]) -> list[str]:
+    """Return the words among a command's ``args`` that are neither options nor their values."""
+    command = ctx.command
+    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    probe = click.Command(command.name, params=[*options, words])
+    with probe.make_context(ctx.info_name, list(args), resilient_parsing=True) as probed:
+        return list(probed.params.get("words") or ())
+
+
+def argument_at(arguments: Sequence[click.Argument], index: int) -> click.Argument | None:
+    """Return the argument that takes the word at an index; only the last may take many."""
+    if index < len(arguments):
+        return arguments[index]
+    return arguments[-1] if arguments[-1].nargs == -1 else None
+
+
+def _with_here(
+    ctx: click.Context,
+    args: list[str],
+    arguments: Sequence[click.Argument],
+    values: Mapping[str, str],
+) -> list[str]:
+    """Put a value in the place of each ``.`` that stands for an argument of its kind."""
+    for at, word in enumerate(args):
+        if word != HERE:
+            continue
+        # It may be an option's value: ask the parser, with a word in its place that is known again.
+        words = positional(ctx, [*args[:at], _PROBE, *args[at + 1 :]])
+        if _PROBE in words:
+            argument = argument_at(arguments, words.index(_PROBE))
+            args[at] = values.get(argument.type.name, HERE) if argument else HERE
+    return args
+
+
+_PROBE: Final = "\0here"
+
+
+def _is_next(ctx: click.Context, arguments: Sequence[click.Argument], words: Sequence[str]) -> bool:
+    """Tell whether the first word can only be meant for the second argument."""
+    if len(arguments) <= 1 or not words:
+        return False
+    first, second = arguments[:2]
+    takes_any = isinstance(second.type, click.types.StringParamType)
+    return not takes_any and not _takes(ctx, first, words[0]) and _takes(ctx, second, words[0])
+
+
+def _takes(ctx: click.Context, argument: click.Argument, word: str) -> bool:
+    try:
+        argument.type.convert(word, argument, ctx)
+    except click.UsageError:
+        return False
+    return True

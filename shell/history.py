@@ -1,0 +1,66 @@
+"""The file of what was typed: only for its owner, bounded, and without secrets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+SIZE_BYTES_MAX: Final = 1024 * 1024
+"""A longer file loses its older half when the shell starts."""
+
+_SECRET: Final = re.compile(
+    r"(?i)(pass(word|wd|phrase)?|secret|token|credential)s?"
+    r"(?![\w-]*(file|stdin)\b)[\w.-]*[=\s:]\s*\S"
+)
+
+
+def is_private(text: str) -> bool:
+    """Tell whether a line must not be kept: it begins with a space, or seems to hold a secret."""
+    return text.startswith(" ") or _SECRET.search(text) is not None
+
+
+def history_path(program: str, environ: Mapping[str, str]) -> Path:
+    """Return where a program's history is kept: in the user's directory for state (XDG)."""
+    state = environ.get("XDG_STATE_HOME", "")
+    # The XDG rules: what is no absolute path counts as not set.
+    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    return base / program / "history"
+
+
+class KeptHistory(FileHistory):
+    """A history that keeps private lines to itself, and lives on when the disk does not."""
+
+    def store_string(self, string: str) -> None:
+        if not is_private(string):
+            with contextlib.suppress(OSError):
+                super().store_string(string)
+
+
+def open_history(path: Path) -> History:
+    """Open, or make, a history file that only its owner can read; without one, memory will do."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
+        path.chmod(0o600)
+        _shorten(path)
+    except OSError:
+        return InMemoryHistory()
+    return KeptHistory(str(path))
+
+
+def _shorten(path: Path) -> None:
+    """Drop the older half of a file that has grown too long, at the border of an entry."""
+    if path.stat().st_size <= SIZE_BYTES_MAX:
+        return
+    data = path.read_bytes()[-SIZE_BYTES_MAX // 2 :]
+    kept = data[data.find(b"\n# ") + 1 :]
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
+        file.write(kept)
+    beside.replace(path)

@@ -1,0 +1,173 @@
+"""What is asked of the program in the background: values to complete, and how things are.
+
+An answer is kept for a short while. Nobody waits who cannot be interrupted: each question has a
+daemon thread of its own, there are few at a time, and the same question is asked once.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+
+from shell.program import Candidate, Program, Status
+
+T = TypeVar("T")
+
+FRESH_S: Final = 5.0
+"""How long an answer is taken for the present."""
+
+QUESTIONS_MAX: Final = 4
+"""Questions under way at a time; one more is not asked now."""
+
+ANSWERS_MAX: Final = 200
+"""Answers that are kept; the oldest goes first."""
+
+
+@attrs.frozen
+class Answer(Generic[T]):
+    """What came back last, None for nothing yet, and when; ``error`` is why it is not newer."""
+
+    value: T | None
+    value_s: float
+    asked_s: float
+    error: Exception | None = None
+
+
+def _thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="shell-live", daemon=True).start()
+
+
+class Questions:
+    """Questions under way and the answers to those of before.
+
+    ``start`` begins work elsewhere, ``clock`` gives seconds; ``heard`` is called from that
+    elsewhere after each answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[Callable[[], None]], None] = _thread,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start, self._clock = start, clock
+        self._lock = threading.Lock()
+        self._answers: dict[Any, Answer[Any]] = {}
+        self._asked: dict[Any, Future[Answer[Any]]] = {}
+        self.heard: Callable[[], None] | None = None
+
+    def known(self, key: Any) -> Answer[Any] | None:
+        """Return the last answer, however old."""
+        return self._answers.get(key)
+
+    def age_s(self, answer: Answer[Any]) -> float:
+        """Return how old a value is."""
+        return self._clock() - answer.value_s
+
+    def is_fresh(self, answer: Answer[Any] | None) -> bool:
+        """Tell whether there is no need to ask again, be it that asking has failed just now."""
+        return answer is not None and self._clock() - answer.asked_s < FRESH_S
+
+    def ask(self, key: Any, question: Callable[[], Any]) -> Future[Answer[Any]] | None:
+        """Begin to ask; None where too many questions are under way."""
+        with self._lock:
+            if key in self._asked:
+                return self._asked[key]
+            if len(self._asked) >= QUESTIONS_MAX:
+                return None
+            answered: Future[Answer[Any]] = Future()
+            self._asked[key] = answered
+        self._start(lambda: self._work(key, question, answered))
+        return answered
+
+    def doubt(self) -> None:
+        """Take no answer of before for the present: something may have changed."""
+        with self._lock:
+            for key, answer in self._answers.items():
+                self._answers[key] = attrs.evolve(answer, asked_s=-math.inf)
+
+    def _work(self, key: Any, question: Callable[[], Any], answered: Future[Answer[Any]]) -> None:
+        answer = self._answer(question, self._answers.get(key))
+        with self._lock:
+            self._asked.pop(key, None)
+            self._answers.pop(key, None)
+            self._answers[key] = answer
+            while len(self._answers) > ANSWERS_MAX:
+                self._answers.pop(next(iter(self._answers)))
+        answered.set_result(answer)
+        if self.heard is not None:
+            self.heard()
+
+    def _answer(self, question: Callable[[], Any], before: Answer[Any] | None) -> Answer[Any]:
+        try:
+            value = question()
+        except Exception as error:  # noqa: BLE001 -- whatever a program may raise
+            now_s = self._clock()
+            if before is None:
+                return Answer(None, now_s, now_s, error)
+            return attrs.evolve(before, asked_s=now_s, error=error)
+        now_s = self._clock()
+        return Answer(value, now_s, now_s)
+
+
+@attrs.frozen
+class State:
+    """What the prompt and the bar show."""
+
+    label: str = ""
+    text: str = ""
+    trouble: str = ""
+    age_s: float = 0.0
+
+
+class Live:
+    """A program's live values and its state, as they are known now."""
+
+    def __init__(self, program: Program, questions: Questions | None = None) -> None:
+        self._program = program
+        self.questions = questions or Questions()
+
+    def candidates(
+        self, kind: str, prefix: str, given: Sequence[str]
+    ) -> tuple[list[Candidate], Future[Answer[Any]] | None]:
+        """Return what is known to begin with ``prefix``, and the question that is under way.
+
+        All values are asked for at first; those of one prefix only where there are too many.
+        """
+        words = tuple(given)
+        everything = (kind, "", words)
+        answer = self.questions.known(everything)
+        if answer is not None and answer.value is not None and not answer.value[1] and prefix:
+            key = (kind, prefix, words)
+            narrow = self.questions.known(key)
+            answer = answer if narrow is None or narrow.value is None else narrow
+        else:
+            key = everything
+        asked = None
+        if not self.questions.is_fresh(self.questions.known(key)):
+            wanted = key[1]
+            asked = self.questions.ask(key, lambda: self._program.candidates(kind, wanted, words))
+        found = [] if answer is None or answer.value is None else answer.value[0]
+        return [one for one in found if one[0].startswith(prefix)], asked
+
+    def state(self, given: Sequence[str]) -> State:
+        """Return the last known state; ask for the present one."""
+        words = tuple(given)
+        key = (None, "", words)
+        answer: Answer[Status] | None = self.questions.known(key)
+        if not self.questions.is_fresh(answer):
+            self.questions.ask(key, lambda: self._program.status(words))
+        if answer is None:
+            return State()
+        age_s = self.questions.age_s(answer)
+        trouble = "" if answer.error is None else str(answer.error) or type(answer.error).__name__
+        if answer.value is None:
+            return State(trouble=trouble, age_s=age_s)
+        status = answer.value
+        return State(status.label, status.text, trouble or status.trouble, age_s)

@@ -1,0 +1,156 @@
+"""The prompt on a terminal: editing, completion, history, and the bar below."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import History
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+
+from shell.colours import TreeLexer
+from shell.completer import TreeCompleter
+from shell.history import history_path, open_history
+from shell.repl import MORE, is_unfinished, prompt_parts, run_interactive
+from shell.shell import TERMINATED, Shell
+
+LOOK_EVERY_S: Final = 5.0
+"""How often the bar is drawn anew while nothing is typed."""
+
+OLD_S: Final = 15.0
+"""From this age on the bar says how old what it shows is."""
+
+NARROW: Final = 50
+"""Columns below which the prompt is a short one."""
+
+MENU_ROWS: Final = 8
+
+STYLE: Final = Style.from_dict(
+    {
+        "prompt.label": "ansicyan",
+        "prompt.used": "ansigreen",
+        "prompt.trouble": "ansired bold",
+        "command": "bold",
+        "option": "ansicyan",
+        "quoted": "ansigreen",
+        "operator": "ansimagenta",
+        "system": "ansiyellow",
+        "comment": "ansibrightblack",
+        "unknown": "ansired",
+        "bottom-toolbar": "noreverse",
+        "bar": "reverse",
+        "bar.trouble": "reverse ansired",
+    }
+)
+
+
+def run_prompt(
+    shell: Shell,
+    *,
+    vi: bool = False,
+    bar: bool = True,
+    environ: Mapping[str, str] = os.environ,
+    keyboard: Input | None = None,
+    screen: Output | None = None,
+) -> int:
+    """Read and run what is typed until somebody leaves; return the status to leave with."""
+    history = open_history(history_path(shell.name, environ))
+    session = make_session(shell, history, vi=vi, bar=bar, keyboard=keyboard, screen=screen)
+    shell.live.questions.heard = session.app.invalidate
+    shell.tell(f"{shell.program.greeting}\nhelp lists commands, Tab completes, Ctrl-D leaves")
+    while shell.leaving is None:
+        try:
+            # What is logged meanwhile appears above the prompt.
+            with patch_stdout(raw=True):
+                text = session.prompt(prompt_parts(shell, narrow=shell.columns < NARROW))
+            shell.history = history.get_strings()
+            if run_interactive(shell, text) == TERMINATED:
+                return TERMINATED
+            if screen is None:
+                _to_first_column(shell.columns)
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            break
+    return shell.leaving or 0
+
+
+def make_session(
+    shell: Shell,
+    history: History,
+    *,
+    vi: bool,
+    bar: bool,
+    keyboard: Input | None,
+    screen: Output | None,
+) -> PromptSession[str]:
+    """Return the prompt with everything around it."""
+    return PromptSession(
+        multiline=True,
+        key_bindings=_keys(),
+        prompt_continuation=MORE,
+        history=history,
+        auto_suggest=AutoSuggestFromHistory(),
+        search_ignore_case=True,
+        enable_open_in_editor=True,
+        enable_system_prompt=False,
+        completer=TreeCompleter(shell),
+        complete_while_typing=True,
+        reserve_space_for_menu=min(MENU_ROWS, shutil.get_terminal_size().lines // 3),
+        lexer=TreeLexer(shell),
+        style=STYLE,
+        editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+        bottom_toolbar=(lambda: bar_text(shell, shell.columns)) if bar else None,
+        refresh_interval=LOOK_EVERY_S if bar else 0,
+        input=keyboard,
+        output=screen,
+    )
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=has_focus(DEFAULT_BUFFER))
+    def enter(event: KeyPressEvent) -> None:
+        """Take what is chosen in the menu; else run what is whole; else go on on a new line."""
+        buffer = event.current_buffer
+        if buffer.complete_state and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif is_unfinished(buffer.text):
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    return keys
+
+
+def bar_text(shell: Shell, columns: int) -> StyleAndTextTuples:
+    """Return the line below the prompt, cut to the width there is."""
+    state = shell.state()
+    age = f"{state.age_s:.0f} s ago" if state.age_s >= OLD_S else ""
+    parts = [state.trouble, state.text, age, " ".join(shell.settings.changes)]
+    text = "  ".join(filter(None, parts)) or "..."
+    style = "class:bar.trouble" if state.trouble else "class:bar"
+    return [(style, f" {text}"[:columns].ljust(columns))]
+
+
+def _to_first_column(columns: int) -> None:
+    """Begin a new line where the output before has not ended its own.
+
+    A mark and as many spaces as there are columns: they end at the first column of the next line
+    unless they began in the first one.
+    """
+    sys.stdout.write("\x1b[7m%\x1b[0m" + " " * (columns - 1) + "\r\x1b[K")
+    sys.stdout.flush()

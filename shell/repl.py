@@ -1,0 +1,220 @@
+"""The ways into a shell: a prompt on a terminal, plain lines on a poor one, and scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Final, TextIO
+
+from shell.line import LineError, UnfinishedError, parse
+from shell.program import Program
+from shell.shell import INTERRUPTED, TERMINATED, USAGE, Shell
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+MORE: Final = "> "
+"""The prompt of a line that goes on."""
+
+
+def run(
+    program: Program,
+    given: Mapping[str, Sequence[str]] | None = None,
+    *,
+    text: str | None = None,
+    path: str | None = None,
+    keep_going: bool = False,
+    vi: bool = False,
+    bar: bool = True,
+) -> int:
+    """Run a shell to its end; return the exit status.
+
+    ``given`` are options that hold for all commands, as words by their long names. ``text`` is a
+    script, or ``path`` the file of one, ``-`` being stdin; without either, and without a terminal,
+    stdin is the script.
+    """
+    shell = Shell(program, given)
+    before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
+    try:
+        if text is not None:
+            return run_script(shell, text.splitlines(keepends=True), keep_going=keep_going)
+        if path not in {None, "-"}:
+            return _run_file(shell, str(path), keep_going=keep_going)
+        if path == "-" or not sys.stdin.isatty():
+            with _script_on_stdin() as script:
+                return run_script(shell, script, keep_going=keep_going)
+        if is_plain(os.environ):
+            return run_plain(shell)
+        from shell.prompt import run_prompt
+
+        return run_prompt(shell, vi=vi, bar=bar)
+    finally:
+        program.close()
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    """End the process in order: a terminal must not be left without its echo."""
+    raise SystemExit(128 + number)
+
+
+def is_plain(environ: Mapping[str, str]) -> bool:
+    """Tell whether escape codes would not be understood, or not be seen."""
+    return environ.get("TERM", "dumb") in {"dumb", "unknown"} or not sys.stdout.isatty()
+
+
+# Scripts -----------------------------------------------------------------------------------------
+
+
+def run_script(shell: Shell, lines: Iterable[str], *, keep_going: bool = False) -> int:
+    """Run lines as they come until one fails; return its status.
+
+    ``keep_going`` runs the others too; the status is that of the first failure all the same.
+    """
+    first_failure = 0
+    for text, number in _whole(lines):
+        status = run_text(shell, text, number, keep_going=keep_going)
+        if shell.leaving is not None:
+            return shell.leaving or first_failure
+        first_failure = first_failure or status
+        if status == TERMINATED or (status and not keep_going):
+            return status
+    return first_failure
+
+
+def run_text(shell: Shell, text: str, number: int = 1, *, keep_going: bool = False) -> int:
+    """Run what one or more whole lines hold; ``number`` is that of the first, for messages."""
+    try:
+        lines = parse(text)
+    except LineError as error:
+        shell.complain(f"line {number}: {error}")
+        return USAGE
+    first_failure = 0
+    for line in lines:
+        status = shell.run(line)
+        first_failure = first_failure or status
+        if shell.leaving is not None or status == TERMINATED:
+            return status
+        if status and not keep_going:
+            shell.complain(f"stopped at line {number + line.number - 1}, with status {status}")
+            return status
+    return first_failure
+
+
+def _whole(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield lines, those together that go on over several, and the number of the first."""
+    text, first = "", 1
+    for number, line in enumerate(lines, start=1):
+        text, first = (text + line, first) if text else (line, number)
+        if not is_unfinished(text):
+            yield text, first
+            text = ""
+    if text:
+        yield text, first
+
+
+def is_unfinished(text: str) -> bool:
+    """Tell whether more is to come before a text can be run."""
+    try:
+        parse(text)
+    except UnfinishedError:
+        return True
+    except LineError:
+        return False
+    return False
+
+
+def _run_file(shell: Shell, path: str, *, keep_going: bool) -> int:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+            return run_script(shell, file, keep_going=keep_going)
+    except OSError as error:
+        shell.complain(f"{path}: {error.strerror}")
+        return USAGE
+
+
+@contextlib.contextmanager
+def _script_on_stdin() -> Iterator[TextIO]:
+    """Give the script, and to commands an empty stdin: they must not read what is to be run."""
+    script = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    try:
+        with os.fdopen(script, encoding="utf-8", errors="surrogateescape", closefd=False) as file:
+            yield file
+    finally:
+        os.dup2(script, 0)
+        os.close(script)
+
+
+# Plain terminals ---------------------------------------------------------------------------------
+
+
+def run_plain(shell: Shell) -> int:
+    """Read lines without editing and escape codes until the end of input."""
+    shell.tell(f"{shell.program.greeting}\nhelp lists commands, Ctrl-D leaves")
+    while shell.leaving is None:
+        try:
+            text = _read_plain(shell)
+            if text is None:
+                break
+            status = run_interactive(shell, text)
+            if status == TERMINATED:
+                return status
+            if status == INTERRUPTED:
+                shell.tell("")  # What the terminal shows for Ctrl-C has not ended its line.
+        except KeyboardInterrupt:
+            shell.tell("")
+    return shell.leaving or 0
+
+
+def _read_plain(shell: Shell) -> str | None:
+    """Return what is typed next, over several lines where it goes on; None at the end."""
+    text, prompt = "", "".join(part[1] for part in prompt_parts(shell))
+    while True:
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            shell.tell("")
+            return text or None
+        text += line
+        if not is_unfinished(text):
+            return text
+        prompt = MORE
+
+
+def run_interactive(shell: Shell, text: str) -> int:
+    """Run what was typed; what fails is told, and the shell goes on."""
+    try:
+        lines = parse(text)
+    except LineError as error:
+        shell.complain(str(error))
+        return USAGE
+    status = 0
+    for line in lines:
+        status = shell.run(line)
+        if status or shell.leaving is not None:
+            break
+    shell.live.questions.doubt()
+    return status
+
+
+def prompt_parts(shell: Shell, *, narrow: bool = False) -> StyleAndTextTuples:
+    """Return the prompt as styles and texts: where we are, what is in use, a mark for trouble."""
+    state = shell.state()
+    label = f" {state.label}" if state.label and not narrow else ""
+    used = "".join(f" {word}:{value}" for word, value in shell.current.values.items())
+    return [
+        ("class:prompt", shell.name),
+        ("class:prompt.label", label),
+        ("class:prompt.used", used),
+        ("class:prompt.trouble", "!" if state.trouble else ""),
+        ("class:prompt", "> "),
+    ]

@@ -1,0 +1,147 @@
+"""One shell's life: what is in use, what is set, and how a line is run."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from shell.builtin import commands
+from shell.context import Current
+from shell.line import Line, quoted
+from shell.live import Live, State
+from shell.program import Program
+from shell.running import Redirected, run_system
+from shell.settings import Settings
+from shell.tree import Place, resolve
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 128 + signal.SIGINT
+TERMINATED: Final = 128 + signal.SIGTERM
+
+
+class Shell:
+    """Runs lines through a program's tree; knows commands of its own besides.
+
+    ``leaving`` is the status to leave with, once somebody has asked for that. ``history`` holds
+    what was typed, the newest last.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        given: Mapping[str, Sequence[str]] | None = None,
+        *,
+        live: Live | None = None,
+    ) -> None:
+        self.program = program
+        self.name = program.tree.name or ""
+        self.current = Current(program.kinds)
+        self.settings = Settings(program.tree, given)
+        self.live = live or Live(program)
+        self.own = commands(self)
+        self.leaving: int | None = None
+        self.history: Sequence[str] = ()
+
+    def without_name(self, words: Sequence[str]) -> list[str]:
+        """Return words without the program's name, which may be left out here."""
+        return list(words[1:] if words and words[0] == self.name else words)
+
+    def run(self, line: Line) -> int:
+        """Run one line; return its exit status. Prints errors, raises none."""
+        # Whatever the command before has left as the handler: here Ctrl-C ends the command.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return run_system(line.system) if line.system else self._redirected(line)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            self.complain(f"{place}{error.strerror or error}")
+            return FAILED
+
+    def state(self) -> State:
+        """Return how things are, as far as that is known."""
+        return self.live.state(self.settings.words)
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal."""
+        return shutil.get_terminal_size().columns
+
+    def complain(self, text: str) -> None:
+        self.tell(f"{self.name}: {text}")
+
+    def tell(self, text: str) -> None:
+        click.echo(text, err=True)
+
+    def run_tree(self, words: Sequence[str]) -> int:
+        """Run one command line of the program as it is, with what has been set."""
+        args = [*self.settings.words, *words]
+        return _status_of(self.program.tree, args, self.name, self.program.obj)
+
+    def _redirected(self, line: Line) -> int:
+        streams = Redirected(line)
+        with streams:
+            status = self._command(line.words)
+        return streams.status if streams.was_left else status or streams.status
+
+    def _command(self, typed: Sequence[str]) -> int:
+        if typed[0] in self.own.commands:
+            return _status_of(self.own, list(typed), "", self)
+        words = self.without_name(typed) or ["--help"]
+        filled = self.filled(words)
+        status = self.run_tree(filled)
+        if status == USAGE and filled == words:
+            self._hint(words)
+        return status
+
+    def filled(self, words: list[str]) -> list[str]:
+        """Return a command line with its missing arguments taken from what is in use."""
+        place = self._resolved(words)
+        if place.is_group:
+            return words
+        only_here = not self.program.may_fill(place.ctx.command)
+        filled = self.current.fill(place.ctx, place.rest, only_here=only_here)
+        return [*words[: len(words) - len(place.rest)], *filled]
+
+    def root(self) -> click.Context:
+        """Return the context that a command of the program would have above it."""
+        return self._resolved([]).ctx
+
+    def _resolved(self, words: list[str]) -> Place:
+        return resolve(self.program.tree, [*self.settings.words, *words], self.program.obj)
+
+    def _hint(self, words: list[str]) -> None:
+        """After wrong usage, say how to name what is in use, where the command takes such."""
+        place = self._resolved(words)
+        if place.is_group:
+            return
+        rest = place.rest
+        arguments = [p for p in place.ctx.command.params if isinstance(p, click.Argument)]
+        by_type = self.current.by_type
+        if arguments and arguments[0].type.name in by_type and "." not in rest:
+            head = words[: len(words) - len(rest)]
+            value = by_type[arguments[0].type.name]
+            self.tell(f". stands for {value} here: {' '.join([*head, '.', *map(quoted, rest)])}")
+
+
+def _status_of(command: click.Command, args: list[str], name: str, obj: Any) -> int:
+    """Run a command to its end; return the status that it would have left a process with."""
+    try:
+        command.main(args=args, prog_name=name, obj=obj)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or DONE
+        click.echo(end.code, err=True)
+        return FAILED
+    except Exception:  # noqa: BLE001 -- a bug of one command must not end the shell
+        traceback.print_exc()
+        return FAILED
+    return DONE

@@ -1,0 +1,127 @@
+"""The prompt with a keyboard and a screen that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from shell.prompt import OLD_S, bar_text, run_prompt
+from shell.shell import Shell
+from tests.shell.toy import Later, ToyProgram, make_shell
+
+PASTED = "\x1b[200~{}\x1b[201~"
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Callable[..., int]:
+    """Give a function that runs a shell on what is typed; its history is kept over calls."""
+
+    def type_(shell: Shell, *keys: str, vi: bool = False) -> int:
+        with create_pipe_input() as keyboard:
+            for key in keys:
+                keyboard.send_text(key)
+            return run_prompt(
+                shell,
+                vi=vi,
+                bar=True,
+                environ={"XDG_STATE_HOME": str(tmp_path)},
+                keyboard=keyboard,
+                screen=DummyOutput(),
+            )
+
+    return type_
+
+
+Type = Callable[..., int]
+
+
+def test_lines_are_run_until_ctrl_d(typed: Type) -> None:
+    shell = make_shell()
+    assert typed(shell, "book read b1\r", "book read b2\r", "\x04") == 0
+    assert shell.program.obj == [("read", "b1", None), ("read", "b2", None)]
+
+
+def test_exit_leaves_with_its_status_and_a_failure_does_not_leave(typed: Type) -> None:
+    assert typed(make_shell(), "fail 3\r", "nonsense\r", "a && b\r", "exit 4\r") == 4
+
+
+def test_ctrl_c_throws_a_line_away_and_keeps_the_shell(typed: Type) -> None:
+    shell = make_shell()
+    typed(shell, "book read b1\x03", "book read b2\r", "\x04")
+    assert shell.program.obj == [("read", "b2", None)]
+
+
+def test_enter_goes_on_on_a_new_line_while_quotes_are_open(typed: Type) -> None:
+    shell = make_shell()
+    typed(shell, "book note b1 'two\r", "lines'\r", "\x04")
+    assert shell.program.obj == [("note", "b1", ("two\nlines",))]
+
+
+def test_many_lines_can_be_pasted_and_are_run_in_their_order(typed: Type) -> None:
+    shell = make_shell()
+    typed(shell, PASTED.format("book read b1\r\nbook note b3 'x\ny'"), "\r", "\x04")
+    assert shell.program.obj == [("read", "b1", None), ("note", "b3", ("x\ny",))]
+
+
+def test_what_is_pasted_stops_at_the_first_failure(typed: Type) -> None:
+    shell = make_shell()
+    typed(shell, PASTED.format("book read b1\nfail 1\nbook read b2"), "\r", "\x04")
+    assert shell.program.obj == [("read", "b1", None)]
+
+
+def test_a_paste_runs_nothing_before_enter(typed: Type) -> None:
+    shell = make_shell()
+    typed(shell, PASTED.format("book burn b1\n"), "\x03", "\x04")
+    assert shell.program.obj == []
+
+
+def test_history_is_searched_over_runs(typed: Type) -> None:
+    typed(make_shell(), "book read b1\r", "words something else\r", "\x04")
+    shell = make_shell()
+    typed(shell, "\x12read", "\r", "\r", "\x04")
+    assert shell.program.obj == [("read", "b1", None)]
+
+
+def test_the_history_command_knows_what_was_typed(
+    typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(make_shell(), "words one\r", "history\r", "\x04")
+    assert capsys.readouterr().out == "one\nwords one\nhistory\n"
+
+
+def test_vi_keys_can_be_had(typed: Type) -> None:
+    shell = make_shell()
+    typed(shell, "book read b2\x1b", "r1", "\r", "\x04", vi=True)
+    assert shell.program.obj == [("read", "b1", None)]
+
+
+def _bar(shell: Shell, columns: int = 60) -> str:
+    bar_text(shell, columns)
+    return "".join(part[1] for part in bar_text(shell, columns))
+
+
+def test_the_bar_shows_the_state_and_what_was_set() -> None:
+    shell = make_shell()
+    shell.settings.set("language", "latin")
+    assert _bar(shell).strip() == "3 books  --language latin"
+    assert len(_bar(shell)) == 60
+
+
+def test_the_bar_is_cut_where_there_is_no_room() -> None:
+    assert _bar(make_shell(), 5) == " 3 bo"
+
+
+def test_the_bar_tells_trouble_first_and_how_old_the_rest_is() -> None:
+    program, later = ToyProgram(), Later()
+    shell = make_shell(program, later)
+    assert _bar(shell).strip() == "..."
+    later.run()
+    program.broken = OSError("gone")
+    later.now_s += OLD_S
+    bar_text(shell, 60)
+    later.run()
+    assert _bar(shell).strip() == f"gone  3 books  {OLD_S:.0f} s ago"
