@@ -48,6 +48,7 @@ COMMANDS: Final = {
     ),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
+    "shell": ("bkctl.shell:shell", "Run commands from a prompt or a script, on one connection."),
     "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),
     "metaformat": (
@@ -78,7 +79,7 @@ class RootGroup(Group):
         **_: Any,
     ) -> NoReturn:
         status = self.run(sys.argv[1:] if args is None else args, obj)
-        sys.exit(_flushed(status))
+        sys.exit(_flushed(status, lasting=obj is not None))
 
     def run(self, args: Sequence[str], host: Host | None = None) -> int:
         """Run one command line; return its exit status. Prints errors, raises none."""
@@ -126,14 +127,18 @@ def _report(error: BaseException, session: Session | None, args: Sequence[str]) 
     return report(error, session, args)
 
 
-def _flushed(status: int) -> int:
-    """Write out what is buffered; a reader that has gone away is no error, a full disk is."""
+def _flushed(status: int, *, lasting: bool) -> int:
+    """Write out what is buffered; a reader that has gone away is no error, a full disk is.
+
+    ``lasting``: there are commands to come, which need stdout as it is.
+    """
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_stdout()
     except KeyboardInterrupt:  # The reader does not read.
-        _drop_stdout()
+        if not lasting:
+            _drop_stdout()
         return ExitStatus.INTERRUPTED
     except OSError as error:
         _drop_stdout()
@@ -145,7 +150,9 @@ def _flushed(status: int) -> int:
 def _drop_stdout() -> None:
     """Let the interpreter's last flush of stdout go nowhere."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
     except (OSError, ValueError):
         return  # A stdout that is no file (in a test) cannot fail later either.
 

@@ -1,0 +1,240 @@
+"""What the shell gets to know of a cluster: its state, and the ids that there are."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from bkctl.command import Effect
+from bkctl.errors import CommandError, Interrupted, error_message
+from bkctl.exit_status import ExitStatus
+from bkctl.interrupt import leave
+from bkctl.options import Options, options_of
+from bkctl.params import BOOKIE_ID, LEDGER_ID, LOG_NAME, format_ledger_id
+from bkctl.session import Host
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkclient.blocking import BlockingClient
+    from bkclient.client import Client
+    from bkclient.config import ClientConfig
+    from bkclient.metadata.api import MetadataStore, SessionEvent
+    from bkctl.views import LedgerSummary
+    from wire.ids import LedgerId
+
+Candidates = tuple[list[tuple[str, str]], bool]
+
+LEDGERS_MAX: Final = 500
+"""Ids that are offered, the newest."""
+
+WALK_MAX: Final = 500_000
+"""Ids that are looked at for that."""
+
+DESCRIBED_MAX: Final = 50
+"""Ledgers whose metadata is read to say what they are."""
+
+MARKS_MAX: Final = 100
+"""Under-replicated ledgers that are counted one by one."""
+
+LABEL_CHARS: Final = 8
+
+
+class ShellHost(Host):
+    """A host for many commands and for those who ask in the background.
+
+    A second Ctrl-C ends the command at once and not the process: the shell goes on.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._connecting = threading.Lock()
+
+    def client(self, uri: str, config: ClientConfig) -> BlockingClient:
+        with self._connecting:
+            return super().client(uri, config)
+
+    def leave(self, status: int, words: str) -> None:
+        if status == ExitStatus.TERMINATED:
+            leave(status, words)
+        if words:
+            print(f"bkctl: {words}", file=self.stderr, flush=True)
+        raise Interrupted("ended at once", status)
+
+
+@attrs.frozen
+class ClusterState:
+    """What the prompt and the bar show of a cluster."""
+
+    instance_id: str | None
+    writable: int
+    read_only: int
+    down: int
+    marks: int
+    autorecovery: bool
+
+    @property
+    def label(self) -> str:
+        return (self.instance_id or "")[:LABEL_CHARS]
+
+    @property
+    def text(self) -> str:
+        total = self.writable + self.read_only + self.down
+        marks = f"{self.marks}{'+' if self.marks >= MARKS_MAX else ''} ledgers under-replicated"
+        words = [
+            f"{self.writable} of {total} bookies writable",
+            f"{self.read_only} read-only" if self.read_only else "",
+            f"{self.down} down" if self.down else "",
+            marks if self.marks else "",
+        ]
+        return ", ".join(filter(None, words))
+
+    @property
+    def trouble(self) -> str:
+        return "" if self.autorecovery else "autorecovery is off"
+
+
+class ShellProgram:
+    """``bkctl`` as the shell sees it; its protocol is ``shell.program.Program``."""
+
+    kinds: Mapping[str, Any] = {"ledger": LEDGER_ID, "bookie": BOOKIE_ID}
+    live = frozenset({LEDGER_ID.name, BOOKIE_ID.name, LOG_NAME.name})
+
+    def __init__(self, tree: click.Group, host: ShellHost, given: Sequence[str] = ()) -> None:
+        self.tree, self.obj, self._given = tree, host, given
+        self._sessions: dict[int, SessionEvent] = {}
+
+    @property
+    def greeting(self) -> str:
+        from bkctl.settings import cluster_settings
+
+        try:
+            uri = cluster_settings(self._options(self._given), self.obj.environ).uri
+        except BookKeeperError as error:
+            hint = "set one with: set service-uri URI"
+            return f"bkctl: no cluster yet: {error_message(error)} {hint}"
+        return f"bkctl on {uri}"
+
+    def may_fill(self, command: click.Command) -> bool:
+        """What loses data is always named."""
+        return getattr(command, "effect", Effect.LOSES_DATA) is not Effect.LOSES_DATA
+
+    def close(self) -> None:
+        self.obj.close()
+
+    # In the background ---------------------------------------------------------------------------
+
+    def candidates(self, kind: str, prefix: str, given: Sequence[str]) -> Candidates:
+        options = self._options(given)
+        client = self._client(options)
+        if kind == LEDGER_ID.name:
+            found: Candidates = client.call(_ledgers, prefix, options.ledger_id_format)
+        elif kind == BOOKIE_ID.name:
+            found = client.call(_bookies)
+        else:
+            found = client.call(_logs)
+        return found
+
+    def status(self, given: Sequence[str]) -> ClusterState:
+        """Return the cluster's state.
+
+        Raises:
+            CommandError: the connection with the metadata service is lost just now.
+        """
+        client = self._client(self._options(given))
+        self._watch(client)
+        state: ClusterState = client.call(_state)
+        return state
+
+    def _watch(self, client: BlockingClient) -> None:
+        """Hear of a lost connection at once: a call finds it out only when its time is up."""
+        from bkclient.metadata.api import SessionEvent
+
+        store = client.client.store
+        key = id(store)
+        if key not in self._sessions:
+            self._sessions[key] = SessionEvent.CONNECTED
+            client.call(_on_session, lambda event: self._sessions.update({key: event}))
+        if self._sessions[key] is not SessionEvent.CONNECTED:
+            raise CommandError("connection with the metadata service lost; trying again")
+
+    def _client(self, options: Options) -> BlockingClient:
+        from bkctl.settings import cluster_settings
+
+        found = cluster_settings(options, self.obj.environ)
+        return self.obj.client(found.uri, found.config)
+
+    def _options(self, given: Sequence[str]) -> Options:
+        ctx = self.tree.make_context(self.tree.name, list(given), resilient_parsing=True)
+        return options_of(ctx)
+
+
+async def _on_session(client: Client, changed: Any) -> None:
+    client.store.on_session(changed)
+
+
+async def _state(client: Client) -> ClusterState:
+    store = client.store
+    writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
+    known = await store.known_bookies()
+    return ClusterState(
+        await store.instance_id(),
+        len(writable),
+        len(read_only),
+        len(known - writable - read_only),
+        await _marks(store),
+        await store.replication_enabled(),
+    )
+
+
+async def _marks(store: MetadataStore) -> int:
+    count = 0
+    async for _ in store.list_underreplicated():
+        count += 1
+        if count >= MARKS_MAX:
+            break
+    return count
+
+
+async def _ledgers(client: Client, prefix: str, form: str) -> Candidates:
+    from bkctl.ledger_work import summaries
+
+    newest: deque[LedgerId] = deque(maxlen=LEDGERS_MAX)
+    looked = matching = 0
+    async for ids in client.store.ledger_ranges():
+        found = [i for i in ids if not prefix or format_ledger_id(i, form).startswith(prefix)]
+        newest.extend(found)
+        looked, matching = looked + len(ids), matching + len(found)
+        if looked >= WALK_MAX:
+            break
+    order = list(reversed(newest))
+    about = {one.ledger_id: _about(one) for one in await summaries(client, order[:DESCRIBED_MAX])}
+    whole = matching == len(newest) and looked < WALK_MAX
+    return [(format_ledger_id(i, form), about.get(i, "")) for i in order], whole
+
+
+def _about(ledger: LedgerSummary) -> str:
+    from bkctl.units import human_bytes, human_time
+
+    metadata = ledger.metadata
+    if metadata is None:
+        return "metadata cannot be read"
+    state = metadata.state.name.lower().replace("_", "-")
+    size = f", {human_bytes(metadata.length)}" if metadata.is_closed else ""
+    made = f", made {human_time(metadata.ctime_ms, utc=False)}" if metadata.ctime_ms else ""
+    return f"{state}{size}{made}"
+
+
+async def _bookies(client: Client) -> Candidates:
+    from bkclient import admin
+
+    found = await admin.list_bookies(client)
+    return [(one.bookie_id, one.state.value) for one in found], True
+
+
+async def _logs(client: Client) -> Candidates:
+    return [(name, "") for name in sorted(await client.store.list_logs())], True

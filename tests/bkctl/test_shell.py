@@ -1,0 +1,160 @@
+"""What bkctl adds to its shell, without a cluster."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from bkctl.cli import cli
+from bkctl.errors import CommandError, Interrupted
+from bkctl.exit_status import ExitStatus
+from bkctl.interrupt import ECHO_S, Interrupts
+from bkctl.ledger import ledger
+from bkctl.options import Options, as_words, options_of
+from bkctl.shell import BUILT_IN, ENTRY_POINT_GROUP, find_shell
+from bkctl.shell_program import ClusterState, ShellHost, ShellProgram
+from shell import program as shell_program
+from shell.repl import run as run_shell
+from tests.bkctl.terminal import Stream
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_shell_is_found_by_the_entry_point_that_the_project_declares() -> None:
+    declared = (ROOT / "pyproject.toml").read_text()
+    assert f'[project.entry-points."{ENTRY_POINT_GROUP}"]\nshell = "{BUILT_IN}"\n' in declared
+    assert find_shell() is run_shell
+
+
+def test_a_script_does_not_load_what_a_prompt_needs() -> None:
+    code = (
+        "import sys; from bkctl.cli import cli\n"
+        "status = cli.run(['shell', '-c', 'help ledger'])\n"
+        "sys.exit(any(name in sys.modules for name in ('prompt_toolkit', 'twisted')) or status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Usage: bkctl ledger" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["-u", "sqlite:///a,b", "-o", "json", "--timeout", "7"],
+        ["--json", "-vv", "-q", "-y"],
+        ["-X", "a=1", "-X", "b= 2", "-c", "/etc/some.conf"],
+    ],
+)
+def test_options_as_words_are_those_options_again(words: list[str]) -> None:
+    def parsed(words: list[str]) -> dict[str, object]:
+        ctx = cli.make_context("bkctl", words, resilient_parsing=True)
+        return vars(options_of(ctx))
+
+    options = options_of(cli.make_context("bkctl", list(words), resilient_parsing=True))
+    again = [word for found in as_words(options).values() for word in found]
+    assert parsed(again) == parsed(list(words))
+
+
+def test_only_what_differs_from_the_defaults_becomes_words() -> None:
+    assert as_words(Options()) == {}
+
+
+def test_options_given_to_the_shell_hold_for_its_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for line in (["--json", "shell", "-c"], ["shell", "--json", "-e"]):
+        status = cli.run([*line, "ledger show 7 -u sqlite:///nowhere/at/all.db"])
+        assert status == ExitStatus.UNREACHABLE
+        assert '"object": "ledger 7"' in capsys.readouterr().err
+
+
+def test_a_time_limit_is_one_for_each_command_and_none_for_the_shell() -> None:
+    before = signal.getitimer(signal.ITIMER_REAL)
+    assert cli.run(["--timeout", "0.3", "shell", "-c", "!sleep 0.5"]) == 0
+    assert signal.getitimer(signal.ITIMER_REAL) == before
+
+
+def test_a_shell_in_the_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["shell", "-c", "shell"]) == ExitStatus.USAGE
+    assert "this is the shell" in capsys.readouterr().err
+
+
+def test_a_script_comes_from_one_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["shell", "-c", "help", "file"]) == ExitStatus.USAGE
+    assert "not both" in capsys.readouterr().err
+
+
+def test_what_loses_data_is_not_filled_in() -> None:
+    program = ShellProgram(cli, ShellHost(environ={}))
+    ctx = click.Context(ledger)
+    allowed = {name: ledger.get_command(ctx, name) for name in ("show", "read", "fence", "delete")}
+    assert {name for name, command in allowed.items() if program.may_fill(command)} == {
+        "show", "read", "fence",
+    }  # fmt: skip
+
+
+def test_the_program_has_all_that_the_shell_asks_for() -> None:
+    program = ShellProgram(cli, ShellHost(environ={}))
+    wanted = {name for name in vars(shell_program.Program) if not name.startswith("_")}
+    assert {"tree", "obj", "kinds", "live", "candidates", "status"} <= wanted
+    assert all(hasattr(program, name) for name in wanted)
+    state = ClusterState("6128d6e6-1", 2, 1, 1, 0, autorecovery=True)
+    assert all(hasattr(state, name) for name in ("label", "text", "trouble"))
+
+
+def test_the_greeting_says_which_cluster_or_how_to_name_one() -> None:
+    host = ShellHost(environ={})
+    uri = "sqlite:///some/where.db"
+    assert ShellProgram(cli, host, ["-u", uri]).greeting == f"bkctl on {uri}"
+    assert "set service-uri" in ShellProgram(cli, host).greeting
+
+
+def test_the_state_is_a_line_and_autorecovery_that_is_off_is_trouble() -> None:
+    state = ClusterState("6128d6e6-1234", 2, 1, 1, 0, autorecovery=True)
+    assert (state.label, state.trouble) == ("6128d6e6", "")
+    assert state.text == "2 of 4 bookies writable, 1 read-only, 1 down"
+    state = ClusterState(None, 3, 0, 0, 100, autorecovery=False)
+    assert (state.label, state.trouble) == ("", "autorecovery is off")
+    assert state.text == "3 of 3 bookies writable, 100+ ledgers under-replicated"
+
+
+def test_no_cluster_is_no_reason_to_hang_or_to_end() -> None:
+    program = ShellProgram(cli, ShellHost(environ={}))
+    with pytest.raises(CommandError, match="which cluster"):
+        program.status(())
+
+
+def test_a_second_signal_ends_the_command_and_not_the_shell() -> None:
+    host = ShellHost(stderr=Stream())
+    seen: list[int] = []
+
+    def interrupted_twice() -> None:
+        with Interrupts(at_once=host.leave) as interrupts, interrupts.stopping():
+            interrupts.last_words = "ledger 7 is open"
+            signal.raise_signal(signal.SIGINT)
+            seen.append(1)
+            assert interrupts._first_s is not None
+            interrupts._first_s -= ECHO_S
+            signal.raise_signal(signal.SIGINT)
+            seen.append(2)
+
+    with pytest.raises(Interrupted, match="ended at once"):
+        interrupted_twice()
+    assert seen == [1]
+    assert host.stderr.text == "bkctl: ledger 7 is open\n"
+
+
+def test_completions_of_a_group_import_none_of_its_commands() -> None:
+    code = (
+        "import sys, click; from bkctl.cli import cli\n"
+        "found = cli.shell_complete(click.Context(cli), 'led')\n"
+        "assert [(one.value, one.help[:8]) for one in found] == [('ledger', 'Ledgers:')], found\n"
+        "sys.exit('bkctl.ledger' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
