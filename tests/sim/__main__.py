@@ -18,9 +18,10 @@ from twisted.logger import globalLogBeginner
 from tests.sim.coverage import everything
 from tests.sim.hunting import Found, hunt
 from tests.sim.mutations import MUTATIONS
-from tests.sim.plan import THEME_NAMES, Plan, from_json, plan_of, to_json
+from tests.sim.plan import Plan, from_json, to_json
 from tests.sim.seeds import command, kind_of, play, shrink, try_seed
 from tests.sim.story import Told
+from tests.sim.tales import TALES, plan_of, seeds_of, tale_of
 
 
 def main() -> int:
@@ -32,20 +33,24 @@ def main() -> int:
     parser.add_argument("--drop", default="", help="parts of its plan to leave out: 0,3,slowness")
     parser.add_argument("--plan", type=Path, help="play the plan in this file, with a trace")
     parser.add_argument("--save", type=Path, help="where to write the plan of a find")
-    parser.add_argument("--theme", choices=THEME_NAMES, help="seeds of this theme only")
+    parser.add_argument("--tale", choices=sorted(TALES), default="ledger", help="what is played")
+    themes = [name for tale in TALES.values() for name in tale.names]
+    parser.add_argument("--theme", choices=themes, help="seeds of this theme only, of its tale")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="a rule to break")
     parser.add_argument("--table", action="store_true", help="break each rule; print who notices")
     parser.add_argument("--coverage", action="store_true", help="print what was never met")
     asked = parser.parse_args()
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+    if asked.theme is not None:
+        asked.tale = tale_of(asked.theme)
     if asked.table:
         return print_table()
     dropped = tuple(filter(None, asked.drop.split(",")))
     if asked.plan is not None:
         return show(from_json(asked.plan.read_text()).without(dropped), asked.mutation)
     if asked.seed is not None:
-        return show(plan_of(asked.seed).without(dropped), asked.mutation)
+        return show(plan_of(asked.seed, asked.tale).without(dropped), asked.mutation)
     return hunt_all(asked)
 
 
@@ -60,11 +65,11 @@ def show(plan: Plan, mutation: str | None) -> int:
 def hunt_all(asked: Any) -> int:
     """Run seeds; end at the first find."""
     begin_s = time.monotonic()
-    seeds = seeds_of(asked.first, asked.seeds, asked.theme)
+    seeds = seeds_of(asked.first, asked.seeds, asked.tale, asked.theme)
     told: list[Told] = []
-    for outcome in hunt(try_seed, seeds, asked.mutation, workers=asked.workers):
+    for outcome in hunt(try_seed, seeds, asked.mutation, asked.tale, workers=asked.workers):
         if isinstance(outcome, Found):
-            left = tell(outcome, asked.mutation)
+            left = tell(outcome, asked.mutation, asked.tale)
             if asked.save is not None:
                 asked.save.write_text(to_json(left))
             return 1
@@ -82,8 +87,9 @@ def print_table() -> int:
             mutation.theme.rpartition(".")[2].replace(":", "::"),
         )
         if mutation.seeds_max:
-            seeds = seeds_of(0, mutation.seeds_max, mutation.theme)
-            tried = enumerate(hunt(try_seed, seeds, name), 1)
+            tale = tale_of(mutation.theme)
+            seeds = seeds_of(0, mutation.seeds_max, tale, mutation.theme)
+            tried = enumerate(hunt(try_seed, seeds, name, tale), 1)
             count, found = next(pair for pair in tried if isinstance(pair[1], Found))
             seeds_taken = "1 seed" if count == 1 else f"{count} seeds"
             noticed, by = kind_of(found), f"{seeds_taken} of `{mutation.theme}`"
@@ -93,21 +99,13 @@ def print_table() -> int:
     return 0
 
 
-def seeds_of(first: int, count: int, theme: str | None) -> list[int]:
-    """Return ``count`` seeds, of one theme if it is given."""
-    if theme is None:
-        return list(range(first, first + count))
-    step, offset = len(THEME_NAMES), THEME_NAMES.index(theme)
-    return [first - first % step + offset + step * number for number in range(count)]
-
-
-def tell(found: Found, mutation: str | None) -> Plan:
+def tell(found: Found, mutation: str | None, tale: str) -> Plan:
     """Print a find, and the fewest troubles that bring it about; return their plan."""
-    print(f"seed {found.seed}: {found.what}\n{command(found.seed, (), mutation)}")
-    dropped = shrink(found, mutation)
-    left = plan_of(found.seed).without(dropped)
+    print(f"seed {found.seed}: {found.what}\n{command(found.seed, (), mutation, tale)}")
+    dropped = shrink(found, mutation, tale)
+    left = plan_of(found.seed, tale).without(dropped)
     print(f"{len(left.items)} of its items are enough:\n{left}")
-    print(command(found.seed, dropped, mutation))
+    print(command(found.seed, dropped, mutation, tale))
     return left
 
 

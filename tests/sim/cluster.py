@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final, TypeVar
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -83,16 +84,24 @@ class SimCluster:
     service_class: type[BookieService] = BookieService
 
     def __init__(
-        self, seed: int | str, bookies: int, *, trace: Callable[[str], None] | None = None
+        self,
+        seed: int | str,
+        bookies: int,
+        *,
+        trace: Callable[[str], None] | None = None,
+        oracle: Oracle | None = None,
+        bookie_settings: dict[str, Any] | None = None,
     ) -> None:
         self.seed, self.rng = seed, Random(f"{seed} world")
         self.clock = SimClock()
-        self.oracle = Oracle()
+        self.oracle = Oracle() if oracle is None else oracle
+        self.bookie_settings = bookie_settings or {}
         self.network = Network(self.clock, Random(f"{seed} network"))
         self.network.sent, self.network.asked = self.oracle.sent, self.oracle.asked
         self.network.answered = self.oracle.answered
         self.metadata: WatchedCluster = WatchedCluster.initialized(self.clock)  # type: ignore[assignment]
         self.metadata.changed = self.oracle.metadata_changed
+        self.metadata.marked = self.oracle.mark_changed
         self.graveyard: list[Any] = []
         """Whoever is dead stays here: a coroutine must not be closed while the world goes on."""
         self._trace = trace
@@ -119,7 +128,7 @@ class SimCluster:
 
     def add_bookie(self, name: str) -> SimBookie:
         """Make a bookie and start it."""
-        config = some_config(name, self.rng)
+        config = attrs.evolve(some_config(name, self.rng), **self.bookie_settings)
         bookie = self.bookies[name] = SimBookie(self, name, config, f"{self.seed} {name}")
         bookie.start()
         return bookie
@@ -128,6 +137,19 @@ class SimCluster:
         """Compare what a bookie has with what it promised in its former lives."""
         self.note(f"{bookie.name}: serves")
         self.oracle.check_bookie(bookie.name, bookie.held)
+        self._tell_drops(bookie)
+
+    def _tell_drops(self, bookie: SimBookie) -> None:
+        """Let the oracle know of each ledger that is dropped from the bookie's storages."""
+        assert bookie.engine is not None
+        for storage in bookie.engine.storages:
+            drop = storage.delete
+
+            def delete(ledger_id: int, drop: Callable[[int], None] = drop) -> None:
+                self.oracle.dropped(bookie.name, ledger_id)
+                drop(ledger_id)
+
+            storage.delete = delete  # type: ignore[method-assign]
 
     def __getitem__(self, name: str) -> SimBookie:
         return self.bookies[name]

@@ -8,7 +8,7 @@ client.md taken back. ``with mutation.built_in():`` puts it into the product's c
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -45,40 +45,12 @@ from bookied.bookie import Bookie
 from bookied.deletions import FencedDeletions
 from bookied.journal.writer import Journal
 from bookied.storage import LedgerStorage
+from tests.sim.repair_mutations import REPAIR_MUTATIONS
+from tests.sim.switches import Mutation, put, switch
 from wire.codes import LedgerState, ReadFlag
 from wire.digest import _Digester
 from wire.ids import EntryId
 from wire.ledger_metadata import LedgerMetadata
-
-Patches = Callable[[contextlib.ExitStack], None]
-
-
-@attrs.frozen
-class Mutation:
-    """One broken rule."""
-
-    what: str
-    rule: str
-    """Where client.md has it."""
-    breaks: frozenset[str]
-    """The invariants that may be the first to notice."""
-    apply: Patches
-    theme: str
-    """Of which theme the seeds are that have to notice, or which scenario has to."""
-    seeds_max: int
-    """They have to notice within so many seeds of that theme; 0 for a scenario."""
-
-    @contextlib.contextmanager
-    def built_in(self) -> Iterator[None]:
-        """Break the rule as long as the block lasts."""
-        with contextlib.ExitStack() as stack:
-            self.apply(stack)
-            yield
-
-
-def _put(stack: contextlib.ExitStack, where: Any, **changes: Any) -> None:
-    for name, value in changes.items():
-        stack.enter_context(patch.object(where, name, value))
 
 
 def _rule(stack: contextlib.ExitStack, state: State, event: type, rule: Any) -> None:
@@ -146,7 +118,7 @@ def _ack_of_anybody(stack: contextlib.ExitStack) -> None:
     def take_back(self: Any, replaced: Any, kept: Any) -> None:
         pass
 
-    _put(stack, AddQuorum, _count=count, _take_back=take_back)
+    put(stack, AddQuorum, _count=count, _take_back=take_back)
 
 
 def _local_ensemble_first(stack: contextlib.ExitStack) -> None:
@@ -160,7 +132,7 @@ def _local_ensemble_first(stack: contextlib.ExitStack) -> None:
         self._acks = {entry: held | mask for entry, held in self._acks.items()}
         return [*commands, *self._confirm()]
 
-    _put(stack, AddQuorum, _next_change=next_change)
+    put(stack, AddQuorum, _next_change=next_change)
 
 
 def _second_failure_ignored(stack: contextlib.ExitStack) -> None:
@@ -178,7 +150,7 @@ def _one_ack_less(stack: contextlib.ExitStack) -> None:
     def init(self: Any, ensemble: Any, write: int, ack: int, **rest: Any) -> None:
         usual(self, ensemble, write, max(1, ack - 1), **rest)
 
-    _put(stack, AddQuorum, __init__=init)
+    put(stack, AddQuorum, __init__=init)
 
 
 def _gap_confirmed(stack: contextlib.ExitStack) -> None:
@@ -190,7 +162,7 @@ def _gap_confirmed(stack: contextlib.ExitStack) -> None:
         return usual(self)
 
     usual = AddQuorum._confirm
-    _put(stack, AddQuorum, _confirm=confirm)
+    put(stack, AddQuorum, _confirm=confirm)
 
 
 def _fenced_writer_closes(stack: contextlib.ExitStack) -> None:
@@ -201,7 +173,7 @@ def _fenced_writer_closes(stack: contextlib.ExitStack) -> None:
 
     from bkclient import writer
 
-    _put(stack, writer, NO_METADATA_AFTER=(), writer_may_close=may_close)
+    put(stack, writer, NO_METADATA_AFTER=(), writer_may_close=may_close)
 
 
 def _close_over_another(stack: contextlib.ExitStack) -> None:
@@ -214,7 +186,7 @@ def _close_over_another(stack: contextlib.ExitStack) -> None:
 
     from bkclient import writer
 
-    _put(stack, writer, writer_may_close=may_close)
+    put(stack, writer, writer_may_close=may_close)
 
 
 def _second_close_early(stack: contextlib.ExitStack) -> None:
@@ -226,7 +198,7 @@ def _second_close_early(stack: contextlib.ExitStack) -> None:
             return updates.closed(self.metadata, self.last_add_confirmed, self.length)
         return await usual(self)
 
-    _put(stack, LedgerWriter, close=close)
+    put(stack, LedgerWriter, close=close)
 
 
 def _writer_learns_lac(stack: contextlib.ExitStack) -> None:
@@ -245,7 +217,7 @@ def _writer_learns_lac(stack: contextlib.ExitStack) -> None:
         async for entry in usual(self, first, last):
             yield entry
 
-    _put(stack, LedgerWriter, read=read)
+    put(stack, LedgerWriter, read=read)
 
 
 def _usable_after_drain(stack: contextlib.ExitStack) -> None:
@@ -258,7 +230,7 @@ def _usable_after_drain(stack: contextlib.ExitStack) -> None:
             self.state, self.ended_by = State.OPEN, None
         return commands
 
-    _put(stack, AddQuorum, _drain=drain)
+    put(stack, AddQuorum, _drain=drain)
 
 
 def _change_over_recovery(stack: contextlib.ExitStack) -> None:
@@ -273,7 +245,7 @@ def _change_over_recovery(stack: contextlib.ExitStack) -> None:
 
     from bkclient import writer
 
-    _put(stack, writer, still_has=still_has, with_ensemble=with_ensemble)
+    put(stack, writer, still_has=still_has, with_ensemble=with_ensemble)
 
 
 def _changes_unsynced(stack: contextlib.ExitStack) -> None:
@@ -283,7 +255,7 @@ def _changes_unsynced(stack: contextlib.ExitStack) -> None:
     def init(self: Any, *sizes: Any, **rest: Any) -> None:
         usual(self, *sizes, **(rest | {"allow_changes": True}))
 
-    _put(stack, AddQuorum, __init__=init)
+    put(stack, AddQuorum, __init__=init)
 
 
 def _length_of_the_lost(stack: contextlib.ExitStack) -> None:
@@ -296,7 +268,7 @@ def _length_of_the_lost(stack: contextlib.ExitStack) -> None:
         self.length = length
 
     doers = AddPipeline._DOERS | {FailAdds: fail}
-    _put(stack, AddPipeline, _DOERS=doers)
+    put(stack, AddPipeline, _DOERS=doers)
 
 
 # The metadata -------------------------------------------------------------------------------------
@@ -316,7 +288,7 @@ def _write_blindly(stack: contextlib.ExitStack) -> None:
         local.install(await self.store.read_ledger(ledger_id))
         return changed
 
-    _put(stack, Updater, update=update)
+    put(stack, Updater, update=update)
 
 
 def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
@@ -336,7 +308,7 @@ def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
             return changed
         return base.value
 
-    _put(stack, Updater, update=update)
+    put(stack, Updater, update=update)
 
 
 # Recovery -----------------------------------------------------------------------------------------
@@ -359,7 +331,7 @@ def _fence_before_mark(stack: contextlib.ExitStack) -> None:
 
     from bkclient import client
 
-    _put(stack, client, recover=recover)
+    put(stack, client, recover=recover)
 
 
 def _reads_do_not_fence(stack: contextlib.ExitStack) -> None:
@@ -389,7 +361,7 @@ def _from_the_beginning(stack: contextlib.ExitStack) -> None:
         finally:
             self._metadata = metadata
 
-    _put(stack, Recovery, _see_fence=see_fence)
+    put(stack, Recovery, _see_fence=see_fence)
 
 
 def _ensembles_stored_early(stack: contextlib.ExitStack) -> None:
@@ -406,7 +378,7 @@ def _ensembles_stored_early(stack: contextlib.ExitStack) -> None:
         )
         return ensemble
 
-    _put(stack, RecoveryRun, _change_ensemble=change)
+    put(stack, RecoveryRun, _change_ensemble=change)
 
 
 def _reads_follow(stack: contextlib.ExitStack) -> None:
@@ -421,7 +393,7 @@ def _reads_follow(stack: contextlib.ExitStack) -> None:
         self._rules._metadata = attrs.evolve(metadata, fragments=fragments)
         return ensemble
 
-    _put(stack, RecoveryRun, _change_ensemble=change)
+    put(stack, RecoveryRun, _change_ensemble=change)
 
 
 def _one_negative_ends(stack: contextlib.ExitStack) -> None:
@@ -431,7 +403,7 @@ def _one_negative_ends(stack: contextlib.ExitStack) -> None:
         usual(self, entry_id, write, ack)
         self._negatives_needed = 1
 
-    _put(stack, EntryVerdict, __init__=init)
+    put(stack, EntryVerdict, __init__=init)
 
 
 def _hang_is_negative(stack: contextlib.ExitStack) -> None:
@@ -442,7 +414,7 @@ def _hang_is_negative(stack: contextlib.ExitStack) -> None:
             error = _no_entry()
         usual(self, index, error)
 
-    _put(stack, EntryVerdict, failed=failed)
+    put(stack, EntryVerdict, failed=failed)
 
 
 def _damage_is_negative(stack: contextlib.ExitStack) -> None:
@@ -454,8 +426,8 @@ def _damage_is_negative(stack: contextlib.ExitStack) -> None:
     def lac_failed(self: Any, index: int, error: ClientError) -> None:
         of_lac(self, index, _no_entry() if isinstance(error, ClientDigestMismatchError) else error)
 
-    _put(stack, EntryVerdict, failed=failed)
-    _put(stack, LacQuorum, failed=lac_failed)
+    put(stack, EntryVerdict, failed=failed)
+    put(stack, LacQuorum, failed=lac_failed)
 
 
 def _error_is_negative(stack: contextlib.ExitStack) -> None:
@@ -465,7 +437,7 @@ def _error_is_negative(stack: contextlib.ExitStack) -> None:
     def failed(self: Any, index: int, error: ClientError) -> None:
         usual(self, index, _no_entry())
 
-    _put(stack, EntryVerdict, failed=failed)
+    put(stack, EntryVerdict, failed=failed)
 
 
 def _no_entry() -> ClientError:
@@ -482,7 +454,7 @@ def _all_must_answer(stack: contextlib.ExitStack) -> None:
         usual(self, entry_id, write, ack)
         self._negatives_needed = write
 
-    _put(stack, EntryVerdict, __init__=init)
+    put(stack, EntryVerdict, __init__=init)
 
 
 def _lac_moves(stack: contextlib.ExitStack) -> None:
@@ -494,7 +466,7 @@ def _lac_moves(stack: contextlib.ExitStack) -> None:
         pipeline._stamped_lac = None
         return pipeline
 
-    _put(stack, RecoveryRun, _make_pipeline=make)
+    put(stack, RecoveryRun, _make_pipeline=make)
 
 
 def _close_before_written(stack: contextlib.ExitStack) -> None:
@@ -506,12 +478,12 @@ def _close_before_written(stack: contextlib.ExitStack) -> None:
         self._written = EntryId(self._next_write - 1)
         return self._close(self._length if self._written >= 0 else 0)
 
-    _put(stack, Recovery, _close_when_written=close)
+    put(stack, Recovery, _close_when_written=close)
 
 
 def _close_over_closed(stack: contextlib.ExitStack) -> None:
     """A recoverer does not look whether another was faster."""
-    _put(stack, opening, _still_recovering=lambda _metadata: True)
+    put(stack, opening, _still_recovering=lambda _metadata: True)
 
 
 def _own_end(stack: contextlib.ExitStack) -> None:
@@ -524,7 +496,7 @@ def _own_end(stack: contextlib.ExitStack) -> None:
         own = updates.closed(stored.value, command.last_entry, command.length)
         self._local.current = updates.Versioned(own, stored.version)
 
-    _put(stack, RecoveryRun, _store_close=store_close)
+    put(stack, RecoveryRun, _store_close=store_close)
 
 
 def _no_measuring(stack: contextlib.ExitStack) -> None:
@@ -535,7 +507,7 @@ def _no_measuring(stack: contextlib.ExitStack) -> None:
             return []
         return self._close(self._length)
 
-    _put(stack, Recovery, _close_when_written=close)
+    put(stack, Recovery, _close_when_written=close)
 
 
 # Readers ------------------------------------------------------------------------------------------
@@ -550,7 +522,7 @@ def _no_digest(stack: contextlib.ExitStack) -> None:
         whole = head + self._compute(head, payload) + payload
         return usual(self, ledger_id, entry_id, whole)
 
-    _put(stack, _Digester, verify=verify)
+    put(stack, _Digester, verify=verify)
 
 
 def _no_lac_digest(stack: contextlib.ExitStack) -> None:
@@ -562,14 +534,14 @@ def _no_lac_digest(stack: contextlib.ExitStack) -> None:
             _no_digest(answer)
             return usual(self, bookie, response)
 
-    _put(stack, EntryFetcher, _known_lac=known)
+    put(stack, EntryFetcher, _known_lac=known)
 
 
 def _lac_goes_back(stack: contextlib.ExitStack) -> None:
     def saw(self: Any, lac: int) -> None:
         self._lac = lac
 
-    _put(stack, LedgerReader, _saw_lac=saw)
+    put(stack, LedgerReader, _saw_lac=saw)
 
 
 def _reads_beyond(stack: contextlib.ExitStack) -> None:
@@ -583,7 +555,7 @@ def _reads_beyond(stack: contextlib.ExitStack) -> None:
         return attrs.evolve(found, lac=max(found.lac, last.entry_id))
 
     usual = EntryFetcher._known_lac
-    _put(stack, EntryFetcher, _known_lac=known)
+    put(stack, EntryFetcher, _known_lac=known)
 
 
 def _does_not_follow(stack: contextlib.ExitStack) -> None:
@@ -595,7 +567,7 @@ def _does_not_follow(stack: contextlib.ExitStack) -> None:
     async def refresh(self: Any) -> LedgerMetadata:
         return self.metadata  # type: ignore[no-any-return]
 
-    _put(stack, LedgerReader, follow=follow, refresh=refresh)
+    put(stack, LedgerReader, follow=follow, refresh=refresh)
 
 
 def _any_password(stack: contextlib.ExitStack) -> None:
@@ -606,7 +578,7 @@ def _any_password(stack: contextlib.ExitStack) -> None:
     def keys(self: Any, ledger_id: Any, metadata: Any, password: Any, digest_type: Any) -> Any:
         return usual(self, ledger_id, metadata, metadata.password, digest_type)
 
-    _put(stack, Client, _keys=keys)
+    put(stack, Client, _keys=keys)
 
 
 # Deferred sync ------------------------------------------------------------------------------------
@@ -616,7 +588,7 @@ def _lac_before_force(stack: contextlib.ExitStack) -> None:
     def lac(self: Any) -> EntryId:
         return EntryId(self._quorum.last_confirmed)
 
-    _put(stack, LedgerWriter, last_add_confirmed=property(lac))
+    put(stack, LedgerWriter, last_add_confirmed=property(lac))
 
 
 def _force_asks_one(stack: contextlib.ExitStack) -> None:
@@ -627,12 +599,12 @@ def _force_asks_one(stack: contextlib.ExitStack) -> None:
     async def force(pool: Any, ledger_id: Any, bookies: Any) -> None:
         await usual(pool, ledger_id, tuple(bookies)[:1])
 
-    _put(stack, writer, force=force)
+    put(stack, writer, force=force)
 
 
 def _force_of_another_life(stack: contextlib.ExitStack) -> None:
     """A force believes a bookie that was started again since it acknowledged, as Java does."""
-    _put(stack, AddPipeline, has_lost=lambda _self, _forced: [])
+    put(stack, AddPipeline, has_lost=lambda _self, _forced: [])
 
 
 def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
@@ -648,7 +620,7 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
             self._forced, self._forced_length = head, length
         return EntryId(head)
 
-    _put(stack, LedgerWriter, force=force)
+    put(stack, LedgerWriter, force=force)
 
 
 # Bookies ------------------------------------------------------------------------------------------
@@ -661,7 +633,7 @@ def _fence_in_memory(stack: contextlib.ExitStack) -> None:
         state.fenced = True
         fenced()
 
-    _put(stack, Bookie, _fence=fence)
+    put(stack, Bookie, _fence=fence)
 
 
 def _negative_at_once(stack: contextlib.ExitStack) -> None:
@@ -677,7 +649,7 @@ def _negative_at_once(stack: contextlib.ExitStack) -> None:
         else:
             usual(self, asked, read)
 
-    _put(stack, Bookie, _fence_then=fence_then)
+    put(stack, Bookie, _fence_then=fence_then)
 
 
 def _no_fence_check(stack: contextlib.ExitStack) -> None:
@@ -686,17 +658,17 @@ def _no_fence_check(stack: contextlib.ExitStack) -> None:
     def set_fenced(self: Any, state: Any) -> None:
         pass
 
-    _put(stack, LedgerStorage, set_fenced=set_fenced)
+    put(stack, LedgerStorage, set_fenced=set_fenced)
 
 
 def _forgets_deleted(stack: contextlib.ExitStack) -> None:
     """A ledger that was fenced and deleted is made anew by the next add (#4462)."""
-    _put(stack, FencedDeletions, remember=lambda _self, _ledger_id: None)
+    put(stack, FencedDeletions, remember=lambda _self, _ledger_id: None)
 
 
 def _acks_early(stack: contextlib.ExitStack) -> None:
     """Journals are written, and not synced."""
-    _put(stack, Journal, _sync=Journal._note_synced)
+    put(stack, Journal, _sync=Journal._note_synced)
 
 
 def _eio_is_no_entry(stack: contextlib.ExitStack) -> None:
@@ -710,15 +682,11 @@ def _eio_is_no_entry(stack: contextlib.ExitStack) -> None:
         rc = usual(error, ledger_id)
         return ReturnCode.ENOENTRY if rc is ReturnCode.EIO else rc
 
-    _put(stack, disk_read, refusal_code=code)
-
-
-def _m(what: str, rule: str, breaks: str, apply: Patches, theme: str, seeds_max: int) -> Mutation:
-    return Mutation(what, rule, frozenset(breaks.split()), apply, theme, seeds_max)
+    put(stack, disk_read, refusal_code=code)
 
 
 MUTATIONS: Final[dict[str, Mutation]] = {
-    "release-interleaved": _m(
+    "release-interleaved": switch(
         "acks are taken back and adds confirmed in one walk",
         "6.3, S6",
         "I1",
@@ -726,7 +694,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "churn",
         300,
     ),
-    "no-confirm-after-release": _m(
+    "no-confirm-after-release": switch(
         "nothing is confirmed when a change is over",
         "6.3, S22",
         "L1",
@@ -734,7 +702,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.test_add:test_s22_confirming_goes_on_after_a_change_that_replaced_nothing",
         0,
     ),
-    "confirm-while-changing": _m(
+    "confirm-while-changing": switch(
         "adds are confirmed while the ensemble changes",
         "6.2, S7",
         "I1 I10",
@@ -742,10 +710,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "churn",
         250,
     ),
-    "ack-of-anybody": _m(
+    "ack-of-anybody": switch(
         "acks of replaced bookies count", "5, S8", "I1 I15", _ack_of_anybody, "churn", 100
     ),
-    "local-ensemble-first": _m(
+    "local-ensemble-first": switch(
         "new bookies count before the store knows them",
         "6.2, S5",
         "I1 I10 I15",
@@ -753,7 +721,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "churn",
         30,
     ),
-    "failure-forgotten": _m(
+    "failure-forgotten": switch(
         "a failure during a change is forgotten",
         "6.1, S22",
         "L1 L4 L2",
@@ -761,11 +729,11 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "churn",
         50,
     ),
-    "one-ack-less": _m("Qa - 1 acks confirm", "5", "I1 I15", _one_ack_less, "fences", 10),
-    "gap-confirmed": _m(
+    "one-ack-less": switch("Qa - 1 acks confirm", "5", "I1 I15", _one_ack_less, "fences", 10),
+    "gap-confirmed": switch(
         "a gap of ids is jumped over", "5, S38", "I9 I1", _gap_confirmed, "anything", 150
     ),
-    "fenced-writer-closes": _m(
+    "fenced-writer-closes": switch(
         "a fenced writer closes the ledger",
         "6.4, S14",
         "I6 I7 I16 I17 I2",
@@ -773,10 +741,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "anything",
         300,
     ),
-    "close-over-another": _m(
+    "close-over-another": switch(
         "a close is content with another end", "7, S21", "I17", _close_over_another, "anything", 300
     ),
-    "second-close-early": _m(
+    "second-close-early": switch(
         "a second close does not wait for the first",
         "7, S20",
         "I17",
@@ -784,7 +752,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "race",
         20,
     ),
-    "length-of-the-lost": _m(
+    "length-of-the-lost": switch(
         "a writer closes with the length of what failed",
         "7",
         "I17",
@@ -792,10 +760,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "anything",
         60,
     ),
-    "usable-after-drain": _m(
+    "usable-after-drain": switch(
         "a drained writer takes adds", "6.4", "I9 L1 L4", _usable_after_drain, "fences", 10
     ),
-    "writer-learns-lac": _m(
+    "writer-learns-lac": switch(
         "a writer's LAC follows what it reads",
         "8, S37",
         "I1 I9 I17",
@@ -803,7 +771,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.test_writer_scenarios:test_s37_reading_does_not_move_a_writers_lac",
         0,
     ),
-    "change-over-recovery": _m(
+    "change-over-recovery": switch(
         "an ensemble change overwrites IN_RECOVERY",
         "6.2, S17",
         "I4 I10",
@@ -811,7 +779,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "partial",
         30,
     ),
-    "write-blindly": _m(
+    "write-blindly": switch(
         "metadata is written without its version",
         "3, S18, S24",
         "I4 I2 I10 I16",
@@ -819,7 +787,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "partial",
         20,
     ),
-    "conflict-is-fatal": _m(
+    "conflict-is-fatal": switch(
         "a conflict with one's own write is an error",
         "3, S19",
         "L1 L2 L4 I17",
@@ -827,10 +795,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "partial",
         100,
     ),
-    "fence-before-mark": _m(
+    "fence-before-mark": switch(
         "fencing before IN_RECOVERY", "10, S25", "I12", _fence_before_mark, "partial", 10
     ),
-    "reads-do-not-fence": _m(
+    "reads-do-not-fence": switch(
         "recovery reads do not fence",
         "10, S1",
         "I2 I3 I1",
@@ -838,7 +806,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.sim.test_scenarios:test_s1_a_recovery_read_fences_whom_the_fence_did_not_reach",
         0,
     ),
-    "from-the-beginning": _m(
+    "from-the-beginning": switch(
         "LAC0 ignores where the last fragment begins",
         "10, S2",
         "L2 I10 I4",
@@ -846,7 +814,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.test_recover:test_s2_the_first_key_counts_where_the_last_fragment_is_empty",
         0,
     ),
-    "ensembles-stored-early": _m(
+    "ensembles-stored-early": switch(
         "recovery stores its ensembles at once",
         "10, S3",
         "I1 I2 I6 I8 I15 I4",
@@ -854,7 +822,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "anything",
         20,
     ),
-    "reads-follow": _m(
+    "reads-follow": switch(
         "recovery reads from its own new ensembles",
         "10, S4",
         "I2 I6 I12 I16",
@@ -862,7 +830,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "anything",
         150,
     ),
-    "one-negative-ends": _m(
+    "one-negative-ends": switch(
         "the first negative answer ends a ledger",
         "10, S15",
         "I2 I3 I6 I7",
@@ -870,10 +838,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "partial",
         80,
     ),
-    "hang-is-negative": _m(
+    "hang-is-negative": switch(
         "a time-out counts as negative", "10, S13", "I2 I6 I7", _hang_is_negative, "anything", 20
     ),
-    "damage-is-negative": _m(
+    "damage-is-negative": switch(
         "a digest mismatch counts as negative",
         "9, S16",
         "I2 I6 I7",
@@ -881,7 +849,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "anything",
         300,
     ),
-    "error-is-negative": _m(
+    "error-is-negative": switch(
         "any error counts as negative",
         "10, S11, S41",
         "I2 I6 I7",
@@ -889,10 +857,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "anything",
         20,
     ),
-    "all-must-answer": _m(
+    "all-must-answer": switch(
         "recovery waits for the whole write set", "10, S13", "L2", _all_must_answer, "anything", 150
     ),
-    "lac-moves": _m(
+    "lac-moves": switch(
         "recovery adds carry a moving LAC",
         "10, S14",
         "I6 I7",
@@ -900,7 +868,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.test_recovery_scenarios:test_s14_recovery_adds_carry_lac0",
         0,
     ),
-    "close-before-written": _m(
+    "close-before-written": switch(
         "recovery closes before write backs are done",
         "10",
         "I15",
@@ -908,10 +876,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "anything",
         60,
     ),
-    "close-over-closed": _m(
+    "close-over-closed": switch(
         "a slow recoverer closes again", "10, S24", "I4 I2 I16", _close_over_closed, "partial", 120
     ),
-    "own-end": _m(
+    "own-end": switch(
         "a slow recoverer reports its own end",
         "10, S24",
         "I16 I8 I6",
@@ -919,7 +887,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.test_recovery_scenarios:test_s24_a_stalled_recoverer_adopts_what_another_has_closed",
         0,
     ),
-    "no-measuring": _m(
+    "no-measuring": switch(
         "a length that nobody measured",
         "10, S42",
         "I17 I4",
@@ -927,10 +895,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.test_recover:test_s42_the_length_is_measured_where_nothing_was_written_back",
         0,
     ),
-    "no-digest": _m(
+    "no-digest": switch(
         "digests are not verified", "8, S16", "I5 I2 I6 I7 I16", _no_digest, "anything", 120
     ),
-    "no-lac-digest": _m(
+    "no-lac-digest": switch(
         "LACs are taken without their digest",
         "9, S16",
         "I7",
@@ -938,11 +906,11 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.sim.test_scenarios:test_s16_a_damaged_lac_is_no_answer",
         0,
     ),
-    "lac-goes-back": _m("a reader's LAC goes back", "8", "I7", _lac_goes_back, "anything", 50),
-    "reads-beyond": _m(
+    "lac-goes-back": switch("a reader's LAC goes back", "8", "I7", _lac_goes_back, "anything", 50),
+    "reads-beyond": switch(
         "an unconfirmed entry is read as confirmed", "9", "I7 I6 I18", _reads_beyond, "anything", 50
     ),
-    "does-not-follow": _m(
+    "does-not-follow": switch(
         "a reader does not follow the metadata",
         "4, #4613",
         "I8",
@@ -950,8 +918,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.test_reader:test_a_reader_follows_the_metadata_to_new_bookies",
         0,
     ),
-    "any-password": _m("the password is not compared", "4", "I21", _any_password, "anything", 20),
-    "lac-before-force": _m(
+    "any-password": switch(
+        "the password is not compared", "4", "I21", _any_password, "anything", 20
+    ),
+    "lac-before-force": switch(
         "with deferred sync the LAC follows acks",
         "5, S39",
         "I18 I1 I7 I17",
@@ -959,7 +929,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "unsynced",
         20,
     ),
-    "changes-unsynced": _m(
+    "changes-unsynced": switch(
         "with deferred sync a bookie is replaced",
         "5, 6.1",
         "I18 I1",
@@ -967,10 +937,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "unsynced",
         60,
     ),
-    "force-asks-one": _m(
+    "force-asks-one": switch(
         "a force asks one bookie", "5, S39", "I18", _force_asks_one, "unsynced", 30
     ),
-    "force-of-another-life": _m(
+    "force-of-another-life": switch(
         "a force believes a restarted bookie",
         "5, S39",
         "I18",
@@ -978,7 +948,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.sim.test_scenarios:test_s39_what_was_not_forced_is_never_told_to_be_safe",
         0,
     ),
-    "force-behind-the-end": _m(
+    "force-behind-the-end": switch(
         "a force succeeds behind the ledger's end",
         "5",
         "I17 I2 I18",
@@ -986,10 +956,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "unsynced",
         350,
     ),
-    "fence-in-memory": _m(
+    "fence-in-memory": switch(
         "a fence is not durable", "10, S9", "I13 I3 I2", _fence_in_memory, "fences", 200
     ),
-    "negative-at-once": _m(
+    "negative-at-once": switch(
         "a negative fencing answer comes before the fence is durable",
         "10, S9",
         "I13 I3 I2",
@@ -997,14 +967,15 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.sim.test_scenarios:test_s9_a_fence_that_was_answered_outlives_its_bookie",
         0,
     ),
-    "no-fence": _m(
+    "no-fence": switch(
         "a fence holds nobody off", "10, S12", "I13 I3 I2", _no_fence_check, "fences", 10
     ),
-    "forgets-deleted": _m(
+    "forgets-deleted": switch(
         "a deleted ledger is made anew by an add", "S35", "I23 I13", _forgets_deleted, "fences", 60
     ),
-    "acks-early": _m(
+    "acks-early": switch(
         "bookies answer before their sync", "storage", "I1 I14 I15 I2 L2", _acks_early, "fences", 30
     ),
+    **REPAIR_MUTATIONS,
 }
 """By name; tests run each."""

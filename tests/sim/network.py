@@ -50,6 +50,8 @@ class Fate(enum.Enum):
     """The connection breaks instead."""
     DAMAGE = enum.auto()
     """A bit of it is flipped."""
+    ROT = enum.auto()
+    """A bit of the entry that it carries is flipped, as on a disk."""
 
 
 @attrs.define(eq=False)
@@ -430,6 +432,8 @@ class Network:
                 return
             if fate is Fate.DAMAGE:
                 frame = self._damaged(frame, message)  # noqa: PLW2901
+            elif fate is Fate.ROT and message is not None:
+                frame = _rotten(frame, message.response)  # noqa: PLW2901
             end.is_held = end.is_held or fate is Fate.HOLD
             end.queue(frame, message, delay_s)
 
@@ -548,6 +552,20 @@ class Network:
         if gone not in self.down and end.is_open:
             self.clock.callLater(self.rng.uniform(0, 1.0), end.process.run, end.lose)
             self.forget(link)
+
+
+def packets_of(response: Response | None) -> tuple[bytes, ...]:
+    """Return the entries that an answer carries."""
+    if isinstance(response, BatchReadResponse):
+        return response.entries
+    entry = response.entry if isinstance(response, ReadResponse) else None
+    return (entry,) if entry else ()
+
+
+def _rotten(frame: bytes, response: Response | None) -> bytes:
+    for packet in packets_of(response):
+        frame = frame.replace(packet, packet[:-1] + bytes([packet[-1] ^ 1]))
+    return frame
 
 
 def _place(message: Request | Response) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.distribution import write_set
+from bkclient.metadata import zk_paths
 from bkclient.metadata.memory import MemoryCluster
 from bkclient.metadata.zk_paths import HIERARCHICAL
 from tests.sim.network import Message
@@ -48,9 +49,10 @@ class BrokenInvariantError(AssertionError):
 
 
 class WatchedCluster(MemoryCluster):
-    """A metadata service that tells each change of a ledger."""
+    """A metadata service that tells each change of a ledger, and of its mark."""
 
     changed: Callable[[LedgerId, bytes | None], None] = staticmethod(lambda _id, _value: None)
+    marked: Callable[[LedgerId, bytes | None], None] = staticmethod(lambda _id, _value: None)
 
     def create(self, path: str, value: bytes, owner: int = 0, *, sequence: bool = False) -> str:
         made = super().create(path, value, owner, sequence=sequence)
@@ -70,6 +72,10 @@ class WatchedCluster(MemoryCluster):
         ledger_id = HIERARCHICAL.id_of(path)
         if ledger_id is not None:
             self.changed(ledger_id, value)
+        elif path.startswith(f"{zk_paths.MARKS}/"):
+            marked = zk_paths.marked_ledger(path)
+            if marked is not None:
+                self.marked(marked, value)
 
 
 @attrs.define
@@ -113,6 +119,8 @@ class BookieTruth:
     durable: dict[int, dict[int, bytes]] = attrs.field(factory=dict)
     early: dict[int, dict[int, bytes]] = attrs.field(factory=dict)
     fenced: set[int] = attrs.field(factory=set)
+    dropped: dict[int, dict[int, bytes]] = attrs.field(factory=dict)
+    """What it had of ledgers that it has dropped since."""
 
     def holds(self, ledger_id: int, entry_id: int) -> bytes | None:
         return self.durable.get(ledger_id, {}).get(entry_id)
@@ -213,6 +221,9 @@ class Oracle:
             size = sum(len(truth.sent.get(entry_id, b"")) for entry_id in range(last + 1))
             self.insist("I17", now.length == size, f"{what}: length {now.length}, not {size}")
 
+    def mark_changed(self, ledger_id: LedgerId, value: bytes | None) -> None:
+        """Take a mark of a ledger that lacks replicas, or ``None`` when it goes."""
+
     # The wire
 
     def sent(self, message: Message) -> None:
@@ -288,7 +299,9 @@ class Oracle:
         assert response is not None
         ledger = self.ledger(getattr(request, "ledger_id", -1))
         self.cover("bookie", "answers a read", response.rc.name)
-        if response.rc in NEGATIVE and message.note and not ledger.is_deleted:
+        dropped = self.bookie(message.bookie).dropped
+        is_kept = ledger.ledger_id not in dropped and not ledger.is_deleted
+        if response.rc in NEGATIVE and message.note and is_kept:
             self.insist("I14", holds=False, what=f"{message}, and it has acknowledged it")
         fences = getattr(request, "flags", 0) & ReadFlag.FENCE
         if fences and (response.rc is ReturnCode.EOK or response.rc in NEGATIVE):
@@ -300,6 +313,13 @@ class Oracle:
             ledger_id: int = message.request.ledger_id  # type: ignore[union-attr]
             kept = self.bookie(message.bookie).durable.setdefault(ledger_id, {})
             kept |= {e: packet for e, packet in message.note.items() if e not in kept}
+
+    def dropped(self, name: str, ledger_id: int) -> None:
+        """Take that a bookie drops a ledger: it was deleted, or is kept elsewhere."""
+        truth = self.bookie(name)
+        self.trace(f"{name} drops ledger {ledger_id}")
+        truth.dropped.setdefault(ledger_id, {}).update(truth.durable.pop(ledger_id, {}))
+        truth.early.pop(ledger_id, None)
 
     # What clients tell their applications
 

@@ -113,6 +113,10 @@ class Plan:
     slowness: float
     """The share of messages that are late."""
     items: tuple[Item, ...]
+    tale: str = "ledger"
+    """Which kind of story it is of; see ``tales``."""
+    repair: dict[str, Any] = attrs.field(factory=dict)
+    """What autorecovery is told."""
 
     def without(self, dropped: Collection[str]) -> Plan:
         """Return the plan without some of its items, given by number, or ``FACTORS`` by name."""
@@ -156,18 +160,12 @@ FACTORS: Final = ("hostility", "slowness", "is_skewed")
 """What makes everything worse, and can be switched off."""
 
 
-def plan_of(seed: int) -> Plan:
-    """Return what this seed does."""
-    rng = Random(f"{seed} plan")
-    return THEMES[seed % len(THEMES)](seed, rng)
-
-
 def _anything(seed: int, rng: Random) -> Plan:
     """Everything there is, in any number."""
     size, write, ack = rng.choice(SIZES)
     bookies = size + rng.choice([0, 1, 1, 2, 3])
     items = [*_actors(rng), *_troubles(rng, bookies, ack)]
-    return _plan(seed, rng, (size, write, ack), bookies, items)
+    return draw(seed, rng, (size, write, ack), bookies, items)
 
 
 def _churn(seed: int, rng: Random) -> Plan:
@@ -178,18 +176,18 @@ def _churn(seed: int, rng: Random) -> Plan:
     adds = write * entries
     items = []
     for _ in range(rng.choice([1, 2, 3])):
-        when = _at_message(rng, ["add", "add answer"], adds)
+        when = at_message(rng, ["add", "add answer"], adds)
         items.append(Item("hold", "w", when, rng.choice([0.1, 0.5, 3.0])))
     for _ in range(rng.choice([1, 1, 2, 3])):
-        when = _at_message(rng, ["add answer", "add answer", "add", "ensemble change"], adds)
+        when = at_message(rng, ["add answer", "add answer", "add", "ensemble change"], adds)
         kind = rng.choice(["snap", "snap", "kill", "cut"])
         kind = "kill" if when.message == "ensemble change" else kind
-        items.append(Item(kind, _some_bookie(rng, bookies), when, _while(rng)))
+        items.append(Item(kind, some_bookie(rng, bookies), when, a_while(rng)))
     if rng.random() < 0.6:
         items.append(Item("slow store", "store", Moment(0.0), 20.0))
     if rng.random() < 0.3:
         items.append(Item("recover", "r0", Moment(rng.uniform(0.5, 20))))
-    return _plan(
+    return draw(
         seed, rng, (size, write, ack), bookies, items, kind="plain", entries=entries, haste=1.0
     )
 
@@ -200,7 +198,7 @@ def _race(seed: int, rng: Random) -> Plan:
     bookies = size + rng.choice([0, 1, 2])
     items = []
     for number in range(rng.choice([1, 2, 2, 3])):
-        when = _at_message(rng, ["add", "add answer", "fence", "mark", "recovery read", "close"])
+        when = at_message(rng, ["add", "add answer", "fence", "mark", "recovery read", "close"])
         if rng.random() < 0.3 or number == 0:
             when = Moment(rng.uniform(0, 0.3))
         items.append(Item("recover", f"r{number}", when))
@@ -209,13 +207,13 @@ def _race(seed: int, rng: Random) -> Plan:
     for _ in range(rng.choice([1, 2, 3, 4, 5])):
         who, kind = rng.choice(["w", "w", "r0", "r0", "r1"]), "paused"
         if rng.random() < 0.65:
-            who = _some_bookie(rng, bookies)
+            who = some_bookie(rng, bookies)
             kind = rng.choice(
                 ["snap", "snap", "hold", "hold", "deaf", "mute", "mute", "damage", "power", "part"]
             )
-        items.append(Item(kind, who, _at_message(rng, MESSAGES), _while(rng), rng.randrange(9)))
+        items.append(Item(kind, who, at_message(rng, MESSAGES), a_while(rng), rng.randrange(9)))
     entries = rng.choice([1, 1, 2, 3, 4])
-    return _plan(
+    return draw(
         seed, rng, (size, write, ack), bookies, items, kind="plain", entries=entries, haste=1.0
     )
 
@@ -233,17 +231,17 @@ def _partial(seed: int, rng: Random) -> Plan:
         items.append(Item("recover", f"r{number}", Moment(rng.uniform(0.05, 1.5))))
         if rng.random() < 0.6:
             kind = rng.choice(["paused", "forgotten", "forgotten"])
-            when = _at_message(rng, ["fence answer", "recovery read answer", "recovery add"], 8)
+            when = at_message(rng, ["fence answer", "recovery read answer", "recovery add"], 8)
             items.append(Item(kind, f"r{number}", when, rng.uniform(0.5, 6)))
     for _ in range(rng.choice([0, 1, 2])):
         kind = rng.choice(["slow links", "deaf", "damage", "snap", "hold"])
-        when = _at_message(
+        when = at_message(
             rng, ["fence", "recovery read", "recovery read answer", "fence answer"], 8
         )
-        items.append(Item(kind, _some_bookie(rng, bookies), when, rng.uniform(0.2, 6)))
+        items.append(Item(kind, some_bookie(rng, bookies), when, rng.uniform(0.2, 6)))
     items.append(Item("tail", "t0", Moment(rng.uniform(0, 0.3))))
     entries = rng.choice([1, 2, 2, 3])
-    return _plan(
+    return draw(
         seed, rng, (size, write, ack), bookies, items, kind="plain", entries=entries, haste=1.0
     )
 
@@ -254,18 +252,18 @@ def _fences(seed: int, rng: Random) -> Plan:
     bookies = size + rng.choice([0, 1])
     items = [
         Item("recover", "r0", Moment(rng.uniform(0, 0.3))),
-        Item("nap", "w", _at_message(rng, ["add", "add answer", "mark"]), rng.uniform(3, 20)),
+        Item("nap", "w", at_message(rng, ["add", "add answer", "mark"]), rng.uniform(3, 20)),
     ]
     for _ in range(rng.choice([1, 2, 3, size])):
         kind = rng.choice(["power", "power", "kill", "power in a write"])
-        when = _at_message(rng, ["fence", "fence answer", "recovery read answer", "close"])
+        when = at_message(rng, ["fence", "fence answer", "recovery read answer", "close"])
         for_s = rng.choice([0.02, 0.5, 2.0])
-        who = _some_bookie(rng, bookies)
+        who = some_bookie(rng, bookies)
         items.append(Item(kind, who, when, for_s, rng.randrange(1, 10)))
     if rng.random() < 0.4:
         items.append(Item("delete", "d0", Moment(rng.uniform(1, 4))))
     entries, haste = rng.choice([2, 4, 10]), rng.choice([0.2, 0.7, 1.0])
-    return _plan(
+    return draw(
         seed, rng, (size, write, ack), bookies, items, kind="plain", entries=entries, haste=haste
     )
 
@@ -279,11 +277,11 @@ def _unsynced(seed: int, rng: Random) -> Plan:
         kind = rng.choice(["power", "power", "power in a write", "cut", "deaf", "bad disk"])
         when = Moment(rng.uniform(0, 1.5))
         if rng.random() < 0.5:
-            when = _at_message(rng, ["add", "add answer"])
+            when = at_message(rng, ["add", "add answer"])
         for_s = rng.choice([0.02, 0.2, 2.0])
-        items.append(Item(kind, _some_bookie(rng, size), when, for_s, rng.randrange(1, 30)))
+        items.append(Item(kind, some_bookie(rng, size), when, for_s, rng.randrange(1, 30)))
     items += [Item("tail", "t0", Moment(0.1)), Item("recover", "r0", Moment(rng.uniform(1, 20)))]
-    return _plan(
+    return draw(
         seed, rng, (size, write, ack), bookies, items, kind="deferred", entries=10, haste=0.3
     )
 
@@ -291,10 +289,8 @@ def _unsynced(seed: int, rng: Random) -> Plan:
 THEMES: Final = (_anything, _churn, _race, _partial, _fences, _unsynced, _anything)
 """One after the other, by the seed."""
 
-THEME_NAMES: Final = tuple(theme.__name__[1:] for theme in THEMES)
 
-
-def _plan(
+def draw(
     seed: int,
     rng: Random,
     sizes: tuple[int, int, int],
@@ -316,7 +312,7 @@ def _plan(
         bookies=bookies,
         protocol=rng.choice(list(ProtocolVersion)),
         digest=rng.choice([DigestType.CRC32C] * 3 + [DigestType.MAC, DigestType.CRC32]),
-        settings=_settings(rng),
+        settings=client_settings(rng),
         is_skewed=rng.random() < 0.2,
         hostility=rng.choice([0.0, 0.0, 0.02, 0.1]),
         slowness=rng.choice([0.0, 0.02, 0.1]),
@@ -325,15 +321,15 @@ def _plan(
     )
 
 
-def _some_bookie(rng: Random, bookies: int) -> str:
+def some_bookie(rng: Random, bookies: int) -> str:
     return f"b{rng.randrange(bookies) + 1}"
 
 
-def _while(rng: Random) -> float:
+def a_while(rng: Random) -> float:
     return rng.choice([0.02, 0.5, 3.0, 15.0]) * rng.uniform(0.5, 1.5)
 
 
-def _settings(rng: Random) -> dict[str, Any]:
+def client_settings(rng: Random) -> dict[str, Any]:
     return {
         "add_timeout_s": rng.choice([1, 5]),
         "read_timeout_s": rng.choice([1, 5]),
@@ -347,25 +343,25 @@ def _settings(rng: Random) -> dict[str, Any]:
 
 
 def _actors(rng: Random) -> list[Item]:
-    actors = [Item("recover", f"r{n}", _moment(rng)) for n in range(rng.choice([0, 1, 1, 2, 3]))]
+    actors = [Item("recover", f"r{n}", a_moment(rng)) for n in range(rng.choice([0, 1, 1, 2, 3]))]
     if rng.random() < 0.5:
         actors.append(Item("tail", "t0", Moment(rng.uniform(0, 1))))
     if rng.random() < 0.3:
         actors.append(Item("peek", "p0", Moment(rng.uniform(0, 2))))
     if rng.random() < 0.1:
-        actors.append(Item("intrude", "i0", _moment(rng)))
+        actors.append(Item("intrude", "i0", a_moment(rng)))
     if rng.random() < 0.05:
-        actors.append(Item("delete", "d0", _moment(rng)))
+        actors.append(Item("delete", "d0", a_moment(rng)))
     return actors
 
 
-def _moment(rng: Random) -> Moment:
+def a_moment(rng: Random) -> Moment:
     if rng.random() < 0.5:
         return Moment(rng.choice([0.01, 0.1, 2.0, 10.0]) * rng.random())
-    return _at_message(rng, MESSAGES)
+    return at_message(rng, MESSAGES)
 
 
-def _at_message(rng: Random, kinds: Sequence[str], numbers: int = 20) -> Moment:
+def at_message(rng: Random, kinds: Sequence[str], numbers: int = 20) -> Moment:
     number = min(numbers, rng.choice([1, 1, 2, 3, 4, rng.randint(1, numbers)]))
     return Moment(0.0, rng.choice(kinds), number)
 
@@ -375,7 +371,7 @@ def _troubles(rng: Random, bookies: int, ack: int) -> list[Item]:
     for _ in range(rng.choice([0, 1, 2, 3, 3, 4, 6, 9])):
         where = rng.random()
         if where < 0.6:
-            who, kind = _some_bookie(rng, bookies), rng.choice(BOOKIE_TROUBLES)
+            who, kind = some_bookie(rng, bookies), rng.choice(BOOKIE_TROUBLES)
         elif where < 0.9:
             who, kind = rng.choice(["w", "w", "r0", "r1", "t0"]), rng.choice(CLIENT_TROUBLES)
         else:
@@ -384,5 +380,5 @@ def _troubles(rng: Random, bookies: int, ack: int) -> list[Item]:
             lost += 1
             if lost >= ack:
                 kind = "power"
-        troubles.append(Item(kind, who, _moment(rng), _while(rng), rng.randrange(1, 60)))
+        troubles.append(Item(kind, who, a_moment(rng), a_while(rng), rng.randrange(1, 60)))
     return troubles

@@ -9,8 +9,9 @@ from typing import Union
 from tests.sim.hunting import Found
 from tests.sim.mutations import MUTATIONS
 from tests.sim.oracle import BrokenInvariantError
-from tests.sim.plan import Plan, plan_of
-from tests.sim.story import Story, Told
+from tests.sim.plan import Plan
+from tests.sim.story import Told
+from tests.sim.tales import TALES, plan_of
 
 Outcome = Union[Told, Found]
 
@@ -28,21 +29,21 @@ def play(
     broken = MUTATIONS[mutation].built_in() if mutation else contextlib.nullcontext()
     with broken:
         try:
-            return Story(plan, trace=trace).tell()
+            return TALES[plan.tale].story(plan, trace=trace).tell()
         except BrokenInvariantError as error:
             return Found(plan.seed, str(error))
         except Exception as error:  # noqa: BLE001
             return Found(plan.seed, f"{type(error).__name__}: {error}")
 
 
-def try_seed(seed: int, mutation: str | None = None) -> Outcome:
+def try_seed(seed: int, mutation: str | None = None, tale: str = "ledger") -> Outcome:
     """Play a seed as it is."""
-    return play(plan_of(seed), mutation)
+    return play(plan_of(seed, tale), mutation)
 
 
-def shrink(found: Found, mutation: str | None = None) -> tuple[str, ...]:
+def shrink(found: Found, mutation: str | None = None, tale: str = "ledger") -> tuple[str, ...]:
     """Return as many parts of a plan as can be left out, and the same invariant still breaks."""
-    plan, dropped = plan_of(found.seed), tuple[str, ...]()
+    plan, dropped = plan_of(found.seed, tale), tuple[str, ...]()
     while True:
         before = dropped
         for part in reversed(plan.parts):
@@ -60,8 +61,11 @@ def kind_of(found: Found) -> str:
     return found.what.partition(":")[0]
 
 
-def command(seed: int, dropped: Sequence[str], mutation: str | None) -> str:
+def command(
+    seed: int, dropped: Sequence[str], mutation: str | None = None, tale: str = "ledger"
+) -> str:
     """Return what plays a seed again, with a trace."""
+    told = f" --tale {tale}" if tale != "ledger" else ""
     drop = f" --drop {','.join(dropped)}" if dropped else ""
     broken = f" --mutation {mutation}" if mutation else ""
-    return f"python -m tests.sim --seed {seed}{drop}{broken}"
+    return f"python -m tests.sim --seed {seed}{told}{drop}{broken}"

@@ -65,7 +65,7 @@ class Story:
 
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         self.plan, self.rng = plan, Random(f"{plan.seed} story")
-        self.world = SimCluster(plan.seed, plan.bookies, trace=trace)
+        self.world = self.make_world(trace)
         self.oracle = self.world.oracle
         self.writer: LedgerWriter | None = None
         self.clients: dict[str, SimClient] = {}
@@ -79,6 +79,10 @@ class Story:
         self.adds_asked = self.adds_answered = 0
         self.is_calm = True
         self.store_slow_s, self.store_loses = 0.0, 0.0
+
+    def make_world(self, trace: Callable[[str], None] | None) -> SimCluster:
+        """Return the world that it happens in."""
+        return SimCluster(self.plan.seed, self.plan.bookies, trace=trace)
 
     # The whole
 
@@ -148,9 +152,13 @@ class Story:
             changed(ledger_id, value)
             now = self.oracle.ledger(ledger_id).stored
             if before is not None and now is not None and ledger_id == LEDGER:
-                self._saw(_change_of(before, now))
+                self._saw(change_of(before, now))
 
         world.metadata.changed = noted  # type: ignore[method-assign]
+        self._schedule()
+
+    def _schedule(self) -> None:
+        world = self.world
         for item in self.plan.items:
             if item.kind in {"snap", "hold"}:
                 self.fates[item.when.message or "add", item.when.number or 1] = item
@@ -162,7 +170,7 @@ class Story:
     def _tapped(self, tell: Callable[[Message], None], suffix: str) -> Callable[[Message], None]:
         def tapped(message: Message) -> None:
             tell(message)
-            kind = _kind_of(message)
+            kind = kind_of(message)
             if kind is not None:
                 self._saw(kind + suffix)
 
@@ -190,7 +198,7 @@ class Story:
         return delay_s
 
     def _policy(self, message: Message) -> Fate:
-        kind = _kind_of(message)
+        kind = kind_of(message)
         if kind is not None and not self.is_calm:
             kind += "" if message.response is None else " answer"
             item = self.fates.pop((kind, self.seen[kind]), None)
@@ -654,7 +662,7 @@ class Story:
         return -1
 
 
-def _kind_of(message: Message) -> str | None:
+def kind_of(message: Message) -> str | None:
     """Return the kind of a message as plans name it."""
     request = message.request
     if isinstance(request, AddRequest):
@@ -666,7 +674,8 @@ def _kind_of(message: Message) -> str | None:
     return None
 
 
-def _change_of(before: LedgerMetadata, now: LedgerMetadata) -> str:
+def change_of(before: LedgerMetadata, now: LedgerMetadata) -> str:
+    """Return what was done to a ledger's metadata, as plans name it."""
     if now.is_closed and not before.is_closed:
         return "close"
     if now.state is LedgerState.IN_RECOVERY and before.state is LedgerState.OPEN:

@@ -13,10 +13,8 @@ NAMES = {
     for path in TESTS.rglob("test_*.py")
     for number in re.findall(r"def test_s(\d+)_", path.read_text())
 }
-REPAIR = {*range(26, 35), 36, 40}
-"""Those about autorecovery."""
 
 
-@pytest.mark.parametrize("number", sorted(set(range(1, 43)) - REPAIR))
+@pytest.mark.parametrize("number", range(1, 43))
 def test_a_scenario_has_its_test(number: int) -> None:
     assert number in NAMES, f"no test_s{number}_..."

@@ -18,30 +18,35 @@ import pytest
 
 from tests.sim.hunting import Found, hunt
 from tests.sim.oracle import BrokenInvariantError
-from tests.sim.plan import THEMES, from_json, plan_of, to_json
+from tests.sim.plan import from_json, to_json
 from tests.sim.seeds import command, play, shrink, try_seed
 from tests.sim.story import Story
+from tests.sim.tales import TALES, plan_of
 
 HUNT_S = float(os.environ.get("BKCTL_SIM_S", "150"))
-FIXED, A_TURN = 140, 35
+FIXED, A_TURN = {"ledger": 140, "repair": 35}, 35
 AT_A_TIME = 80
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 
 
-@pytest.mark.parametrize("first", range(0, FIXED, A_TURN))
-def test_a_cluster_keeps_its_promises(first: int) -> None:
-    for outcome in hunt(try_seed, range(first, first + A_TURN)):
-        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, ())}"
+@pytest.mark.parametrize(
+    ("tale", "first"), [(tale, n) for tale, count in FIXED.items() for n in range(0, count, A_TURN)]
+)
+def test_a_cluster_keeps_its_promises(tale: str, first: int) -> None:
+    for outcome in hunt(try_seed, range(first, first + A_TURN), None, tale):
+        assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, (), None, tale)}"
 
 
 def test_a_cluster_keeps_them_on_the_seeds_of_the_day() -> None:
     first = dt.datetime.now(dt.timezone.utc).date().toordinal() * 1_000_000
     until_s, told = time.monotonic() + HUNT_S, 0
-    for begin in itertools.count(first, AT_A_TIME):
+    tales = itertools.cycle(TALES)
+    for begin, tale in zip(itertools.count(first, AT_A_TIME), tales, strict=False):
         if time.monotonic() > until_s:
             break
-        for outcome in hunt(try_seed, range(begin, begin + AT_A_TIME), workers=2):
-            assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, ())}"
+        for outcome in hunt(try_seed, range(begin, begin + AT_A_TIME), None, tale, workers=2):
+            told_by = f"{outcome}: {command(outcome.seed, (), None, tale)}"
+            assert not isinstance(outcome, Found), told_by
             told += 1
     print(f"{told} seeds of the day in {HUNT_S:.0f} s")
 
@@ -52,28 +57,32 @@ def test_what_once_broke_a_promise_does_so_no_more(path: Path) -> None:
     assert not isinstance(outcome, Found), f"{outcome}: python -m tests.sim --plan {path}"
 
 
-@pytest.mark.parametrize("seed", range(len(THEMES)))
-def test_a_plan_can_be_kept(seed: int) -> None:
-    assert from_json(to_json(plan_of(seed))) == plan_of(seed)
+@pytest.mark.parametrize(
+    ("tale", "seed"), [(name, n) for name, tale in TALES.items() for n in range(len(tale.themes))]
+)
+def test_a_plan_can_be_kept(tale: str, seed: int) -> None:
+    assert from_json(to_json(plan_of(seed, tale))) == plan_of(seed, tale)
 
 
-def trace_of(seed: int) -> list[str]:
+def trace_of(seed: int, tale: str) -> list[str]:
     lines: list[str] = []
-    play(plan_of(seed), trace=lines.append)
+    play(plan_of(seed, tale), trace=lines.append)
     return lines
 
 
-def test_a_seed_is_the_same_story_every_time() -> None:
-    assert trace_of(9) == trace_of(9)
+@pytest.mark.parametrize("tale", TALES)
+def test_a_seed_is_the_same_story_every_time(tale: str) -> None:
+    assert trace_of(9, tale) == trace_of(9, tale)
 
 
-def test_a_seed_is_the_same_story_in_another_process() -> None:
-    code = "from tests.sim.test_cluster import trace_of; print(*trace_of(9), sep='\\n')"
+@pytest.mark.parametrize("tale", TALES)
+def test_a_seed_is_the_same_story_in_another_process(tale: str) -> None:
+    code = f"from tests.sim.test_cluster import trace_of; print(*trace_of(9, {tale!r}), sep='\\n')"
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
-    assert done.stdout.splitlines() == trace_of(9)
+    assert done.stdout.splitlines() == trace_of(9, tale)
 
 
 def test_a_find_is_reduced_to_what_it_takes() -> None:

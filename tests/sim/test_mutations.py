@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.sim.__main__ import seeds_of
 from tests.sim.hunting import Found, hunt
 from tests.sim.mutations import MUTATIONS
 from tests.sim.seeds import kind_of, try_seed
+from tests.sim.tales import seeds_of, tale_of
 from wire.codes import ProtocolVersion
 
 HUNTED = [name for name, mutation in MUTATIONS.items() if mutation.seeds_max]
@@ -33,8 +33,9 @@ def test_the_docs_have_them_all() -> None:
 @pytest.mark.parametrize("name", HUNTED)
 def test_the_hunt_finds_a_broken_rule(name: str) -> None:
     mutation = MUTATIONS[name]
-    seeds = seeds_of(0, mutation.seeds_max, mutation.theme)
-    found = next((o for o in hunt(try_seed, seeds, name) if isinstance(o, Found)), None)
+    tale = tale_of(mutation.theme)
+    seeds = seeds_of(0, mutation.seeds_max, tale, mutation.theme)
+    found = next((o for o in hunt(try_seed, seeds, name, tale) if isinstance(o, Found)), None)
     assert found is not None, f"{mutation.what}: not found in {len(seeds)} seeds"
     assert kind_of(found) in mutation.breaks, found
 
