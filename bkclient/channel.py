@@ -415,18 +415,18 @@ class BookieChannel(Protocol):
             return  # Too late, or never asked for.
         del self._pending[key]
         self._alarms.drop(key, pending.timeout_s)
-        pending.deferred.callback(answer.response)
         self._send_waiting(key)
+        pending.deferred.callback(answer.response)
 
     def _send_waiting(self, key: RequestKey) -> None:
+        """Send what has waited longest for a key, unless that is out again."""
         waiting = self._waiting.get(key)
-        if waiting is None or self.lost is not None:
+        if waiting is None or self.lost is not None or key in self._pending or key in self._bulks:
             return
         pending = waiting.popleft()
         if not waiting:
             del self._waiting[key]
-        if key not in self._pending and key not in self._bulks:
-            self._send(key, pending, self._connection.send(pending.request))
+        self._send(key, pending, self._connection.send(pending.request))
 
     # Time-outs and the end
 
@@ -434,8 +434,8 @@ class BookieChannel(Protocol):
         pending = self._pending.pop(key)
         what = type(pending.request).__name__
         text = f"bookie {self.bookie_id} did not answer {what} in {pending.timeout_s:g} s"
-        pending.deferred.errback(RequestTimeoutError(text))
         self._send_waiting(key)
+        pending.deferred.errback(RequestTimeoutError(text))
 
     def _fail_all(self, error: ClientError) -> None:
         if self.lost is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -310,6 +311,26 @@ class V2Tests(Stage):
         self.assertNoResult(second)
         self.clock.advance(5)
         self.failureResultOf(second, RequestTimeoutError)
+
+    def test_a_read_that_waits_is_not_forgotten_for_one_that_an_answer_leads_to(self) -> None:
+        request = ReadRequest(L, EntryId(1))
+        again: list[Deferred[Any]] = []
+        first, waiting = self.channel.request(request), self.channel.request(request)
+        first.addCallback(lambda _response: again.append(self.channel.request(request)))
+        for _ in range(3):
+            self.channel.dataReceived(v2_reply(entry(1), Operation.READ_ENTRY))
+        self.assertEqual(self.successResultOf(waiting), entry(1))
+        self.assertEqual(self.successResultOf(again[0]), entry(1))
+
+    def test_nor_for_one_that_a_time_out_leads_to(self) -> None:
+        request = ReadRequest(L, EntryId(1))
+        first, waiting = self.channel.request(request), self.channel.request(request)
+        first.addErrback(lambda _failure: self.channel.request(request))
+        self.clock.advance(5)
+        for _ in range(2):
+            self.channel.dataReceived(v2_reply(entry(1), Operation.READ_ENTRY))
+        self.assertEqual(self.successResultOf(waiting), entry(1))
+        self.assertEqual(self.successResultOf(first), entry(1))
 
     def test_a_batch_read_is_matched_by_its_request_id(self) -> None:
         batches = [
