@@ -241,10 +241,11 @@ class LogWriter:
                 self._rolling = None
 
     async def _roll(self) -> None:
+        before = self._current
         await self._changing.acquire()
         try:
-            if self._ended_by is not None or self._repairing:
-                return
+            if self._ended_by is not None or self._repairing or self._current is not before:
+                return  # A repair has begun a new ledger already, or is about to.
             await self._begin_next()
             await self._end_previous()
         finally:
@@ -308,6 +309,7 @@ class LogWriter:
         except ClientError as again:
             self._lose(again)
         finally:
+            # Before anybody else goes on: what is appended from there is for the new ledger.
             self._repairing = False
             self._changing.release()
             self._tell_idle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError
@@ -331,6 +331,34 @@ class TestFailingBookies:
         world.run(writer.close())
         assert all_of(world, manager) == numbered(0, 8)
         assert writer.record.next_index > 1
+
+    def test_what_is_appended_when_a_roll_ends_with_a_repair_is_not_forgotten(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        for name in ("b1", "b2"):
+            world[name].policy = when(is_add, Fate.LOSE)
+        first = writer.append(b"0")
+        later: list[Deferred[Position]] = []
+
+        async def roll() -> None:
+            await writer.roll()
+            later.append(writer.append(b"1"))
+
+        world.metadata.delay_s = lambda _operation: 0.5  # The repair begins, and takes its time.
+        for _ in range(100):
+            world.settle(0.1)
+            if writer._repairing:
+                break
+        assert writer._repairing
+        for bookie in world.bookies.values():
+            bookie.policy = lambda _request: Fate.SERVE
+        rolling = world.start(roll())
+        world.settle(20)
+        assert rolling.done
+        assert [world.run(_await(add)) for add in (first, *later)]
+        world.run(writer.close())
+        assert all_of(world, manager) == [b"0", b"1"]
 
     def test_what_turns_out_to_be_stored_is_not_appended_twice(self) -> None:
         world = World(3)
