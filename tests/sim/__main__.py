@@ -84,7 +84,9 @@ def print_table() -> int:
     for name, mutation in MUTATIONS.items():
         noticed, by = (
             ", ".join(sorted(mutation.breaks)),
-            mutation.theme.rpartition(".")[2].replace(":", "::"),
+            mutation.theme.partition(":")[0].rpartition(".")[2]
+            + "::"
+            + mutation.theme.rpartition(":")[2],
         )
         if mutation.seeds_max:
             tale = tale_of(mutation.theme)

@@ -45,6 +45,7 @@ from bookied.bookie import Bookie
 from bookied.deletions import FencedDeletions
 from bookied.journal.writer import Journal
 from bookied.storage import LedgerStorage
+from tests.sim.log_mutations import LOG_MUTATIONS
 from tests.sim.repair_mutations import REPAIR_MUTATIONS
 from tests.sim.switches import Mutation, put, switch
 from wire.codes import LedgerState, ReadFlag
@@ -977,5 +978,6 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "bookies answer before their sync", "storage", "I1 I14 I15 I2 L2", _acks_early, "fences", 30
     ),
     **REPAIR_MUTATIONS,
+    **LOG_MUTATIONS,
 }
 """By name; tests run each."""

@@ -53,6 +53,8 @@ class WatchedCluster(MemoryCluster):
 
     changed: Callable[[LedgerId, bytes | None], None] = staticmethod(lambda _id, _value: None)
     marked: Callable[[LedgerId, bytes | None], None] = staticmethod(lambda _id, _value: None)
+    written: Callable[[str], None] = staticmethod(lambda _path: None)
+    """Called with where anything was made or replaced."""
 
     def create(self, path: str, value: bytes, owner: int = 0, *, sequence: bool = False) -> str:
         made = super().create(path, value, owner, sequence=sequence)
@@ -76,6 +78,8 @@ class WatchedCluster(MemoryCluster):
             marked = zk_paths.marked_ledger(path)
             if marked is not None:
                 self.marked(marked, value)
+        elif value is not None:
+            self.written(path)
 
 
 @attrs.define

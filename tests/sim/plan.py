@@ -117,6 +117,8 @@ class Plan:
     """Which kind of story it is of; see ``tales``."""
     repair: dict[str, Any] = attrs.field(factory=dict)
     """What autorecovery is told."""
+    log: dict[str, Any] = attrs.field(factory=dict)
+    """How the log is made."""
 
     def without(self, dropped: Collection[str]) -> Plan:
         """Return the plan without some of its items, given by number, or ``FACTORS`` by name."""

@@ -151,11 +151,15 @@ class Story:
             before = self.oracle.ledger(ledger_id).stored
             changed(ledger_id, value)
             now = self.oracle.ledger(ledger_id).stored
-            if before is not None and now is not None and ledger_id == LEDGER:
+            if before is not None and now is not None and self._is_told(ledger_id):
                 self._saw(change_of(before, now))
 
         world.metadata.changed = noted  # type: ignore[method-assign]
         self._schedule()
+
+    def _is_told(self, ledger_id: LedgerId) -> bool:
+        """Return whether the story is about a ledger, so that its changes set off troubles."""
+        return ledger_id == LEDGER
 
     def _schedule(self) -> None:
         world = self.world

@@ -8,7 +8,8 @@ from typing import Final
 
 import attrs
 
-from tests.sim import plan, repair_plan
+from tests.sim import log_plan, plan, repair_plan
+from tests.sim.log_story import LogStory
 from tests.sim.plan import Plan
 from tests.sim.repair_story import RepairStory
 from tests.sim.story import Story
@@ -33,6 +34,7 @@ class Tale:
 TALES: Final = {
     "ledger": Tale(plan.THEMES, Story),
     "repair": Tale(repair_plan.THEMES, RepairStory, " repair"),
+    "log": Tale(log_plan.THEMES, LogStory, " log"),
 }
 """By name; the first is what is played unless another is asked for."""
 

@@ -44,7 +44,11 @@ def test_the_hunt_finds_a_broken_rule(name: str) -> None:
 def test_a_scenario_finds_a_broken_rule(name: str) -> None:
     mutation = MUTATIONS[name]
     module, _, function = mutation.theme.partition(":")
-    scenario = getattr(importlib.import_module(module), function)
+    *classes, function = function.split(".")
+    holder: Any = importlib.import_module(module)
+    for name_of_class in classes:
+        holder = getattr(holder, name_of_class)()
+    scenario = getattr(holder, function)
     wanted = inspect.signature(scenario).parameters
     arguments = {name: value for name, value in ARGUMENTS.items() if name in wanted}
     scenario(**arguments)

@@ -50,18 +50,14 @@ class LogPromises:
         self.sent: set[bytes] = set()
         self.read: list[list[tuple[Position, bytes]]] = []
         self.trim_asked = 0
-        self._deposed: set[int] = set()
+        self._terms: dict[int, tuple[Position, Position | None]] = {}
+        """Of each writer the first and the last position that it has acknowledged."""
+        self._listed: set[LedgerId] = set()
 
     def acked(self, writer: int, payload: bytes, position: Position) -> None:
         """Take an acknowledgement when it is given."""
         ack, record = Ack(writer, payload, position), self._record()
-        before = self.acks[-1] if self.acks else None
-        if before is not None:
-            ordered = position > before.position
-            self._insist("G6", ordered, f"{position} is acknowledged after {before.position}")
-            if before.writer != writer:
-                self._deposed.add(before.writer)
-        self._insist("G5", writer not in self._deposed, f"{ack} after another writer's")
+        self._check_order(ack)
         is_listed = position.index < record.trimmed or (
             position.index in record
             and record.ledger(position.index).ledger_id == position.ledger_id
@@ -69,6 +65,25 @@ class LogPromises:
         self._insist("G3", is_listed, f"{ack}: its ledger is not listed")
         self._check_fixed(record, position)
         self.acks.append(ack)
+
+    def _check_order(self, ack: Ack) -> None:
+        """G5, G6: each writer's entries are in order, and those of two writers do not mix.
+
+        An answer may be late. So a writer may hear of an entry after another one has acknowledged
+        its own; but only of one that was in the log for good when that one took over.
+        """
+        position = ack.position
+        first, last = self._terms.get(ack.writer, (position, None))
+        in_order = last is None or position > last
+        self._insist("G6", in_order, f"{position} is acknowledged after {last}")
+        self._terms[ack.writer] = first, position
+        for writer, (begin, end) in self._terms.items():
+            if writer != ack.writer and end is not None:
+                apart = position < begin or first > end
+                self._insist("G5", apart, f"{ack} among the entries of writer {writer}")
+                if position < begin and position.ledger_id is not None:
+                    is_fixed = self._is_closed(position.ledger_id) is not False
+                    self._insist("G5", is_fixed, f"{ack} after writer {writer} has taken over")
 
     def delivered(
         self, seen: list[tuple[Position, bytes]], position: Position, payload: bytes
@@ -89,6 +104,11 @@ class LogPromises:
         record = self._record()
         what = f"{record.trimmed} ledgers are trimmed, {self.trim_asked} were to be"
         self._insist("G7", record.trimmed <= self.trim_asked, what)
+        listed = {ledger.ledger_id for ledger in record.ledgers}
+        for ledger_id in self._listed - listed:
+            is_open = self._is_closed(ledger_id) is False
+            self._insist("G7", not is_open, f"ledger {ledger_id} is open, and is trimmed")
+        self._listed = listed
         for ledger in record.ledgers:
             is_there = self._is_closed(ledger.ledger_id) is not None
             self._insist("G3", is_there, f"ledger {ledger.ledger_id} is listed, and is gone")

@@ -1,0 +1,111 @@
+"""What a seed of the tale ``log`` does: one log, and several who all believe that they write it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import attrs
+
+from tests.sim.plan import Item, Moment, Plan, a_while, at_message, draw, some_bookie
+
+SIZES: Final = ((3, 3, 2), (3, 3, 2), (3, 2, 2), (4, 3, 2), (2, 2, 1))
+MOMENTS: Final = (
+    "add",
+    "add answer",
+    "fence",
+    "fence answer",
+    "recovery read answer",
+    "recovery add",
+    "mark",
+    "ensemble change",
+    "close",
+    "created",
+    "listed",
+    "listed",
+    "dropped",
+)
+BOOKIES: Final = (
+    "power",
+    "kill",
+    "cut",
+    "part",
+    "slow links",
+    "deaf",
+    "mute",
+    "snap",
+    "hold",
+    "forgotten",
+    "paused",
+    "slow disk",
+)
+
+
+def duel(seed: int, rng: Random) -> Plan:
+    """Writers take the log from each other, and stand still between any two steps."""
+    items = _writers(rng, 2)
+    for _ in range(rng.choice([1, 2, 4, 6])):
+        kind = rng.choice(["paused", "paused", "paused", "forgotten", "expired", "killed"])
+        items.append(Item(kind, rng.choice(["w", "w0", "w1"]), _some_time(rng), a_while(rng)))
+    return _log(seed, rng, items)
+
+
+def rolling(seed: int, rng: Random) -> Plan:
+    """Bookies are late or fail while one ledger follows the other."""
+    items = _writers(rng, rng.choice([0, 1]))
+    for _ in range(rng.choice([1, 2, 3, 5])):
+        who, number = some_bookie(rng, 4), rng.randrange(1, 9)
+        items.append(Item(rng.choice(BOOKIES), who, _some_time(rng), a_while(rng), number))
+    if rng.random() < 0.4:
+        items.append(Item("slow store", "store", Moment(rng.uniform(0, 5)), 10.0))
+    return _log(seed, rng, items, roll=rng.choice([1, 2, 3]))
+
+
+def trimming(seed: int, rng: Random) -> Plan:
+    """Trimmers and sweepers meet writers that open the log, and readers."""
+    items = _writers(rng, rng.choice([1, 2]))
+    for number in range(rng.choice([2, 4, 6])):
+        who = f"s{number % 2}"
+        items.append(Item(rng.choice(["trim", "sweep"]), who, _some_time(rng), 0.0, number))
+    for _ in range(rng.choice([0, 1, 2, 3])):
+        who = rng.choice(["w", "w0", "s0", "s1"])
+        kind = rng.choice(["paused", "paused", "forgotten", "killed"])
+        items.append(Item(kind, who, _some_time(rng), a_while(rng)))
+    return _log(seed, rng, items, roll=rng.choice([1, 2, 3]))
+
+
+THEMES: Final = (duel, rolling, trimming)
+"""One after the other, by the seed."""
+
+
+def _writers(rng: Random, others: int) -> list[Item]:
+    """Let others than the first writer come, and readers."""
+    items = [Item("lead", f"w{n}", Moment(rng.uniform(0.1, 8))) for n in range(others)]
+    items += [
+        Item("read", f"t{number}", Moment(rng.uniform(0.1, 12)), 0.0, number)
+        for number in range(rng.choice([1, 1, 2]))
+    ]
+    if rng.random() < 0.4:
+        items.append(Item("trim", "s0", Moment(rng.uniform(1, 20)), 0.0, rng.randrange(5)))
+    if rng.random() < 0.3:
+        items.append(Item("sweep", "s1", Moment(rng.uniform(1, 20))))
+    return items
+
+
+def _log(seed: int, rng: Random, items: list[Item], *, roll: int | None = None) -> Plan:
+    sizes = rng.choice(SIZES)
+    rolls = rng.choice([0, 2, 5]) if roll is None else roll
+    plan = draw(seed, rng, sizes, max(4, sizes[0] + rng.choice([0, 1, 2])), items, kind="plain")
+    return attrs.evolve(
+        plan,
+        entries=rng.choice([4, 10, 25]),
+        hostility=rng.choice([0.0, 0.02, 0.1]),
+        tale="log",
+        log={"roll_entries": rolls},
+    )
+
+
+def _some_time(rng: Random) -> Moment:
+    if rng.random() < 0.3:
+        return Moment(rng.choice([1.0, 10.0]) * rng.random())
+    return at_message(rng, MOMENTS, 15)
