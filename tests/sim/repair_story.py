@@ -258,6 +258,8 @@ class RepairStory(Story):
     def _heal(self) -> None:
         super()._heal()
         self.rules.append(self._rotten)
+        if not any(item.kind == "autorecovery" for item in self.plan.items):
+            self._run_autorecovery("a9")  # A plan that was reduced may have left out all others.
 
     def _finish(self) -> None:
         """L3: every ledger gets whole, and no mark is left."""
