@@ -554,7 +554,7 @@ class Network:
             self.forget(link)
 
 
-def packets_of(response: Response | None) -> tuple[bytes, ...]:
+def entries_of(response: Response | None) -> tuple[bytes, ...]:
     """Return the entries that an answer carries."""
     if isinstance(response, BatchReadResponse):
         return response.entries
@@ -563,7 +563,7 @@ def packets_of(response: Response | None) -> tuple[bytes, ...]:
 
 
 def _rotten(frame: bytes, response: Response | None) -> bytes:
-    for packet in packets_of(response):
+    for packet in entries_of(response):
         frame = frame.replace(packet, packet[:-1] + bytes([packet[-1] ^ 1]))
     return frame
 

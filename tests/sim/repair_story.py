@@ -23,7 +23,7 @@ from bookied.autorecovery.part import AutoRecovery
 from bookied.exit_status import SessionLostError
 from tests.sim.bookie import RESTART_S
 from tests.sim.cluster import SimClient, SimCluster
-from tests.sim.network import Fate, Message, packets_of
+from tests.sim.network import Fate, Message, entries_of
 from tests.sim.oracle import BrokenInvariantError
 from tests.sim.plan import Item, Plan
 from tests.sim.replicas import RepairOracle
@@ -230,7 +230,7 @@ class RepairStory(Story):
         ledger_id = getattr(message.request, "ledger_id", -1)
         if (message.bookie, ledger_id) not in self.oracle.rotten:
             return Fate.PASS
-        return Fate.ROT if packets_of(message.response) else Fate.PASS
+        return Fate.ROT if entries_of(message.response) else Fate.PASS
 
     def _outage(self, item: Item) -> None:
         """Part everybody from the metadata service."""
