@@ -46,7 +46,7 @@ def _acks_ahead(stack: Stack) -> None:
     def settle(self: Any) -> None:
         for append in [one for one in self._unsettled if one.is_stored]:
             self._unsettled.remove(append)
-            append.deferred.callback(append.position)
+            self._answer(append, append.position)
 
     put(stack, LogWriter, _begin_next=begin_next, _settle=settle)
 
