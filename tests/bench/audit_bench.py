@@ -1,23 +1,31 @@
 """What an auditor takes to look at very many ledgers: time and memory of one audit.
 
     python -m tests.bench.audit_bench [--ledgers 100000] [--stores zookeeper,sqlite]
+        [--kinds java,ours]
 
 Metadata of closed ledgers, E3 Qw2 on four bookies, is made, and as many bookies announced: none
 runs. A process of its own then does what the auditor does when a bookie comes or goes: once with
 all of them there, once with one lost, which three ledgers of four list, and which are marked.
 "before" is the memory of that process once it is connected: Python and its modules.
-Prints, asserts nothing.
+
+Java's has no other way than to run as a whole (``AutoRecoveryMain``, with the options of the
+release's start script, periodic checks off): its time is that of its own metric, the CPU that of
+the process from its start until then. Its worker wants to mend what is marked, finds no bookie, and
+waits. It knows ZooKeeper only. Prints, asserts nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -25,11 +33,14 @@ from typing import Any, Final
 from bkclient import admin
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.bounded import for_each
-from bkclient.metadata.api import NEW
+from bkclient.metadata.api import NEW, MetadataStore
 from bkctl.java import ZooKeeperProcess
+from bkctl.process import ChildProcess, free_port
 from bookied.autorecovery.checks import audit_bookies
-from tests.bench.load import peak_rss_bytes, rss_bytes
-from tests.interop.peers import zookeeper_client
+from tests.bench.load import cpu_seconds, peak_rss_bytes, rss_bytes
+from tests.interop.jars import admin_jars
+from tests.interop.jvm import java_command
+from tests.interop.peers import SHIPPED_JVM, write_conf, zookeeper_client
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -38,6 +49,9 @@ from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
 NAMES: Final = [BookieId(f"bookie-{number}.example.org:3181") for number in range(4)]
 AT_ONCE: Final = 200
 ZOOKEEPER_HEAP_MB: Final = 1024
+JAVA_MAIN: Final = "org.apache.bookkeeper.replication.AutoRecoveryMain"
+JAVA_AUDIT: Final = re.compile(r"auditor_AUDIT_BOOKIES_TIME_(count|sum){success=\"true\".*} (.*)")
+JAVA_AUDIT_S: Final = 1800.0
 
 
 def main() -> int:
@@ -45,14 +59,17 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ledgers", type=int, default=100_000)
     parser.add_argument("--stores", default="zookeeper,sqlite")
+    parser.add_argument("--kinds", default="java,ours")
     parser.add_argument("--audit", metavar="URI", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.audit:
         with_store(args.audit, _audit)
         return 0
     for name in args.stores.split(","):
-        with STORES[name]() as uri:
-            _measure(name, uri, args.ledgers)
+        for kind in args.kinds.split(","):
+            if (name, kind) in RUNS:
+                with STORES[name]() as uri:
+                    _measure(f"{name}, {kind}", RUNS[name, kind], uri, args.ledgers)
     return 0
 
 
@@ -81,21 +98,77 @@ def _in_sqlite() -> Iterator[str]:
 STORES: Final = {"zookeeper": _in_zookeeper, "sqlite": _in_sqlite}
 
 
-def _measure(name: str, uri: str, ledgers: int) -> None:
+def _measure(name: str, run: Callable[[str], str], uri: str, ledgers: int) -> None:
     with_store(uri, admin.init_cluster)
     with BlockingClient(uri) as client:
         began_s = time.perf_counter()
         client.call(_make, ledgers)
         print(f"{name}: {ledgers:,} ledgers made in {time.perf_counter() - began_s:.0f} s")
-        _run_audit(f"{name}, no bookie lost", uri)
+        print(f"{name}, no bookie lost: {run(uri)}", flush=True)
         client.call(_lose, NAMES[0])
-        _run_audit(f"{name}, one lost", uri)
+        print(f"{name}, one lost: {run(uri)}", flush=True)
 
 
-def _run_audit(what: str, uri: str) -> None:
+def _run_ours(uri: str) -> str:
     command = [sys.executable, "-m", "tests.bench.audit_bench", "--audit", uri]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    print(f"{what}: {done.stdout.strip()}", flush=True)
+    return done.stdout.strip()
+
+
+def _run_java(uri: str) -> str:
+    directory, port = Path(tempfile.mkdtemp(prefix="audit-bench-java-")), free_port()
+    conf = directory / "bk_server.conf"
+    settings: dict[str, object] = {
+        "metadataServiceUri": uri,
+        "advertisedAddress": "127.0.0.1",
+        "allowLoopback": "true",
+        "journalDirectories": directory / "journal",
+        "ledgerDirectories": directory / "ledgers",
+        "auditorPeriodicCheckInterval": 0,
+        "rwRereplicateBackoffMs": int(JAVA_AUDIT_S * 1000),
+        "statsProviderClass": "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider",
+        "prometheusStatsHttpPort": port,
+    }
+    write_conf(conf, settings)
+    main = [JAVA_MAIN, "--conf", str(conf)]
+    command = java_command(directory, SHIPPED_JVM, main, behind=admin_jars())
+    process = ChildProcess(command, directory / "log")
+    try:
+        took_s = _audited(process, f"http://127.0.0.1:{port}/metrics")
+        return (
+            f"{took_s:.1f} s, CPU {cpu_seconds(process.pid):.1f} s from the start on, "
+            f"{with_store(uri, _marked):,} marked, "
+            f"at most {peak_rss_bytes(process.pid) / 2**20:.0f} MB"
+        )
+    finally:
+        process.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _marked(store: MetadataStore) -> int:
+    return len([found async for found in store.list_underreplicated()])
+
+
+def _audited(process: ChildProcess, page: str) -> float:
+    """Wait until Java's auditor has looked once; return how long it took by its own metric."""
+    deadline_s = time.monotonic() + JAVA_AUDIT_S
+    while time.monotonic() < deadline_s and process.returncode is None:
+        try:
+            with urllib.request.urlopen(page) as answer:
+                found = dict(JAVA_AUDIT.findall(answer.read().decode()))
+        except (urllib.error.URLError, ConnectionError):
+            found = {}
+        if float(found.get("count", 0)):
+            return float(found["sum"]) / 1000
+        time.sleep(0.2)
+    raise RuntimeError("no audit of Java's came to its end")
+
+
+RUNS: Final = {
+    ("zookeeper", "java"): _run_java,
+    ("zookeeper", "ours"): _run_ours,
+    ("sqlite", "ours"): _run_ours,
+}
 
 
 async def _make(client: Any, ledgers: int) -> None:

@@ -7,6 +7,8 @@ the environment they fail.
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from bkctl.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
 from tests.interop.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.jvm import JavaVM
 from tests.interop.peers import Peers
+
+
+CLOSING_S = 10.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,6 +35,19 @@ def missing(reason: Exception) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(f"a peer is missing in CI: {reason}", pytrace=False)
     pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="package", autouse=True)
+def all_sessions_are_closed() -> Iterator[None]:
+    """See that no client of ZooKeeper is left over.
+
+    Its thread would draw from ``random``, which upsets Hypothesis in the tests to come.
+    """
+    yield
+    deadline_s = time.monotonic() + CLOSING_S
+    while left := [thread for thread in threading.enumerate() if "zk_loop" in thread.name]:
+        assert time.monotonic() < deadline_s, f"not closed: {left}"
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ _INSTANCE_ID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def bkctl(*words: object, ok: bool = True) -> Result:
-    host = FakeHost(environ={"PAGER": ""})
-    status = cli.run([*map(str, words)], host)
+    with closing(FakeHost(environ={"PAGER": ""})) as host:
+        status = cli.run([*map(str, words)], host)
     result = Result(status, host.out.data.decode(), host.err.text)
     assert not ok or status == 0, (words, result)
     return result
