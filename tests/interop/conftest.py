@@ -19,7 +19,6 @@ from tests.interop.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.jvm import JavaVM
 from tests.interop.peers import Peers
 
-
 CLOSING_S = 10.0
 
 
