@@ -211,17 +211,22 @@ class LogStory(Story):
 
     def _insist_over(self) -> None:
         """L1: whoever wrote, trimmed or swept has come to an end; readers may go on."""
-        hanging = [name for name in self._hanging() if not name.startswith("t")]
+        hanging = self._at_work()
         self.oracle.insist("L4", not hanging, f"{hanging} hang")
-        for name, left in self.unanswered.items():
-            is_over = not left or not self.client(name).process.is_alive
-            self.oracle.insist("L1", is_over, f"{left} appends of {name} are never answered")
+        for name, left in self._left().items():
+            self.oracle.insist("L1", not left, f"{left} appends of {name} are never answered")
         self.oracle.raise_broken()
 
-    def _is_over(self) -> bool:
-        return self.world.clock.elapsed_s > 50 and not any(
-            not name.startswith("t") for name in self._hanging()
-        )
+    def _is_done(self) -> bool:
+        return not self._at_work() and not any(self._left().values())
+
+    def _at_work(self) -> list[str]:
+        return [name for name in self._hanging() if not name.startswith("t")]
+
+    def _left(self) -> dict[str, int]:
+        """Return how many appends of each living writer wait for their answer."""
+        alive = [name for name in self.unanswered if self.client(name).process.is_alive]
+        return {name: self.unanswered[name] for name in alive}
 
     def _finish(self) -> None:
         world, client = self.world, self.client("z")

@@ -603,7 +603,18 @@ class Story:
             world.add_bookie(f"b{self.plan.bookies + number + 1}")
 
     def _is_over(self) -> bool:
-        return self.world.clock.elapsed_s > STORM_S + 20 and not self._hanging()
+        return self.world.clock.elapsed_s > STORM_S + 20 and self._is_done()
+
+    def _is_done(self) -> bool:
+        """Return whether nobody is at work any more, and nobody waits for an answer."""
+        return not self._hanging() and not self._adds_left()
+
+    def _adds_left(self) -> int:
+        """Return how many adds wait for an answer that must come."""
+        gap = self.plan.kind == "ids" and self.writer is not None and self.writer.is_writable
+        if gap or not self.client("w").process.is_alive:
+            return 0
+        return self.adds_asked - self.adds_answered
 
     def _hanging(self) -> list[str]:
         return [
@@ -616,10 +627,8 @@ class Story:
         is_open = closed is not None and not closed.is_closed
         hanging = [name for name in self._hanging() if not (is_open and name.startswith("t"))]
         self.oracle.insist("L4", not hanging, f"{hanging} hang")
-        if self.client("w").process.is_alive:
-            left = self.adds_asked - self.adds_answered
-            gap = self.plan.kind == "ids" and self.writer is not None and self.writer.is_writable
-            self.oracle.insist("L1", not left or gap, f"{left} adds are never answered")
+        left = self._adds_left()
+        self.oracle.insist("L1", not left, f"{left} adds are never answered")
         self.oracle.raise_broken()
 
     def _finish(self) -> None:
