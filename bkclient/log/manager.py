@@ -195,12 +195,16 @@ class LogManager:
     ) -> LogReader:
         """Return what reads a log from ``start`` on.
 
+        From ``LATEST`` it gives all that gets into the log for good after this has returned; what
+        did so just before may come first.
+
         Raises:
             NoSuchLogError: there is no such log.
+            ClientError: without ``follow``, bookies do not say where ``LATEST`` is.
         """
-        ledgers = LedgerList(self._client, name)
-        await ledgers.read()
-        return LogReader(self._client, ledgers, start, follow=follow)
+        reader = LogReader(self._client, LedgerList(self._client, name), start, follow=follow)
+        await reader.begin()
+        return reader
 
     # Taking away
 

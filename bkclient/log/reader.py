@@ -57,8 +57,23 @@ class LogReader:
         return self._last
 
     def seek(self, position: Position) -> None:
-        """Go on with the entry at ``position``, or the first behind it. Not while it iterates."""
+        """Go on with the entry at ``position``, or the first behind it. Not while it iterates.
+
+        Where ``LATEST`` is, is found out when the reader is iterated over next.
+        """
         self._next, self._last = position, None
+
+    async def begin(self) -> None:
+        """Find out where ``LATEST`` is now, if that is where to begin.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            LogDamagedError: its last ledger is gone.
+            ClientError: without ``follow``, bookies do not say how far its last ledger is.
+        """
+        record = (await self._ledgers.read()).record
+        if self._next >= LATEST:
+            self._next = await self._end(record)
 
     def __aiter__(self) -> AsyncIterator[tuple[Position, bytes]]:
         return self._entries()
@@ -115,12 +130,34 @@ class LogReader:
             )
 
     async def _end(self, record: LogRecord) -> Position:
+        """Return the position behind what is confirmed.
+
+        That is in the first of the last ledgers that still grows: during a roll, the one before the
+        last. Nothing of its successor is confirmed yet.
+        """
         if not record.ledgers:
             return Position(record.next_index, 0)
         index = record.next_index - 1
+        try:
+            _, end = await self._end_of(record, index)
+        except LogTrimmedError:  # The log has gone on meanwhile.
+            return await self._end((await self._ledgers.read_patiently()).record)
+        while index - 1 in record:
+            index -= 1
+            try:
+                grows, last = await self._end_of(record, index)
+            except (LogDamagedError, LogTrimmedError):
+                break  # What is gone does not grow any more.
+            if not grows:
+                break
+            end = last
+        return end
+
+    async def _end_of(self, record: LogRecord, index: int) -> tuple[bool, Position]:
+        """Return whether a ledger still grows, and the position behind what is confirmed of it."""
         reader = await self._open(record, index)
         reader.close()
-        return Position(index, reader.last_add_confirmed + 1)
+        return not reader.is_closed, Position(index, reader.last_add_confirmed + 1)
 
     async def _record_with(self, index: int, record: LogRecord) -> LogRecord | None:
         """Return a record that lists the ledger at ``index``; None if none is to come."""

@@ -60,7 +60,7 @@ EARLIEST: Final = Position(-1, 0)
 """Before the first entry that is kept."""
 
 LATEST: Final = Position(2**62, 0)
-"""Behind the last entry that is confirmed when a reader opens."""
+"""Behind the last entry that bookies know to be confirmed when a reader is opened."""
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,15 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError
-from bkclient.log import EARLIEST, LATEST, LogManager, LogOptions, LogWriter, Position
+from bkclient.log import (
+    EARLIEST,
+    LATEST,
+    LogManager,
+    LogOptions,
+    LogReader,
+    LogWriter,
+    Position,
+)
 from bkclient.log.errors import (
     AppendUnknownError,
     LogDamagedError,
@@ -20,6 +28,7 @@ from bkclient.log.errors import (
     NotLeaderError,
 )
 from bkclient.log.roll import LOG_KEY
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
 from bkclient.metadata.memory import Fault, Operation
 from tests.bkclient.fakes import Fate, World, is_add, is_fence, when
@@ -65,6 +74,18 @@ def outcome_of(append: Any) -> list[Any]:
     outcome: list[Any] = []
     append.addCallbacks(outcome.append, lambda failure: outcome.append(failure.value))
     return outcome
+
+
+def followed(world: World, reader: LogReader) -> list[bytes]:
+    """Let somebody follow the log; return a list that will hold what it gives."""
+    seen: list[bytes] = []
+
+    async def follow() -> None:
+        async for _position, payload in reader:
+            seen.append(payload)
+
+    world.start(follow())
+    return seen
 
 
 def held(world: World) -> None:
@@ -418,13 +439,7 @@ class TestReading:
         world = World(3)
         manager = logs(world)
         writer = opened(world, manager)
-        seen: list[bytes] = []
-
-        async def follow() -> None:
-            async for _position, payload in await logs(world, 5).open_reader("events"):
-                seen.append(payload)
-
-        world.start(follow())
+        seen = followed(world, world.run(logs(world, 5).open_reader("events")))
         for number in range(30):
             append(world, writer, b"%d" % number)
             if number % 7 == 6:
@@ -456,19 +471,69 @@ class TestReading:
         writer = opened(world, manager)
         append(world, writer, *numbered(0, 4))
         append(world, writer, b"tells the LAC")
-        seen: list[bytes] = []
-
-        async def follow() -> None:
-            async for _position, payload in await manager.open_reader("events", LATEST):
-                seen.append(payload)
-
-        world.start(follow())
+        seen = followed(world, world.run(manager.open_reader("events", LATEST)))
         world.settle(1)
         append(world, writer, b"new")
         world.run(writer.close())
         world.settle(5)
         assert seen[-1:] == [b"new"]
         assert b"4" not in seen
+
+    def test_latest_during_a_roll_misses_nothing_of_the_ledger_that_ends(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"before")
+        held(world)
+        slow = outcome_of(writer.append(b"slow"))
+        rolling = world.start(writer.roll())
+        world.settle(0.1)
+        late = outcome_of(writer.append(b"late"))
+        reader = world.run(logs(world, 5).open_reader("events", LATEST))
+        seen = followed(world, reader)
+        world.settle(1)
+        assert not slow
+        assert not late
+        released(world)
+        rolling.finish()
+        world.run(writer.close())
+        world.settle(5)
+        assert slow == [Position(0, 1)]
+        assert late == [Position(1, 0)]
+        assert seen[-2:] == [b"slow", b"late"]
+
+    def test_latest_is_where_the_log_ends_when_the_reader_opens(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"before")
+        reader = world.run(logs(world, 5).open_reader("events", LATEST))
+        append(world, writer, b"1", b"2")
+        world.run(writer.roll())
+        append(world, writer, b"3")
+        world.run(writer.close())
+        seen = followed(world, reader)
+        world.settle(5)
+        assert seen[-3:] == [b"1", b"2", b"3"]
+
+    def test_latest_is_looked_for_again_where_its_ledger_is_trimmed_meanwhile(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        path = zk_paths.LAYOUTS["hierarchical"].path_of(LedgerId(0))
+        world.metadata.delay_s = lambda operation: 5.0 if operation.path == path else 0.0
+        opening = world.start(logs(world, 5).open_reader("events", LATEST))
+        world.settle(0.1)
+        world.metadata.delay_s = lambda _operation: 0.0
+        world.run(writer.roll())
+        append(world, writer, b"1")
+        world.run(manager.trim("events", Position(1, 0)))
+        seen = followed(world, opening.finish())
+        append(world, writer, b"2")
+        world.run(writer.close())
+        world.settle(5)
+        assert seen[-1:] == [b"2"]
 
     def test_an_entry_is_waited_for(self) -> None:
         world = World(3)
