@@ -72,6 +72,18 @@ def _reads_ahead(stack: Stack) -> None:
     put(stack, LogReader, _of_ledger=of_ledger)
 
 
+def _begins_ahead(stack: Stack) -> None:
+    """A reader from the latest entry looks at the last ledger only."""
+
+    async def end(self: Any, record: LogRecord) -> Position:
+        if not record.ledgers:
+            return Position(record.next_index, 0)
+        _, end = await self._end_of(record, record.next_index - 1)
+        return end
+
+    put(stack, LogReader, _end=end)
+
+
 def _delete_first(stack: Stack) -> None:
     """A trim deletes ledgers before the list lets go of them."""
 
@@ -79,6 +91,8 @@ def _delete_first(stack: Stack) -> None:
         ledgers = LedgerList(self._client, name)
         known = await ledgers.read_patiently()
         index = await self._first_kept(known.record, before.index)
+        if index == known.record.trimmed:
+            return Position(index, 0)
         for gone in known.record.ledgers[: index - known.record.trimmed]:
             await self._client.delete_ledger(gone.ledger_id)
         await ledgers.write(known, known.record.trimmed_to(index))
@@ -134,6 +148,14 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "reads-ahead": switch(
         "a reader moves on before N is closed", "log 5", "G2 G6", _reads_ahead, "rolling", 30
+    ),
+    "begins-ahead": switch(
+        "a reader from the latest entry begins in the last ledger, though another one grows",
+        "log 5",
+        "G2",
+        _begins_ahead,
+        f"{LOG}:TestReading.test_latest_during_a_roll_misses_nothing_of_the_ledger_that_ends",
+        0,
     ),
     "delete-first": switch(
         "a trim deletes before the list changes", "log 6", "G3", _delete_first, "trimming", 20

@@ -58,6 +58,7 @@ def rolling(seed: int, rng: Random) -> Plan:
         items.append(Item(rng.choice(BOOKIES), who, _some_time(rng), a_while(rng), number))
     if rng.random() < 0.4:
         items.append(Item("slow store", "store", Moment(rng.uniform(0, 5)), 10.0))
+    items.append(Item("read new", "t9", at_message(rng, ("listed",), 6)))
     return _log(seed, rng, items, roll=rng.choice([1, 2, 3]))
 
 
@@ -85,6 +86,8 @@ def _writers(rng: Random, others: int) -> list[Item]:
         Item("read", f"t{number}", Moment(rng.uniform(0.1, 12)), 0.0, number)
         for number in range(rng.choice([1, 1, 2]))
     ]
+    if rng.random() < 0.3:
+        items.append(Item("read new", "t8", Moment(rng.uniform(0.1, 12))))
     if rng.random() < 0.4:
         items.append(Item("trim", "s0", Moment(rng.uniform(1, 20)), 0.0, rng.randrange(5)))
     if rng.random() < 0.3:

@@ -16,7 +16,15 @@ from typing import Any, ClassVar, Final
 from twisted.python.failure import Failure
 
 from bkclient.errors import ClientError
-from bkclient.log import EARLIEST, LogManager, LogOptions, LogWriter, Position
+from bkclient.log import (
+    EARLIEST,
+    LATEST,
+    LogManager,
+    LogOptions,
+    LogReader,
+    LogWriter,
+    Position,
+)
 from bkclient.log.record import LogRecord, decode_record
 from bkclient.log.roll import LOG_KEY
 from bkclient.metadata import zk_paths
@@ -188,8 +196,26 @@ class LogStory(Story):
         seen: list[tuple[Position, bytes]] = []
         self.promises.read.append(seen)
         start = EARLIEST if item.number == 0 else Position(item.number, 0)
-        async for position, payload in await self.manager(item.who).open_reader(NAME, start):
-            self.world.note(f"{item.who}: reads {payload!r} at {position}")
+        reader = await self.manager(item.who).open_reader(NAME, start)
+        await self._read_to_the_end(item.who, reader, seen)
+
+    def _read_new(self, item: Item) -> None:
+        self.begin(item.who, self._follow_from_now(item.who))
+
+    async def _follow_from_now(self, name: str) -> None:
+        seen: list[tuple[Position, bytes]] = []
+        self.promises.read.append(seen)
+        reader = await self.manager(name).open_reader(NAME, LATEST)
+        self.world.note(f"{name}: reads the log from now on")
+        latest = self.promises.latest(seen)
+        await self._read_to_the_end(name, reader, seen)
+        self.promises.whole.append(latest)
+
+    async def _read_to_the_end(
+        self, name: str, reader: LogReader, seen: list[tuple[Position, bytes]]
+    ) -> None:
+        async for position, payload in reader:
+            self.world.note(f"{name}: reads {payload!r} at {position}")
             self.promises.delivered(seen, position, payload)
 
     def _trim(self, item: Item) -> None:
@@ -203,6 +229,7 @@ class LogStory(Story):
     _DOERS: ClassVar[dict[str, Callable[..., None]]] = Story._DOERS | {
         "lead": _lead,
         "read": _read,
+        "read new": _read_new,
         "trim": _trim,
         "sweep": _sweep,
     }

@@ -30,6 +30,32 @@ class Ack:
     position: Position
 
 
+@attrs.frozen
+class Latest:
+    """A reader from the latest entry: what had been when it was opened, and what it has seen."""
+
+    acks: int
+    sent: frozenset[bytes]
+    growing: frozenset[LedgerId]
+    """Of those ledgers that had acknowledged entries, which were not closed."""
+    seen: list[tuple[Position, bytes]]
+
+    def missed(self, acks: list[Ack]) -> list[Ack]:
+        """Return what it ought to have seen, and did not.
+
+        What was acknowledged later may have been in the log already, if its writer heard of it
+        late: but not where it was not even appended, or went to a ledger of which entries were
+        acknowledged as they came, and that was not closed.
+        """
+        came = {position for position, _payload in self.seen}
+        return [
+            ack
+            for ack in acks[self.acks :]
+            if (ack.payload not in self.sent or ack.position.ledger_id in self.growing)
+            and ack.position not in came
+        ]
+
+
 class LogPromises:
     """All that was promised of one log.
 
@@ -49,6 +75,8 @@ class LogPromises:
         self.acks: list[Ack] = []
         self.sent: set[bytes] = set()
         self.read: list[list[tuple[Position, bytes]]] = []
+        self.whole: list[Latest] = []
+        """Readers from the latest entry that came to the end of the sealed log."""
         self.trim_asked = 0
         self._terms: dict[int, tuple[Position, Position | None]] = {}
         """Of each writer the first and the last position that it has acknowledged."""
@@ -84,6 +112,12 @@ class LogPromises:
                 if position < begin and position.ledger_id is not None:
                     is_fixed = self._is_closed(position.ledger_id) is not False
                     self._insist("G5", is_fixed, f"{ack} after writer {writer} has taken over")
+
+    def latest(self, seen: list[tuple[Position, bytes]]) -> Latest:
+        """Take that a reader has been opened at the latest entry."""
+        heard = {ack.position.ledger_id for ack in self.acks}
+        growing = {one for one in heard if one is not None and self._is_closed(one) is False}
+        return Latest(len(self.acks), frozenset(self.sent), frozenset(growing), seen)
 
     def delivered(
         self, seen: list[tuple[Position, bytes]], position: Position, payload: bytes
@@ -129,6 +163,9 @@ class LogPromises:
             begin = final.index(kept[0]) if kept and kept[0] in final else 0
             is_part = final[begin : begin + len(kept)] == kept
             self._insist("G2", is_part, f"a reader has seen {kept[:3]}...")
+        for latest in self.whole:
+            missed = latest.missed(self.acks)
+            self._insist("G2", not missed, f"a reader from the latest entry misses {missed}")
 
     def check_swept(self, tagged: Collection[LedgerId]) -> None:
         """After a sweep nothing with the log's name is left that the record does not list."""
