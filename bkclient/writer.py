@@ -304,13 +304,14 @@ class LedgerWriter:
 
     def _gave_up(self, error: ClientError) -> None:
         """The adds have failed. Close the ledger where that is ours to do."""
-        self._ended_by = error
+        if self._ended_by is None:  # Else whoever heard of the first has let go of it already.
+            self._ended_by = error
         log.warn(
             "ledger {ledger_id} takes no more entries: {error}",
             ledger_id=self.ledger_id,
             error=error,
         )
-        if isinstance(error, NO_METADATA_AFTER):
+        if isinstance(self._ended_by, NO_METADATA_AFTER):
             self._leave()
             return
         # Later: the adds that are lost are taken off the length first.
@@ -409,8 +410,8 @@ class LedgerWriter:
         What is in the ledger then is for ``recover`` to find out.
         """
         error = ClientClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
-        if self._ended_by is None:
-            self._ended_by = error
+        if not isinstance(self._ended_by, NO_METADATA_AFTER):
+            self._ended_by = error  # It closes nothing by itself any more.
         self._pipeline.end(error)
         self._leave()
 

@@ -558,6 +558,20 @@ def test_an_abandoned_writer_leaves_the_ledger_to_recovery() -> None:
     assert reader.last_add_confirmed == 0
 
 
+def test_a_writer_that_is_abandoned_as_its_adds_fail_leaves_the_ledger_to_recovery_too() -> None:
+    world = World(3)
+    writer = open_writer(world, world.client())
+    world.run(writer.add(b"x"))
+    for name in ("b2", "b3"):
+        world.kill(name)
+    failed = writer.add(b"y")
+    failed.addErrback(lambda _failure: writer.abandon())
+    world.run(failed)
+    assert not writer.is_writable
+    world.settle(10)
+    assert world.stored(writer.ledger_id).state is LedgerState.OPEN
+
+
 def test_room_bounds_what_is_in_flight() -> None:
     world = World(3)
     writer = open_writer(world, world.client(adds_in_flight_max=10))
