@@ -453,6 +453,15 @@ class ClientConfig(MetadataConfig):
         minimum=1,
         doc="How long a bookie may take to say it.",
     )
+    log_patience_s: int = setting(
+        60,
+        key="logWriterPatienceSec",
+        unit="s",
+        group="Logs",
+        minimum=0,
+        doc="How long a log's writer that gets nothing done, mostly for want of bookies, tries on "
+        "before it gives the log up. Not a key of Java.",
+    )
     track_failures: bool = setting(
         True,
         key="enableBookieFailureTracking",

@@ -18,6 +18,18 @@ class NotLeaderError(LogError):
     hint: ClassVar[str] = "one writer at a time: stop the other, or let it write"
 
 
+class LogUnwritableError(LogError):
+    """The log could not be written, and its writer gave it up; the entry was not appended.
+
+    Nobody else has taken the log over: it can be opened again.
+    """
+
+    exit_status: ClassVar[int] = 5
+    hint: ClassVar[str] = (
+        "open it again once enough bookies are there; logWriterPatienceSec is how long it waits"
+    )
+
+
 class AppendUnknownError(LogError):
     """The entry may be in the log or not; read its end to find out before appending it again."""
 

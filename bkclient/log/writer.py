@@ -2,76 +2,49 @@
 
 Entries are acknowledged in the order in which they were appended, over all ledgers: those of a new
 ledger wait until the one before is closed where it was expected to end (ledgers2logs.md section 3).
-When an add fails, the ledger is recovered to see what of it is in the log; the rest goes into a new
-ledger, in order (section 4). Another writer ends this one.
+When an add fails, it is fixed where the ledger ends, and what is not in it goes into a new one, in
+order (section 4), after some time if need be. Another writer ends this one.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 import attrs
 from twisted.internet.defer import Deferred, DeferredLock, fail
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.errors import (
     ClientError,
-    ClientLedgerFencedError,
     IncorrectParameterError,
-    MetadataVersionError,
     UnexpectedConditionError,
+)
+from bkclient.log.appends import (
+    DEPOSED,
+    NOT_WITH_TIME,
+    Append,
+    Segment,
+    may_be_there,
+    not_appended,
 )
 from bkclient.log.errors import (
     AppendUnknownError,
-    LogError,
+    LogUnwritableError,
     LogWriterClosedError,
     NotLeaderError,
 )
+from bkclient.log.patience import Patience
 from bkclient.log.record import LogRecord, Position
 from bkclient.log.roll import KnownRecord, LedgerList
+from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.shared import Shared
 from bkclient.writer import LedgerWriter
-from wire.ids import LedgerId
 
 log = Logger()
-
-DEPOSED: Final = (ClientLedgerFencedError, MetadataVersionError, NotLeaderError)
-"""Errors that say that somebody else writes now."""
-
-
-REPAIRS_MAX: Final = 5
-"""New ledgers that an error may lead to without one acknowledgement in between."""
-
-
-class _Segment:
-    """One ledger of the log while it is written to."""
-
-    def __init__(self, index: int, writer: LedgerWriter, opened_s: float) -> None:
-        self.index, self.writer, self.opened_s = index, writer, opened_s
-        self.is_settled = False
-        """Whether all before it is fixed, so that its entries may be acknowledged."""
-
-    @property
-    def ledger_id(self) -> LedgerId:
-        return self.writer.ledger_id
-
-
-@attrs.define(eq=False)
-class _Append:
-    payload: bytes
-    deferred: Deferred[Position]
-    segment: _Segment | None = None
-    entry_id: int = -1
-    is_stored: bool = False
-
-    @property
-    def position(self) -> Position:
-        assert self.segment is not None
-        return Position(self.segment.index, self.entry_id, self.segment.ledger_id)
 
 
 class LogWriter:
@@ -96,16 +69,17 @@ class LogWriter:
         self.on_lost: Callable[[ClientError], None] = lambda _error: None
         self._current = self._segment(known.record, writer)
         self._current.is_settled = True
-        self._previous: _Segment | None = None
-        self._unsettled: deque[_Append] = deque()
+        self._previous: Segment | None = None
+        self._unsettled: deque[Append] = deque()
         self._changing = DeferredLock()
         self._repairing = False
         self._rolling: Shared[None] | None = None
-        self._repairs_in_a_row = 0
+        cluster = client.cluster
+        self._patience = Patience(cluster.clock, cluster.rng, cluster.config.log_patience_s)
         self._ended_by: ClientError | None = None
         self._is_closing = False
         self._idle: list[Deferred[None]] = []
-        self._draining: dict[_Append, list[Deferred[None]]] = {}
+        self._draining: dict[Append, list[Deferred[None]]] = {}
 
     def __repr__(self) -> str:
         return f"<LogWriter {self.name} ledger {self._current.index}>"
@@ -135,14 +109,14 @@ class LogWriter:
 
         Raises (through the Deferred):
             AppendUnknownError: it may be in the log or not; do not append it again blindly.
-            NotLeaderError, LogWriterClosedError: it is not.
+            NotLeaderError, LogUnwritableError, LogWriterClosedError: it is not.
             IncorrectParameterError: it is too large; the writer stays usable.
         """
         if self._ended_by is not None:
-            return fail(_not_appended(self._ended_by))
+            return fail(not_appended(self._ended_by))
         if self._is_closing:
             return fail(self._closed())
-        append = _Append(payload, Deferred())
+        append = Append(payload, Deferred())
         self._unsettled.append(append)
         if not self._repairing:
             self._push(append)
@@ -156,7 +130,7 @@ class LogWriter:
         while self._ended_by is None and self._repairing:
             await self._when_idle()
 
-    def _push(self, append: _Append) -> None:
+    def _push(self, append: Append) -> None:
         segment = append.segment = self._current
         # The id it would get: where it is not taken, it must not count as the entry before.
         append.entry_id = segment.writer.last_add_pushed + 1
@@ -165,7 +139,7 @@ class LogWriter:
             lambda _entry_id: self._stored(append), lambda f: self._failed(f, append)
         )
 
-    def _stored(self, append: _Append) -> None:
+    def _stored(self, append: Append) -> None:
         append.is_stored = True
         self._settle()
 
@@ -178,10 +152,10 @@ class LogWriter:
             if not segment.is_settled:
                 return
             append = self._unsettled.popleft()
-            self._repairs_in_a_row = 0
+            self._patience.progressed()
             self._answer(append, append.position)
 
-    def _answer(self, append: _Append, outcome: Position | ClientError) -> None:
+    def _answer(self, append: Append, outcome: Position | ClientError) -> None:
         if isinstance(outcome, Position):
             append.deferred.callback(outcome)
         else:
@@ -189,7 +163,7 @@ class LogWriter:
         for waiter in self._draining.pop(append, ()):
             waiter.callback(None)
 
-    def _failed(self, failure: Failure, append: _Append) -> None:
+    def _failed(self, failure: Failure, append: Append) -> None:
         error = failure.value
         if isinstance(error, IncorrectParameterError):
             self._unsettled.remove(append)
@@ -197,12 +171,14 @@ class LogWriter:
             self._settle()
             return
         assert isinstance(error, ClientError), failure
+        if self._previous is not None and append.segment is self._previous:
+            self._previous.writer.abandon()  # Before it closes the ledger too soon by itself.
         self._begin_repair(error)
 
     # Rolling
 
-    def _segment(self, record: LogRecord, writer: LedgerWriter) -> _Segment:
-        return _Segment(record.next_index - 1, writer, self._client.cluster.clock.seconds())
+    def _segment(self, record: LogRecord, writer: LedgerWriter) -> Segment:
+        return Segment(record.next_index - 1, writer, self._client.cluster.clock.seconds())
 
     def _roll_if_due(self) -> None:
         options, current = self.record.options, self._current
@@ -230,7 +206,7 @@ class LogWriter:
             ClientError: no ledger could be made; the writer goes on in the one it has.
         """
         if self._ended_by is not None:
-            raise _not_appended(self._ended_by)
+            raise not_appended(self._ended_by)
         rolling = self._rolling
         if rolling is None:
             rolling = self._rolling = Shared(self._roll())
@@ -254,13 +230,21 @@ class LogWriter:
     async def _begin_next(self) -> None:
         """List a new ledger, and let what is appended from now on go there."""
         try:
-            self._known, writer = await self._ledgers.append_ledger(
-                self._known, self._current.ledger_id
-            )
+            following = await self._list_following()
         except DEPOSED as error:
             self._lose(error)
             raise
-        self._previous, self._current = self._current, self._segment(self._known.record, writer)
+        self._previous, self._current = self._current, following
+
+    async def _list_following(self) -> Segment:
+        """List a new ledger behind the current one; return it."""
+        self._known, writer = await self._ledgers.append_ledger(
+            self._known, self._current.ledger_id
+        )
+        if self._ended_by is not None:  # The next writer recovers it.
+            writer.abandon()
+            raise not_appended(self._ended_by)
+        return self._segment(self._known.record, writer)
 
     async def _end_previous(self) -> None:
         """Close the ledger before, where its last entry says, then settle what came after."""
@@ -302,10 +286,7 @@ class LogWriter:
             if isinstance(error, DEPOSED):
                 self._lose(error)
                 return
-            log.warn("log {name}: {error}; going on in a new ledger", name=self.name, error=error)
-            await self._repair_now(error)
-            while not self._current.writer.is_writable:
-                await self._repair_now(error)
+            await self._repair_patiently(error)
         except ClientError as again:
             self._lose(again)
         finally:
@@ -314,13 +295,41 @@ class LogWriter:
             self._changing.release()
             self._tell_idle()
 
-    async def _repair_now(self, error: ClientError) -> None:
-        self._repairs_in_a_row += 1
-        if self._repairs_in_a_row > REPAIRS_MAX:
-            raise error
+    async def _repair_patiently(self, error: ClientError) -> None:
+        """Try until a new ledger takes entries, or patience ends.
+
+        Raises:
+            LogUnwritableError: it has ended.
+            ClientError: something that time does not mend.
+        """
+        log.warn("log {name}: {error}; going on in a new ledger", name=self.name, error=error)
+        while True:
+            pause_s = self._patience.next_pause_s()
+            if pause_s is None:
+                raise self._gave_up(error) from error
+            if pause_s:
+                await deferLater(self._client.cluster.clock, pause_s)
+            if self._ended_by is not None:
+                return
+            try:
+                await self._repair_now()
+            except NOT_WITH_TIME:
+                raise
+            except ClientError as again:
+                log.warn("log {name}: {error}; trying again", name=self.name, error=again)
+                error = again
+            else:
+                return
+
+    def _gave_up(self, error: ClientError) -> LogUnwritableError:
+        patience_s = self._client.cluster.config.log_patience_s
+        return LogUnwritableError(f"log {self.name}: given up after {patience_s} s: {error}")
+
+    async def _repair_now(self) -> None:
+        """Fix where the ledgers end, and append what is not in them to a new one."""
         await self._insist_on_leading()
         for segment in [one for one in (self._previous, self._current) if one is not None]:
-            last = await self._recovered_end(segment)
+            last = await self._end_of(segment)
             if segment is self._current and last >= 0 and self._has_hole_before(segment):
                 # What is missing there can only be appended behind what is here.
                 raise AppendUnknownError("a ledger lost entries that later ones were to follow")
@@ -329,16 +338,15 @@ class LogWriter:
                     append.is_stored = append.entry_id <= last
             segment.is_settled = True
         self._settle()
-        self._known, writer = await self._ledgers.append_ledger(
-            self._known, self._current.ledger_id
-        )
-        self._previous, self._current = None, self._segment(self._known.record, writer)
+        for append in self._unsettled:  # They are not in the log, and never will be by themselves.
+            append.segment = None
+        self._previous, self._current = None, await self._list_following()
         self._current.is_settled = True
         for append in tuple(self._unsettled):  # One that is too large leaves at once.
             append.is_stored = False
             self._push(append)
 
-    def _has_hole_before(self, segment: _Segment) -> bool:
+    def _has_hole_before(self, segment: Segment) -> bool:
         return any(
             append.segment is not segment and append.segment is not None and not append.is_stored
             for append in self._unsettled
@@ -350,7 +358,26 @@ class LogWriter:
             raise self._taken_over()
         self._known = found
 
-    async def _recovered_end(self, segment: _Segment) -> int:
+    async def _end_of(self, segment: Segment) -> int:
+        """Fix where a ledger of ours ends; return its last entry.
+
+        The last ledger is closed where it is confirmed: what is not goes into the next, and no
+        bookie has to be there for that. Where another ledger follows already, its entries may be
+        stored, and nothing can go before them any more: there recovery looks for all there is.
+        """
+        if segment is self._current:
+            try:
+                metadata = await segment.writer.close()
+            except MetadataUnavailableError:
+                raise
+            except ClientError as error:
+                log.info("ledger {id}: {error}", id=segment.ledger_id, error=error)
+            else:
+                assert metadata.last_entry_id is not None
+                return metadata.last_entry_id
+        return await self._recovered_end(segment)
+
+    async def _recovered_end(self, segment: Segment) -> int:
         """Recover a ledger of ours; return its last entry."""
         segment.writer.abandon()
         options = self.record.options
@@ -370,9 +397,9 @@ class LogWriter:
         unsettled, self._unsettled = self._unsettled, deque()
         for append in unsettled:
             if append.segment is None:
-                self._answer(append, _not_appended(error))
+                self._answer(append, not_appended(error))
             else:
-                self._answer(append, _unknown(append, error))
+                self._answer(append, may_be_there(append, error))
         self._tell_idle()
         self.on_lost(error)
 
@@ -402,7 +429,7 @@ class LogWriter:
         await self._acquire_idle()
         try:
             if self._ended_by is not None:
-                raise _not_appended(self._ended_by)
+                raise not_appended(self._ended_by)
             self._ended_by = self._closed()
             await self._close_current()
             if seal:
@@ -453,18 +480,3 @@ class LogWriter:
         waiting, self._idle = self._idle, []
         for waiter in waiting:
             waiter.callback(None)
-
-
-def _not_appended(error: ClientError) -> ClientError:
-    """Return what an append that was never sent fails with."""
-    if isinstance(error, LogWriterClosedError):
-        return LogWriterClosedError(str(error))
-    return NotLeaderError(f"not appended: {error}")
-
-
-def _unknown(append: _Append, error: ClientError) -> LogError:
-    unknown = AppendUnknownError(
-        f"the entry sent to {append.position} may be in the log or not: {error}"
-    )
-    unknown.__cause__ = error
-    return unknown

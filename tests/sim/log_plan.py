@@ -105,6 +105,7 @@ def _log(seed: int, rng: Random, items: list[Item], *, roll: int | None = None) 
         hostility=rng.choice([0.0, 0.02, 0.1]),
         tale="log",
         log={"roll_entries": rolls},
+        settings=plan.settings | {"log_patience_s": rng.choice([2, 20, 60])},
     )
 
 

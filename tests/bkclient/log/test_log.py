@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.client import Client
-from bkclient.errors import IncorrectParameterError
+from bkclient.errors import ClientError, IncorrectParameterError
 from bkclient.log import (
     EARLIEST,
     LATEST,
@@ -24,6 +24,7 @@ from bkclient.log.errors import (
     LogInUseError,
     LogSealedError,
     LogTrimmedError,
+    LogUnwritableError,
     LogWriterClosedError,
     NotLeaderError,
 )
@@ -31,7 +32,7 @@ from bkclient.log.roll import LOG_KEY
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
 from bkclient.metadata.memory import Fault, Operation
-from tests.bkclient.fakes import Fate, World, is_add, is_fence, when
+from tests.bkclient.fakes import Fate, World, is_add, when
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -100,14 +101,10 @@ def released(world: World) -> None:
 
 
 def in_repair(world: World, writer: LogWriter) -> list[Any]:
-    """Append two entries, the second to a ledger that fails, and whose bookies are not fenced."""
+    """Append two entries, the second to a ledger that fails, and without bookies for the next."""
     append(world, writer, b"0")
-    for name in ("b1", "b2"):
-        world[name].policy = when(is_add, Fate.LOSE_ANSWER)
+    world.kill("b3")
     outcome = outcome_of(writer.append(b"1"))
-    world.settle(0.9)
-    for bookie in world.bookies.values():
-        bookie.policy = when(is_fence, Fate.HOLD)
     world.settle(2)
     assert not outcome
     return outcome
@@ -383,29 +380,140 @@ class TestFailingBookies:
 
     def test_what_turns_out_to_be_stored_is_not_appended_twice(self) -> None:
         world = World(3)
+        world.metadata.delay_s = lambda _operation: 0.01
         manager = logs(world, add_timeout_s=1)
         writer = opened(world, manager)
         append(world, writer, b"0")
         for name in ("b1", "b2"):
             world[name].policy = when(is_add, Fate.LOSE_ANSWER)
-        add = writer.append(b"1")
-        world.settle(1.0)
-        for bookie in world.bookies.values():
-            bookie.policy = lambda _request: Fate.SERVE
-        assert world.run(_await(add)) == Position(0, 1)
-        append(world, writer, b"2")
+        stored = writer.append(b"1")
+        rolling = world.start(writer.roll())
+        world.settle(0.5)
+        following = writer.append(b"2")
+        world.settle(0.5)
+        released(world)
+        rolling.finish()
+        assert world.run(_await(stored)) == Position(0, 1)
+        assert world.run(_await(following)) == Position(2, 0)
         world.run(writer.close())
         assert all_of(world, manager) == [b"0", b"1", b"2"]
 
-    def test_with_too_few_bookies_for_good_the_outcome_is_unknown(self) -> None:
+    def test_a_ledger_is_closed_where_it_is_confirmed_though_bookies_are_missing(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        in_repair(world, writer)
+        (ledger,) = world.run(manager.info("events")).ledgers
+        assert (ledger.state, ledger.last_entry_id) == (LedgerState.CLOSED, 0)
+        assert all_of(world, logs(world, 1)) == [b"0"]
+
+    def test_with_too_few_bookies_for_good_what_was_sent_is_known_not_to_be_there(self) -> None:
         world = World(3)
         manager = logs(world, add_timeout_s=1, read_timeout_s=1)
         writer = opened(world, manager)
         append(world, writer, b"0")
         for name in ("b1", "b2"):
             world.kill(name)
+        with pytest.raises(LogUnwritableError, match="not appended"):
+            world.run(_await(writer.append(b"1")))
+        for name in ("b1", "b2"):
+            world.restart(name)
+        assert all_of(world, manager) == [b"0"]
+
+    def test_without_bookies_or_metadata_for_good_the_outcome_is_unknown(self) -> None:
+        world = World(3)
+        writer = opened(world, logs(world, add_timeout_s=1))
+        append(world, writer, b"0")
+        world.metadata.faults = lambda _operation: Fault.REQUEST_LOST
+        for name in ("b1", "b2"):
+            world.kill(name, unregister=False)
         with pytest.raises(AppendUnknownError):
             world.run(_await(writer.append(b"1")))
+
+    @pytest.mark.parametrize("is_known", [True, False], ids=["unregistered", "registered"])
+    def test_a_bookie_that_is_away_for_a_while_is_waited_for(self, *, is_known: bool) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        world.kill("b3", unregister=is_known)
+        outcomes = [outcome_of(writer.append(b"1"))]
+        world.settle(20)
+        outcomes.append(outcome_of(writer.append(b"2")))
+        world.settle(20)
+        assert writer.record.next_index < 30
+        world.restart("b3")
+        world.settle(5)
+        outcomes.append(outcome_of(writer.append(b"3")))
+        world.run(writer.close())
+        assert all(isinstance(outcome[0], Position) for outcome in outcomes)
+        assert all_of(world, manager) == numbered(0, 3)
+
+    def test_a_writer_whose_patience_ends_says_what_is_not_in_the_log(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1, log_patience_s=7)
+        writer = opened(world, manager)
+        lost: list[ClientError] = []
+        writer.on_lost = lost.append
+        append(world, writer, b"0")
+        for bookie in world.bookies.values():
+            bookie.policy = when(is_add, Fate.LOSE)
+        sent = outcome_of(writer.append(b"sent"))
+        world.settle(0.5)
+        world.kill("b3")
+        world.settle(0.2)
+        queued = outcome_of(writer.append(b"queued"))
+        world.settle(6)
+        assert not lost
+        world.settle(4)
+        for error in (sent[0], queued[0], lost[0], world.failure(writer.append(b"late"))):
+            assert isinstance(error, LogUnwritableError)
+            assert "3 bookies are needed, 2 can be used" in str(error)
+        assert len(lost) == 1
+        world.restart("b3")
+        released(world)
+        again = world.run(manager.open_writer("events"))
+        append(world, again, b"1")
+        world.run(again.close())
+        assert all_of(world, manager) == [b"0", b"1"]
+
+    def test_the_metadata_may_be_away_while_a_log_is_repaired(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        for name in ("b1", "b2"):
+            world[name].policy = when(is_add, Fate.LOSE)
+        outcome = outcome_of(writer.append(b"1"))
+        world.settle(0.9)
+        world.metadata.faults = lambda _operation: Fault.REQUEST_LOST
+        world.settle(20)
+        released(world)
+        world.metadata.faults = lambda _operation: Fault.NONE
+        world.run(writer.close())
+        assert isinstance(outcome[0], Position)
+        assert all_of(world, manager) == [b"0", b"1"]
+
+    def test_who_is_abandoned_in_a_repair_lets_go_of_the_ledger_that_it_makes(self) -> None:
+        world = World(3)
+        writer = opened(world, logs(world, explicit_lac_interval_ms=100))
+        in_repair(world, writer)
+        listing: list[Operation] = []
+
+        def delay_s(operation: Operation) -> float:
+            if operation.name == "set" and operation.path == zk_paths.log("events"):
+                listing.append(operation)
+                return 5.0
+            return 0.0
+
+        world.metadata.delay_s = delay_s
+        world.restart("b3")
+        world.settle(4)
+        assert listing
+        writer.abandon()
+        world.settle(30)
+        assert writer.record.next_index == 2
+        assert world.clock.getDelayedCalls() == []
 
     def test_closing_waits_for_a_repair_and_leaves_nothing_open(self) -> None:
         world = World(3)
@@ -414,9 +522,9 @@ class TestFailingBookies:
         add = in_repair(world, writer)
         closing = world.start(writer.close())
         world.settle(0.1)
-        released(world)
+        world.restart("b3")
         closing.finish()
-        assert add == [Position(0, 1)]
+        assert add == [Position(1, 0)]
         states = [one.state for one in world.run(manager.info("events")).ledgers]
         assert states == [LedgerState.CLOSED, LedgerState.CLOSED]
 
@@ -427,8 +535,8 @@ class TestFailingBookies:
         in_repair(world, writer)
         too_large = outcome_of(writer.append(bytes(6 * 1024 * 1024)))
         after = writer.append(b"2")
-        released(world)
-        assert world.run(_await(after)) == Position(1, 0)
+        world.restart("b3")
+        assert world.run(_await(after)) == Position(1, 1)
         assert isinstance(too_large[0], IncorrectParameterError)
         world.run(writer.close())
         assert all_of(world, manager) == [b"0", b"1", b"2"]
