@@ -316,7 +316,8 @@ class LogWriter:
             except NOT_WITH_TIME:
                 raise
             except ClientError as again:
-                log.warn("log {name}: {error}; trying again", name=self.name, error=again)
+                if str(again) != str(error):
+                    log.warn("log {name}: {error}; trying on", name=self.name, error=again)
                 error = again
             else:
                 return
