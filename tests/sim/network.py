@@ -79,9 +79,7 @@ def packets_of(message: Message) -> list[bytes]:
     answer = message.response
     if isinstance(answer, ReadLacResponse):
         return [packet for packet in (answer.last_entry, answer.lac_body) if packet]
-    if isinstance(answer, BatchReadResponse):
-        return list(answer.entries)
-    return [answer.entry] if isinstance(answer, ReadResponse) and answer.entry else []
+    return list(entries_of(answer))
 
 
 def _in_short(request: Request) -> str:
