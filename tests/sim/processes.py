@@ -8,6 +8,7 @@ once it is dead. So a dead program's code does not run on, whatever it was waiti
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from twisted.internet.base import DelayedCall
@@ -19,8 +20,31 @@ from tests.sim.disk import PowerCut
 START_S = 1_700_000_000.0
 
 
+class _Timer(ABC):
+    """Makes calls by its own clock. ``_arm`` lets them come in time, also when they are moved."""
+
+    @abstractmethod
+    def seconds(self) -> float: ...
+
+    @abstractmethod
+    def _arm(self, call: DelayedCall) -> None: ...
+
+    def callLater(  # noqa: N802
+        self,
+        delay: float,
+        callable: Callable[..., object],  # noqa: A002 - as Twisted names it.
+        *args: object,
+        **kw: object,
+    ) -> DelayedCall:
+        call = DelayedCall(
+            self.seconds() + max(0.0, delay), callable, args, kw, _ignore, self._arm, self.seconds
+        )
+        self._arm(call)
+        return call
+
+
 @implementer(IReactorTime)
-class SimClock:
+class SimClock(_Timer):
     """Time that passes from one call to the next; ``steps`` counts them."""
 
     def __init__(self) -> None:
@@ -37,20 +61,7 @@ class SimClock:
         """How long the world has lived."""
         return self._now_s - START_S
 
-    def callLater(  # noqa: N802
-        self,
-        delay: float,
-        callable: Callable[..., object],  # noqa: A002 - as Twisted names it.
-        *args: object,
-        **kw: object,
-    ) -> DelayedCall:
-        call = DelayedCall(
-            self._now_s + max(0.0, delay), callable, args, kw, _ignore, self._push, self.seconds
-        )
-        self._push(call)
-        return call
-
-    def _push(self, call: DelayedCall) -> None:
+    def _arm(self, call: DelayedCall) -> None:
         self._made += 1
         heapq.heappush(self._calls, (call.getTime(), self._made, call))
 
@@ -65,7 +76,7 @@ class SimClock:
                 continue
             if call.delayed_time:
                 call.activate_delay()
-                self._push(call)
+                self._arm(call)
                 continue
             if call.getTime() != due_s:
                 continue  # It was moved, and is there again.
@@ -83,7 +94,7 @@ def _ignore(_call: DelayedCall) -> None:
 
 
 @implementer(IReactorTime)
-class Process:
+class Process(_Timer):
     """One program's reactor, as far as time goes.
 
     Args:
@@ -111,19 +122,6 @@ class Process:
     def seconds(self) -> float:
         return START_S + self._skew_s + (self._world.seconds() - START_S) * self._rate
 
-    def callLater(  # noqa: N802
-        self,
-        delay: float,
-        callable: Callable[..., object],  # noqa: A002 - as Twisted names it.
-        *args: object,
-        **kw: object,
-    ) -> DelayedCall:
-        call = DelayedCall(
-            self.seconds() + max(0.0, delay), callable, args, kw, _ignore, self._arm, self.seconds
-        )
-        self._arm(call)
-        return call
-
     def _arm(self, call: DelayedCall) -> None:
         delay_s = (call.getTime() - self.seconds()) / self._rate
         self._world.callLater(delay_s, self._due, call, call.getTime())
@@ -143,7 +141,9 @@ class Process:
             call.func(*call.args, **call.kw)
 
     def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
-        raise NotImplementedError
+        armed = [call.args[0] for call in self._world.getDelayedCalls() if call.func == self._due]
+        waiting = [call for call in armed if not (call.cancelled or call.called)]
+        return list(dict.fromkeys(waiting))  # One that was moved is armed twice.
 
     def run(self, what: Callable[..., object], *args: object) -> None:
         """Let something happen in it: now, when it goes on, or never."""
