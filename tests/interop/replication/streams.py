@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -23,7 +24,7 @@ PAUSE_S: Final = 0.04
 LONGEST_S: Final = 60.0
 
 
-class Stream:
+class Stream(ABC):
     """Adds ``entry(ledger, 0)``, ``entry(ledger, 1)`` … until told to stop, or refused.
 
     ``acked`` counts what was acknowledged, in order and without a gap. ``error`` is what the first
@@ -86,8 +87,9 @@ class Stream:
         assert self.error is not None
         return self.error
 
+    @abstractmethod
     def _join(self, timeout_s: float) -> None:
-        raise NotImplementedError
+        """Return when nothing is added any more; raise what kept it from going on."""
 
     def _take(self, began_s: float, outcome: int | Exception) -> None:
         self._latest_s = time.monotonic()
