@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
+from bkclient.check import view
 from bkclient.client import Client
 from bkclient.errors import ClientLedgerFencedError, NoSuchLedgerError
+from bkclient.fragments import Lack, fragments_of
+from bkclient.repair import ByteRate, FragmentRepairer
 from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry, wait_until
 from tests.interop.replication.streams import Stream, begin_stream
 from tests.interop.replication.test_network_faults import refuse
 from tests.reactor import begin, call, run
-from wire.codes import AddFlag, LedgerState, ReturnCode
+from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
-from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.messages import AddRequest
+from wire.ledger_metadata import LedgerMetadata
 
 PATIENT = {"readEntryTimeoutSec": 60, "readTimeout": 60}
 """For a recovery that is to wait in the middle."""
@@ -93,33 +94,17 @@ def swap_by_java(cluster: MixedCluster, ledger_id: int, bookie: str) -> None:
 
 
 def swap_by_us(cluster: MixedCluster, ledger_id: int, bookie: str) -> None:
-    fragments = cluster.metadata(ledger_id).fragments
-    free = sorted({*cluster.members} - {b for f in fragments for b in f.ensemble})
-    run(copy_first_fragment(cluster.ours(), LedgerId(ledger_id), bookie, BookieId(free[0])))
+    run(repair_first_fragment(cluster.ours(), LedgerId(ledger_id), BookieId(bookie)))
 
 
-async def copy_first_fragment(client: Client, ledger_id: LedgerId, old: str, new: BookieId) -> None:
-    """Do by hand what re-replication does: copy, then swap by compare-and-set."""
-    local = await client.local_metadata(ledger_id)
-    keys = client.keys_of(ledger_id, local.value)
-    reader = await client.open_ledger(ledger_id, recover=False)
-    last = local.value.fragments[1].first_entry_id - 1
-    async for found in reader.read(0, last):
-        packet = keys.digester.package(
-            ledger_id, found.entry_id, found.lac, found.length, found.payload
-        )
-        request = AddRequest(ledger_id, found.entry_id, keys.master_key, packet, AddFlag.RECOVERY)
-        assert (await client.cluster.pool.send(new, request)).rc is ReturnCode.EOK
-    reader.close()
-
-    def swapped(metadata: LedgerMetadata) -> LedgerMetadata:
-        first, *others = metadata.fragments
-        ensemble = tuple(new if bookie == old else bookie for bookie in first.ensemble)
-        return attrs.evolve(metadata, fragments=(Fragment(first.first_entry_id, ensemble), *others))
-
-    await client.cluster.updater.update(
-        ledger_id, local, lambda m: old in m.fragments[0].ensemble, swapped
-    )
+async def repair_first_fragment(client: Client, ledger_id: LedgerId, old: BookieId) -> None:
+    """Replace a bookie by one that no fragment has yet."""
+    ledger = await view(client, ledger_id)
+    fragment = fragments_of(ledger.metadata, ledger.lac)[0]
+    cluster = client.cluster
+    repairer = FragmentRepairer(cluster=cluster, rate=ByteRate(cluster.clock, -1), batch_entries=10)
+    lack = Lack(fragment, (fragment.ensemble.index(old),))
+    await repairer.repair(ledger, lack, avoid=ledger.metadata.all_bookies())
 
 
 class TestMarks:
