@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar, Union
@@ -72,7 +73,9 @@ def _bury(but: int = 0) -> None:
     """Let go of all that lies around but the last, whatever it has to say to that."""
     complain, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
     try:
-        del _lying[: len(_lying) - but]
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # What a dead process was to do was never begun.
+            del _lying[: len(_lying) - but]
+            gc.collect()
     finally:
         sys.unraisablehook = complain
