@@ -121,6 +121,11 @@ def _appends_again(stack: Stack) -> None:
     put(stack, LogWriter, _recovered_end=recovered_end)
 
 
+def _ignores_holes(stack: Stack) -> None:
+    """A repair appends what the older ledger lost behind what the newer one has."""
+    put(stack, LogWriter, _has_hole_before=lambda _self, _segment: False)
+
+
 LOG_MUTATIONS: Final[dict[str, Mutation]] = {
     "nobody-fenced": switch(
         "a new writer does not fence the last two ledgers",
@@ -173,7 +178,15 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         "log 4",
         "G1",
         _appends_again,
-        f"{LOG}:TestFailingBookies.test_what_turns_out_to_be_stored_is_not_appended_twice",
+        "scarce",
+        10,
+    ),
+    "ignores-holes": switch(
+        "a repair appends what the older ledger lost behind what the newer one has",
+        "log 4",
+        "G1",
+        _ignores_holes,
+        f"{LOG}:TestFailingBookies.test_a_log_ends_rather_than_go_on_behind_what_is_missing",
         0,
     ),
 }

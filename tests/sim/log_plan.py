@@ -68,6 +68,8 @@ def trimming(seed: int, rng: Random) -> Plan:
     for number in range(rng.choice([2, 4, 6])):
         who = f"s{number % 2}"
         items.append(Item(rng.choice(["trim", "sweep"]), who, _some_time(rng), 0.0, number))
+    if rng.random() < 0.4:
+        items.append(Item("trim", "s0", at_message(rng, ("listed",), 8), 0.0, 9))
     for _ in range(rng.choice([0, 1, 2, 3])):
         who = rng.choice(["w", "w0", "s0", "s1"])
         kind = rng.choice(["paused", "paused", "forgotten", "killed"])
@@ -75,7 +77,18 @@ def trimming(seed: int, rng: Random) -> Plan:
     return _log(seed, rng, items, roll=rng.choice([1, 2, 3]))
 
 
-THEMES: Final = (duel, rolling, trimming)
+def scarce(seed: int, rng: Random) -> Plan:
+    """Bookies fail, and there is none to take their place: repairs wait until they are back."""
+    items = _writers(rng, rng.choice([0, 0, 1]))
+    for _ in range(rng.choice([1, 2, 3, 5])):
+        who, number = some_bookie(rng, 3), rng.randrange(1, 9)
+        items.append(Item(rng.choice(BOOKIES), who, _some_time(rng), a_while(rng), number))
+    if rng.random() < 0.3:
+        items.append(Item("forgetful store", "store", Moment(rng.uniform(0, 10)), 10.0))
+    return _log(seed, rng, items, roll=rng.choice([0, 2, 3, 5]), spare=False)
+
+
+THEMES: Final = (duel, rolling, trimming, scarce)
 """One after the other, by the seed."""
 
 
@@ -95,10 +108,13 @@ def _writers(rng: Random, others: int) -> list[Item]:
     return items
 
 
-def _log(seed: int, rng: Random, items: list[Item], *, roll: int | None = None) -> Plan:
+def _log(
+    seed: int, rng: Random, items: list[Item], *, roll: int | None = None, spare: bool = True
+) -> Plan:
     sizes = rng.choice(SIZES)
     rolls = rng.choice([0, 2, 5]) if roll is None else roll
-    plan = draw(seed, rng, sizes, max(4, sizes[0] + rng.choice([0, 1, 2])), items, kind="plain")
+    bookies = max(4, sizes[0] + rng.choice([0, 1, 2])) if spare else max(3, sizes[0])
+    plan = draw(seed, rng, sizes, bookies, items, kind="plain")
     return attrs.evolve(
         plan,
         entries=rng.choice([4, 10, 25]),

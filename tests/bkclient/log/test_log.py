@@ -398,6 +398,25 @@ class TestFailingBookies:
         world.run(writer.close())
         assert all_of(world, manager) == [b"0", b"1", b"2"]
 
+    def test_a_log_ends_rather_than_go_on_behind_what_is_missing(self) -> None:
+        world = World(3)
+        manager = logs(world, add_timeout_s=1)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        for bookie in world.bookies.values():
+            bookie.policy = when(lambda r: is_add(r) and r.entry.endswith(b"lost"), Fate.LOSE)
+        missing = outcome_of(writer.append(b"lost"))
+        rolling = world.start(writer.roll())
+        world.settle(0.2)
+        following = [writer.append(b"1"), writer.append(b"tells the LAC")]
+        outcomes = [missing, *map(outcome_of, following)]
+        rolling.finish()
+        world.settle(5)
+        assert all(isinstance(outcome[0], AppendUnknownError) for outcome in outcomes)
+        with pytest.raises(LogUnwritableError):
+            world.run(_await(writer.append(b"late")))
+        assert all_of(world, manager) == [b"0", b"1", b"tells the LAC"]
+
     def test_a_ledger_is_closed_where_it_is_confirmed_though_bookies_are_missing(self) -> None:
         world = World(3)
         manager = logs(world)
