@@ -116,7 +116,8 @@ def append(
 ) -> None:
     """Append entries to the log NAME: each DATA is one, `-` reads stdin.
 
-    This takes the log over: a writer that is at work on it ends at its next entry.
+    This takes the log over: a writer that is at work on it ends at its next entry. Where bookies
+    fail on the way that nobody can replace, it waits for them, for `logWriterPatienceSec` (60 s).
     """
     from bkctl import log_work
     from bkctl.errors import UsageError
