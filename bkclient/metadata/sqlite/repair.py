@@ -71,9 +71,10 @@ class SqliteRepair(SqlitePart):
         def mark(rows: Rows, _session_id: int) -> None:
             _prepare(rows)
             row = rows.get(MARK, ledger_id)
-            old = () if row is None else decode_mark(row.value).replicas
-            added = tuple(bookie for bookie in missing if bookie not in old)
-            value = encode_mark(UnderreplicatedMark(old + added, rows.now_ms))
+            old = UnderreplicatedMark(()) if row is None else decode_mark(row.value)
+            added = tuple(bookie for bookie in missing if bookie not in old.replicas)
+            since_ms = rows.now_ms if self._mark_times else old.ctime_ms
+            value = encode_mark(UnderreplicatedMark(old.replicas + added, since_ms))
             if row is None:
                 rows.insert(MARK, ledger_id, value)
             elif added:
@@ -115,6 +116,22 @@ class SqliteRepair(SqlitePart):
             return None
         self._held[locked[0]] = locked[1]
         return locked[0]
+
+    async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
+        """See ``UnderreplicationQueue``."""
+        value = encode_lock(LockData(self._lock_owner))
+
+        def take(rows: Rows, session_id: int) -> _Held | None:
+            mark = rows.get(MARK, ledger_id)
+            if mark is None or rows.get(LOCK, ledger_id) is not None:
+                return None
+            rows.insert(LOCK, ledger_id, value, session_id)
+            return _Held(session_id, mark.version)
+
+        held = await self._write(take, needs_session=True)
+        if held is not None:
+            self._held[ledger_id] = held
+        return held is not None
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
         """See ``UnderreplicationQueue``."""
@@ -173,9 +190,16 @@ class SqliteRepair(SqlitePart):
             for key, row in rows.items()
         ]
 
-    async def set_replication_enabled(self, *, enabled: bool) -> None:
+    async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
         """See ``UnderreplicationQueue``."""
-        await self._set_switch(zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled)
+        await self._set_switch(
+            zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled, note=note
+        )
+
+    async def replication_note(self) -> bytes | None:
+        """See ``UnderreplicationQueue``."""
+        row = await self._read(lambda rows, _: rows.get(META, zk_paths.REPLICATION_DISABLED))
+        return None if row is None else row.value
 
     async def replication_enabled(self) -> bool:
         """See ``UnderreplicationQueue``."""
