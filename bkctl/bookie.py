@@ -33,6 +33,10 @@ bookie = SubGroup(
             "bkctl.bookie_retire:decommission",
             "Take a stopped bookie out for good.",
         ),
+        "decommission-status": (
+            "bkctl.bookie_retire:decommission_status",
+            "Show what is left on a bookie that is to go.",
+        ),
         "expand-storage": (
             "bkctl.bookie_change:expand_storage",
             "Let a stopped bookie use more directories.",

@@ -361,6 +361,7 @@ _VIEWS: Final = (
     ("bkctl.bookie_http_views", "BOOKIE_HTTP_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
+    ("bkctl.repair_views", "REPAIR_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
 )
 """Where the views are, the cheapest import first."""

@@ -459,6 +459,10 @@ class UnderreplicationQueue(Protocol):
         """
         ...
 
+    async def set_replication_note(self, note: bytes) -> None:
+        """Replace the note; raise ``AlreadySetError`` when replication is enabled."""
+        ...
+
     async def replication_note(self) -> bytes | None:
         """Return the note that came with disabling it; ``None`` while it is enabled."""
         ...

@@ -684,8 +684,12 @@ class TestSwitches:
             assert await one.replication_note() is None
             await one.set_replication_enabled(enabled=False, note=b"rolling restart")
             assert await other.replication_note() == b"rolling restart"
+            await other.set_replication_note(b"again")
+            assert await one.replication_note() == b"again"
             await other.set_replication_enabled(enabled=True)
             assert await one.replication_note() is None
+            with pytest.raises(AlreadySetError):
+                await one.set_replication_note(b"too late")
 
         driver.run(scenario())
 

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
+    AlreadySetError,
     HeldLock,
     MetadataUnavailableError,
     Version,
@@ -22,7 +23,7 @@ from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqlitePart, is_own
 from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.tree.ledgers import IDS_AT_ONCE
-from bkclient.metadata.tree.nodes import NodeExistsError
+from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.repair import check_path, encode_delay, name_in_lock, parse_delay
 from wire.ids import BookieId, LedgerId
 from wire.records import (
@@ -195,6 +196,15 @@ class SqliteRepair(SqlitePart):
         await self._set_switch(
             zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled, note=note
         )
+
+    async def set_replication_note(self, note: bytes) -> None:
+        """See ``UnderreplicationQueue``."""
+        try:
+            await self._write(
+                lambda rows, _: rows.update(META, zk_paths.REPLICATION_DISABLED, note)
+            )
+        except NoNodeError as error:
+            raise AlreadySetError("re-replication is enabled") from error
 
     async def replication_note(self) -> bytes | None:
         """See ``UnderreplicationQueue``."""

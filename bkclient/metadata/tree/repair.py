@@ -365,6 +365,13 @@ class TreeRepair(TreePart):
         """See ``UnderreplicationQueue``."""
         return await self._tree.stat(zk_paths.REPLICATION_DISABLED) is None
 
+    async def set_replication_note(self, note: bytes) -> None:
+        """See ``UnderreplicationQueue``."""
+        try:
+            await insist(lambda: self._tree.set(zk_paths.REPLICATION_DISABLED, note))
+        except NoNodeError as error:
+            raise AlreadySetError("re-replication is enabled") from error
+
     async def replication_note(self) -> bytes | None:
         """See ``UnderreplicationQueue``."""
         try:
