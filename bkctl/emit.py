@@ -367,6 +367,7 @@ _VIEWS: Final = (
 """Where the views are, the cheapest import first."""
 
 _DISK_VIEWS: Final = (
+    ("bkctl.cookie_local_views", "COOKIE_LOCAL_VIEWS"),
     ("bkctl.disk_views", "DISK_VIEWS"),
     ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
 )
@@ -375,7 +376,7 @@ _DISK_VIEWS: Final = (
 
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
-    of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_"))
+    of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_", "bkctl.cookie_local"))
     for module, name in _DISK_VIEWS if of_disk else _VIEWS:
         views: Mapping[type, View] = getattr(importlib.import_module(module), name)
         if kind in views:
