@@ -38,7 +38,12 @@ class AdminServer:
     """Serves one bookie's admin API, or its metrics alone, from before it starts to its end."""
 
     def __init__(
-        self, service: BookieService, *, version: str = "", config_warnings: int = 0
+        self,
+        service: BookieService,
+        *,
+        version: str = "",
+        config_warnings: int = 0,
+        reread: Callable[[], BookieConfig] | None = None,
     ) -> None:
         self._service, self._config = service, service.config
         self._version, self._config_warnings = version, config_warnings
@@ -52,7 +57,7 @@ class AdminServer:
             about=self._about,
             window_s=self._config.stats_window_s,
         )
-        self.control = Control(service, self.metrics.text)
+        self.control = Control(service, self.metrics.text, reread)
 
     def start(self) -> None:
         """Serve; call it before the bookie starts, so that probes learn that it is not ready.
