@@ -197,8 +197,7 @@ class Process:
         if not (self._config.http_enabled or self._config.serves_stats_alone):
             return
         if self._autorecovery_only:
-            # Its settings are those of a bookie, which may run beside it and have the port.
-            self._log.info("HTTP is served by bookies alone, and there is none here")
+            self._begin_repair_metrics()
             return
         from bookied.admin.server import AdminServer
 
@@ -206,6 +205,16 @@ class Process:
         self._admin = AdminServer(
             self._service, version=version(), config_warnings=warnings, reread=self._reread
         )
+        self._admin.start()
+
+    def _begin_repair_metrics(self) -> None:
+        """Serve metrics alone: the settings are a bookie's, which may run here and has the API."""
+        if not self._config.serves_stats_alone:
+            self._log.info("HTTP is served by bookies alone, and there is none here")
+            return
+        from bookied.admin.repair_metrics import RepairMetrics
+
+        self._admin = RepairMetrics(self._service)
         self._admin.start()
 
     def _failed(self, error: BookKeeperError) -> None:
