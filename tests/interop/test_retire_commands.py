@@ -15,8 +15,11 @@ import attrs
 import pytest
 
 from bkclient.metadata.zk_paths import COOKIES, HIERARCHICAL, LOCKS, MARKS
+from bkctl.process import free_port
 from tests.bkctl.cluster import BKCTL
+from tests.bkctl.runner import Result
 from tests.interop.healing import Cluster, has_cookie, in_java, wait_for
+from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaLedger, Peers, ledgers_root, zookeeper_client
 from tests.interop.sides import Side
 from tests.reactor import run
@@ -26,6 +29,11 @@ from wire.ledger_metadata import LedgerMetadata
 
 GRACE = {"openLedgerRereplicationGracePeriod": "1000", "zkTimeout": 5000}
 """How soon Java's worker fences a ledger that is open on a lost bookie."""
+
+
+def stored(cluster: Cluster, ledger: JavaLedger | LedgerId) -> LedgerMetadata:
+    ledger_id = ledger.ledger_id if isinstance(ledger, JavaLedger) else ledger
+    return run(cluster.store.read_ledger(LedgerId(ledger_id))).value
 
 
 @attrs.frozen
@@ -53,8 +61,7 @@ class Round:
         }
 
     def stored(self, ledger: JavaLedger | LedgerId) -> LedgerMetadata:
-        ledger_id = ledger.ledger_id if isinstance(ledger, JavaLedger) else ledger
-        return run(self.cluster.store.read_ledger(LedgerId(ledger_id))).value
+        return stored(self.cluster, ledger)
 
     def add(self, payload: bytes) -> None:
         """Let the writer that is at work go on."""
@@ -211,3 +218,67 @@ def test_decommission_is_resumed_and_leaves_what_javas_own_does(
     assert lost.cookie_went_last()
     cluster.wait_whole(lost.gone)
     assert lost.facts() == theirs
+
+
+def test_a_bookie_is_emptied_while_it_runs_taken_back_and_then_taken_out(
+    cluster: Cluster, side: Side
+) -> None:
+    token = side.directory / "token"
+    token.write_text("open sesame")
+    leaving = our_bookie(
+        cluster.peers, cluster.uri, httpServerEnabled="true", httpServerPort=free_port(),
+        httpAdminToken="open sesame",
+    )  # fmt: skip
+    name = leaving.bookie_id
+    kind = (3, 3, 2, "CRC32C")
+    closed = cluster.write(kind, [b"closed %d" % n for n in range(10)], on=name)
+    closed.close()
+    writer = cluster.write(kind, [b"goes on %d" % n for n in range(10)], on=name)
+
+    def drain(*, ok: bool = True) -> Result:
+        words = ("decommission", name, "--drain", "--yes", "--token-file", token)
+        return side.ours(*words, ok=ok)
+
+    left = drain(ok=False)
+    assert (left.status, "1 ledger left" in left.err) == (8, True)
+    assert name not in stored(cluster, closed).all_bookies()
+    assert run(cluster.store.read_only_bookies()) == {name}
+    writer.add(b"elsewhere")
+    cluster.ledgers[LedgerId(writer.ledger_id)].entries.append(b"elsewhere")
+    assert name not in stored(cluster, writer).ensemble
+    assert (
+        "and it takes adds"
+        in side.ours("decommission", name, "--cancel", "--token-file", token).out
+    )
+    assert name in run(cluster.store.writable_bookies())
+    assert f"then: bkctl decommission {name}" in drain().err
+    writer.close()
+    leaving.stop()
+    assert "is empty and down" in side.ours("bookie", "decommission-status", name).out
+    with in_java(cluster.peers, cluster.uri, "ReplicationWorker", **GRACE):
+        side.ours("decommission", name, "--yes")
+    assert "is out" in side.ours("bookie", "decommission-status", name).out
+    cluster.wait_whole(BookieId(name))
+
+
+def test_javas_auditor_is_waited_for_and_its_marks_go_once_they_are_needless(
+    cluster: Cluster, side: Side
+) -> None:
+    with in_java(cluster.peers, cluster.uri, "AuditorElector", "java-auditor:1"):
+        wait_for(lambda: run(cluster.store.lost_bookie_recovery_delay()) is not None, 30)
+        lost = lose(cluster, 2)
+        still_written(lost)
+        said = side.ours("autorecovery", "audit", "--wait", "--timeout", 60)
+        assert said.out.startswith("audited by java-auditor:1")
+    found = side.ours("autorecovery", "list", "--detail", "--json").json["ledgers"]
+    told = {int(one["ledger_id"]): one["prospect"] for one in found}
+    assert told.keys() == lost.listing
+    assert {told.pop(lost.open.ledger_id), *told.values()} == {"open", "waiting"}
+    status = side.ours("bookie", "decommission-status", lost.gone, "--json").json
+    assert (status["ledgers"], status["marked"]) == (len(found), len(found))
+    needed = side.ours("autorecovery", "forget", lost.closed.ledger_id, ok=False)
+    assert (needed.status, "lacks replicas" in needed.err) == (7, True)
+    side.ours("recover", lost.gone, "--yes", "--concurrency", 3)
+    for one in found:
+        side.ours("autorecovery", "forget", one["ledger_id"])
+    cluster.wait_whole(lost.gone)
