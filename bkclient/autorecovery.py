@@ -6,13 +6,18 @@ ForceAuditorChecksCommand, LostBookieRecoveryDelayCommand, ListUnderReplicatedCo
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar, Final
 
 import attrs
 
+from bkclient.check import LedgerChecker, view
 from bkclient.client import Client
-from bkclient.errors import ClientError
+from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.metadata.api import HeldLock, NotFoundError
+from bkclient.walk import walk
 from wire.ids import BookieId, LedgerId
 
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
@@ -27,6 +32,13 @@ class AutorecoveryDisabledError(ClientError):
 
     exit_status: ClassVar[int] = 7
     hint: ClassVar[str] = "`bkctl autorecovery enable` switches it on"
+
+
+class MarkNeededError(ClientError):
+    """A ledger is not known to be whole: its mark has to stay."""
+
+    exit_status: ClassVar[int] = 7
+    hint: ClassVar[str] = "`bkctl autorecovery list --detail` tells what it waits for"
 
 
 class NoAuditorError(ClientError):
@@ -63,6 +75,38 @@ class Status:
     """When the oldest of the marks was made."""
     checked_ms: dict[str, int | None]
     """When each of ``CHECKS`` last ended."""
+    pause: Pause | None = None
+    """Why it is off; ``None`` while it is on."""
+
+
+@attrs.frozen(kw_only=True)
+class Pause:
+    """Why autorecovery is off: each is ``None`` where nobody said."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    reason: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the note that is stored with the switch."""
+        return json.dumps(attrs.asdict(self)).encode()
+
+
+def decode_pause(note: bytes) -> Pause:
+    """Return what a note says; nothing where it is Java's, or not one of ours."""
+    try:
+        found = json.loads(note) if note else {}
+        return Pause(**found)
+    except (ValueError, TypeError):
+        return Pause(reason=note.decode(errors="replace"))
+
+
+@attrs.frozen
+class Forgotten:
+    """A ledger whose mark was removed, because it is deleted or whole."""
+
+    ledger_id: LedgerId
+    was_deleted: bool
 
 
 async def status(client: Client) -> Status:
@@ -77,6 +121,7 @@ async def status(client: Client) -> Status:
         being_mended=sum(mark.worker is not None for mark in found),
         oldest_ms=min((m.since_ms for m in found if m.since_ms is not None), default=None),
         checked_ms={check: await store.check_time(check) for check in CHECKS},
+        pause=await paused(client),
     )
 
 
@@ -94,12 +139,83 @@ async def marks(client: Client) -> AsyncIterator[Mark]:
         )
 
 
-async def set_enabled(client: Client, *, enabled: bool) -> bool:
-    """Switch autorecovery for the whole cluster; return whether that changed anything."""
-    if await client.store.replication_enabled() is enabled:
+async def set_enabled(client: Client, *, enabled: bool, pause: Pause | None = None) -> bool:
+    """Switch autorecovery for the whole cluster; return whether that changed anything.
+
+    ``pause``, where it is switched off, is told to all who look, in place of what was told before.
+    """
+    assert pause is None or not enabled
+    store = client.store
+    note = b"" if pause is None else pause.encode()
+    if await store.replication_enabled() is not enabled:
+        await store.set_replication_enabled(enabled=enabled, note=note)
+    elif note:
+        await store.set_replication_note(note)
+    else:
         return False
-    await client.store.set_replication_enabled(enabled=enabled)
     return True
+
+
+async def paused(client: Client) -> Pause | None:
+    """Return since when, until when and why autorecovery is off; ``None`` while it is on."""
+    note = await client.store.replication_note()
+    return None if note is None else decode_pause(note)
+
+
+async def active(client: Client) -> list[HeldLock]:
+    """Return what workers are at work on, by ledger."""
+    return await client.store.held_locks()
+
+
+async def forget(client: Client, ledger_id: LedgerId) -> Forgotten:
+    """Remove the mark of a ledger that is gone, or of which every replica of every entry is there.
+
+    Raises:
+        NotFoundError: it is not marked.
+        MarkNeededError: it lacks replicas, a worker has it, or nobody can tell.
+    """
+    if await client.store.underreplicated(ledger_id) is None:
+        raise NotFoundError(f"ledger {ledger_id} is not marked")
+    if not await client.store.take_underreplicated(ledger_id):
+        raise MarkNeededError(f"a worker has ledger {ledger_id}, or its mark has just gone")
+    try:
+        found = await _forgettable(client, ledger_id)
+    except BaseException:
+        await client.store.release_lock(ledger_id)
+        raise
+    await client.store.mark_replicated(ledger_id)
+    return found
+
+
+async def _forgettable(client: Client, ledger_id: LedgerId) -> Forgotten:
+    try:
+        ledger = await view(client, ledger_id)
+    except NoSuchLedgerError:
+        return Forgotten(ledger_id, was_deleted=True)
+    if not ledger.metadata.is_closed:
+        raise MarkNeededError(f"ledger {ledger_id} is not closed: what it lacks may still grow")
+    store = client.store
+    available = await store.writable_bookies() | await store.read_only_bookies()
+    checker = LedgerChecker(client=client, rng=random.Random(0), percentage=100)
+    lacks = await checker.check(ledger, available)
+    if lacks:
+        bookies = ", ".join(sorted({bookie for lack in lacks for bookie in lack.bookies}))
+        raise MarkNeededError(f"ledger {ledger_id} lacks replicas on {bookies}")
+    return Forgotten(ledger_id, was_deleted=False)
+
+
+async def unmarked(client: Client) -> list[LedgerId]:
+    """Return the ledgers that an audit would mark now: on a lost bookie, and not marked so yet."""
+    store = client.store
+    available = await store.writable_bookies() | await store.read_only_bookies()
+    found = []
+    async for one in walk(store):
+        lost = set() if one.metadata is None else one.metadata.all_bookies() - available
+        if lost:
+            mark = await store.underreplicated(one.ledger_id)
+            if mark is None or not lost <= set(mark.replicas):
+                found.append(one.ledger_id)
+    return found
 
 
 async def auditor(client: Client) -> BookieId:

@@ -174,6 +174,7 @@ class Client:
             reactor=reactor,
             session_timeout_s=config.zk_timeout_ms / 1000,
             requests_per_s_max=config.zk_request_rate_limit,
+            mark_times=config.store_mark_time,
         )
         try:
             await store.connect()

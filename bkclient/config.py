@@ -134,6 +134,11 @@ class MetadataConfig:
     store_creation_time: bool = setting(
         False, key="storeSystemTimeAsLedgerCreationTime", doc="Keep ctime in ledger metadata."
     )
+    store_mark_time: bool = setting(
+        True,
+        key="storeSystemTimeAsLedgerUnderreplicatedMarkTime",
+        doc="Keep in the mark of an under-replicated ledger when it was made.",
+    )
     frame_bytes_max: int = setting(
         5_242_880,
         key="nettyMaxFrameSizeBytes",

@@ -7,7 +7,7 @@ the marks that an auditor would make; who repairs them are the cluster's workers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import attrs
@@ -17,7 +17,8 @@ from bkclient.bounded import for_each
 from bkclient.client import Client
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.fragments import may_hold_entries
-from bkclient.recover_bookies import ledgers_on_bookies
+from bkclient.prospects import Lacking, LedgerProspect, prospects
+from bkclient.recover_bookies import BookieLedger, ledgers_on_bookies
 from bkclient.stored_cookies import delete_cookies, insist_gone, needs_cookies
 from bkclient.walk import READS_AT_ONCE
 from wire.ids import BookieId, LedgerId
@@ -27,6 +28,12 @@ LOOK_S_PER_LEDGER: Final = 3.0
 LOOK_S_MAX: Final = 30.0
 """Between two looks at the ledgers that are left; Java looks every five minutes where many are."""
 
+STUCK_S: Final = 60.0
+"""So long without progress is worth a word about what is waited for."""
+
+STUCK_SHOWN: Final = 10
+"""How many ledgers that word is about."""
+
 
 @attrs.frozen(kw_only=True)
 class DecommissionProgress:
@@ -35,6 +42,7 @@ class DecommissionProgress:
     ``step``: ``marking``, ``moving``, ``moving what is marked``, ``deleting the cookie`` or
     ``done``.
     ``auditor``: who it is, ``None`` when nobody is: then there may be no workers either.
+    ``stuck``: some ledgers, and what they wait for, where for a while none has come off the bookie.
     """
 
     bookie_id: BookieId
@@ -42,27 +50,51 @@ class DecommissionProgress:
     ledgers: int = 0
     ledgers_left: int = 0
     auditor: BookieId | None = None
+    stuck: tuple[LedgerProspect, ...] = ()
 
 
 @attrs.frozen
 class DecommissionReport:
-    """What a decommission has done: how many ledgers were there, and whether there was a cookie."""
+    """What a decommission has done: how many ledgers were there, and whether a cookie has gone."""
 
     bookie_id: BookieId
     ledgers: int
     cookie_deleted: bool
 
 
+@attrs.frozen(kw_only=True)
+class DecommissionStatus:
+    """How far the cluster is from doing without a bookie. ``size_bytes``: of what is closed."""
+
+    bookie_id: BookieId
+    state: str
+    has_cookie: bool
+    ledgers: int
+    open_ledgers: int
+    size_bytes: int
+    marked: int
+    being_mended: int
+
+    @property
+    def is_out(self) -> bool:
+        """Whether nothing of it is left."""
+        return not self.has_cookie and not self.ledgers
+
+
 Report = Callable[[DecommissionProgress], None]
 
 
 async def decommission(
-    client: Client, bookie_id: BookieId, report: Report = lambda _progress: None
+    client: Client,
+    bookie_id: BookieId,
+    report: Report = lambda _progress: None,
+    *,
+    keep_cookie: bool = False,
 ) -> DecommissionReport:
     """Wait until no ledger has anything on a bookie that was stopped, then delete its cookie.
 
     There is no time limit. May be interrupted at any time and started again: it begins from the
-    metadata, and the cookie is the last thing to go.
+    metadata, and the cookie is the last thing to go, unless it is to stay.
 
     Raises:
         IllegalOperationError: the bookie is registered, or re-replication is disabled.
@@ -70,16 +102,78 @@ async def decommission(
         MetadataSerializationError: a ledger's metadata cannot be read; it may list the bookie.
         MetadataStoreError: the store failed.
     """
-    return await _Decommission(client, bookie_id, report).run()
+    return await _Decommission(client, bookie_id, report, keep_cookie=keep_cookie).run()
+
+
+async def ledgers_left(client: Client, bookie_id: BookieId) -> list[BookieLedger]:
+    """Return the ledgers that need a bookie or its cookie still, ascending."""
+    return [
+        one
+        async for one in ledgers_on_bookies(client, [bookie_id])
+        if _needs_bookie(one.metadata, bookie_id)
+    ]
+
+
+async def decommission_status(
+    client: Client, bookie_id: BookieId, left: Collection[BookieLedger]
+) -> DecommissionStatus:
+    """Return how it stands, given what ``ledgers_left`` returned."""
+    store = client.store
+    ids = {one.ledger_id for one in left}
+    marked = {
+        ledger_id
+        async for ledger_id, mark in store.list_underreplicated()
+        if ledger_id in ids and bookie_id in mark.replicas
+    }
+    locked = {lock.ledger_id for lock in await store.held_locks()}
+    return DecommissionStatus(
+        bookie_id=bookie_id,
+        state=await _state_of(client, bookie_id),
+        has_cookie=bookie_id in await store.known_bookies(),
+        ledgers=len(ids),
+        open_ledgers=sum(not one.metadata.is_closed for one in left),
+        size_bytes=sum(one.load([bookie_id]).size_bytes or 0 for one in left),
+        marked=len(marked),
+        being_mended=len(marked & locked),
+    )
+
+
+async def _state_of(client: Client, bookie_id: BookieId) -> str:
+    if bookie_id in await client.store.writable_bookies():
+        return "writable"
+    return "read-only" if bookie_id in await client.store.read_only_bookies() else "down"
+
+
+async def cancel_decommission(client: Client, bookie_id: BookieId) -> tuple[LedgerId, ...]:
+    """Take back the marks that name this bookie alone; return of which ledgers.
+
+    A ledger that a worker has at the moment keeps its mark. Of a bookie that is down the next audit
+    makes them again.
+    """
+    cancelled = []
+    async for ledger_id, mark in client.store.list_underreplicated():
+        if set(mark.replicas) == {bookie_id} and await client.store.take_underreplicated(ledger_id):
+            await client.store.mark_replicated(ledger_id)
+            cancelled.append(ledger_id)
+    return tuple(cancelled)
+
+
+def _needs_bookie(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
+    return needs_cookies(metadata, (bookie_id,)) or may_hold_entries(metadata, bookie_id)
 
 
 class _Decommission:
     """One run of ``decommission``."""
 
-    def __init__(self, client: Client, bookie_id: BookieId, report: Report) -> None:
+    def __init__(
+        self, client: Client, bookie_id: BookieId, report: Report, *, keep_cookie: bool
+    ) -> None:
         self._client, self._store = client, client.store
         self._bookie_id, self._report_to = bookie_id, report
+        self._keep_cookie = keep_cookie
         self._ledgers = 0
+        self._left_last = 0
+        self._stuck_since_s = 0.0
 
     async def run(self) -> DecommissionReport:
         await self._insist()
@@ -95,8 +189,10 @@ class _Decommission:
             left = await self._still_holding(left)
         while left := await self._still_holding(await self._marked()):
             await self._wait("moving what is marked", left)
-        await self._report("deleting the cookie")
-        deleted = await delete_cookies(self._client, [self._bookie_id])
+        deleted: tuple[BookieId, ...] = ()
+        if not self._keep_cookie:
+            await self._report("deleting the cookie")
+            deleted = await delete_cookies(self._client, [self._bookie_id])
         await self._report("done")
         return DecommissionReport(self._bookie_id, self._ledgers, bool(deleted))
 
@@ -111,10 +207,21 @@ class _Decommission:
         await self._store.mark_underreplicated(ledger_id, (self._bookie_id,))
 
     async def _wait(self, step: str, left: list[LedgerId]) -> None:
-        await self._report(step, len(left))
+        await self._report(step, len(left), await self._stuck(left))
         seconds = min(LOOK_S_MAX, LOOK_S_PER_LEDGER * len(left))
         await deferLater(self._client.cluster.clock, seconds)
         await self._insist()
+
+    async def _stuck(self, left: list[LedgerId]) -> tuple[LedgerProspect, ...]:
+        """Return some of those that are left if for a while they have not become fewer."""
+        now_s = self._client.cluster.clock.seconds()
+        if len(left) != self._left_last:
+            self._left_last, self._stuck_since_s = len(left), now_s
+        if now_s - self._stuck_since_s < STUCK_S:
+            return ()
+        self._stuck_since_s = now_s
+        some = [Lacking(ledger_id, (self._bookie_id,)) for ledger_id in left[:STUCK_SHOWN]]
+        return tuple([one async for one in prospects(self._client, some)])
 
     async def _still_holding(self, ledgers: list[LedgerId]) -> list[LedgerId]:
         """Return those of some ledgers that need the bookie, or its cookie; mark them anew.
@@ -128,18 +235,13 @@ class _Decommission:
                 metadata = (await self._client.read_metadata(ledger_id)).value
             except NoSuchLedgerError:
                 return
-            if self._needs_bookie(metadata):
+            if _needs_bookie(metadata, self._bookie_id):
                 left.append(ledger_id)
                 if await self._store.underreplicated(ledger_id) is None:
                     await self._mark(ledger_id)
 
         await for_each(ledgers, look, READS_AT_ONCE)
         return sorted(left)
-
-    def _needs_bookie(self, metadata: LedgerMetadata) -> bool:
-        return needs_cookies(metadata, (self._bookie_id,)) or may_hold_entries(
-            metadata, self._bookie_id
-        )
 
     async def _marked(self) -> list[LedgerId]:
         return [
@@ -148,7 +250,9 @@ class _Decommission:
             if self._bookie_id in mark.replicas
         ]
 
-    async def _report(self, step: str, left: int = 0) -> None:
+    async def _report(
+        self, step: str, left: int = 0, stuck: tuple[LedgerProspect, ...] = ()
+    ) -> None:
         self._report_to(
             DecommissionProgress(
                 bookie_id=self._bookie_id,
@@ -156,5 +260,6 @@ class _Decommission:
                 ledgers=self._ledgers,
                 ledgers_left=left,
                 auditor=await self._store.current_auditor(),
+                stuck=stuck,
             )
         )

@@ -55,6 +55,13 @@ class LedgerFragment:
             if any(self.holds(entry_id, index) for index in indexes):
                 yield EntryId(entry_id)
 
+    def count_at(self, index: int) -> int:
+        """Return how many entries are at a place in the ensemble."""
+        size = len(self.ensemble)
+        rounds, rest = divmod(max(0, self.last - self.first + 1), size)
+        behind = range(self.last - rest + 1, self.last + 1)
+        return rounds * self.write_quorum + sum(self.holds(e, index) for e in behind)
+
     def write_sets(self) -> Iterator[frozenset[BookieId]]:
         """Give the write set of each kind of entry: as many as bookies, or as entries if fewer."""
         size = len(self.ensemble)

@@ -15,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from bkclient.bounded import for_each
 from bkclient.check import LedgerChecker, ViewedLedger, view
 from bkclient.client import Client
 from bkclient.errors import (
@@ -25,7 +26,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from bkclient.fragments import Lack, LedgerFragment, fragments_of
+from bkclient.fragments import Lack, LedgerFragment, fragments_of, is_lost
 from bkclient.repair import ByteRate, Copied, FragmentRepairer
 from bkclient.stored_cookies import delete_cookies, insist_gone
 from bkclient.walk import StoredLedger, read_ledgers, walk
@@ -43,16 +44,21 @@ class RecoverOptions:
 
     ``ledger_id``: this ledger only. ``dry_run``: change nothing, say what would be done.
     ``skip_open``: leave ledgers alone that have a writer, or had one nobody recovered.
+    ``spare_writers``: leave only the fragments alone that a writer may still add to.
     ``skip_unrecoverable``: go on behind a ledger that fails. ``bytes_per_s``: limit on copying;
     ``None`` is the client's setting. ``delete_cookies``: remove the bookies' cookies at the end.
+    ``to``: the only bookie that may take a place. ``at_once``: ledgers under way at a time.
     """
 
     ledger_id: LedgerId | None = None
     dry_run: bool = False
     skip_open: bool = False
+    spare_writers: bool = False
     skip_unrecoverable: bool = False
     bytes_per_s: int | None = None
     delete_cookies: bool = False
+    to: BookieId | None = None
+    at_once: int = 1
 
 
 class LedgerOutcome(enum.Enum):
@@ -68,23 +74,43 @@ class LedgerOutcome(enum.Enum):
 
 @attrs.frozen
 class FragmentMove:
-    """A fragment's ensemble before and after; ``new`` is ``None`` where nobody can take over."""
+    """A fragment's ensemble before and after; ``new`` is ``None`` where nobody can take over.
+
+    ``copies`` of entries are due. ``is_lost``: of some, no bookie that is registered has any.
+    """
 
     first: EntryId
     last: EntryId
     old: tuple[BookieId, ...]
     new: tuple[BookieId, ...] | None
+    copies: int = 0
+    is_lost: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class LedgerMove:
-    """One ledger of the bookies, and what became of it. ``fenced``: its writer was, or would be."""
+    """One ledger of the bookies, and what became of it. ``fenced``: its writer was, or would be.
+
+    ``size_bytes``: what the copies come to, by the average entry; ``None`` where nobody knows, as
+    of a ledger that is not closed.
+    """
 
     ledger_id: LedgerId
     outcome: LedgerOutcome
     fenced: bool = False
     fragments: tuple[FragmentMove, ...] = ()
+    size_bytes: int | None = None
     error: ClientError | None = None
+
+    @property
+    def copies(self) -> int:
+        """How many copies of entries there are to make."""
+        return sum(move.copies for move in self.fragments)
+
+    @property
+    def is_unrecoverable(self) -> bool:
+        """Whether some of it cannot be moved as things are."""
+        return any(move.is_lost or move.new is None for move in self.fragments)
 
 
 @attrs.frozen
@@ -95,6 +121,30 @@ class BookieLedger:
     metadata: LedgerMetadata
     fragments: tuple[EntryId, ...]
     """The first entries of those fragments."""
+
+    def load(self, bookies: Collection[BookieId]) -> Load:
+        """Return what is on those bookies, as far as the metadata tells."""
+        closed = fragments_of(self.metadata, None)
+        copies = sum(
+            fragment.count_at(index) for fragment in closed for index in _places(fragment, bookies)
+        )
+        return Load(copies, size_of(self.metadata, copies))
+
+
+@attrs.frozen
+class Load:
+    """How many copies of entries there are, and their bytes; ``None`` where nobody knows yet."""
+
+    copies: int
+    size_bytes: int | None
+
+
+def size_of(metadata: LedgerMetadata, copies: int) -> int | None:
+    """Return how many bytes so many copies of a ledger's entries have, were all of one size."""
+    if metadata.last_entry_id is None:
+        return None
+    entries = metadata.last_entry_id + 1
+    return copies * metadata.length // entries if entries else 0
 
 
 @attrs.frozen
@@ -175,6 +225,8 @@ async def recover_bookies(
     options = RecoverOptions() if options is None else options
     if not bookies:
         raise IncorrectParameterError("which bookies?")
+    if options.to in bookies:
+        raise IncorrectParameterError(f"{options.to} cannot take over from itself")
     if options.delete_cookies and (options.dry_run or options.ledger_id is not None):
         raise IncorrectParameterError(
             "cookies can go only when all ledgers were moved: not in a dry run, nor for one ledger"
@@ -211,21 +263,25 @@ class _Recovery:
         self._checker = LedgerChecker(client=client, rng=random.Random(0))
 
     async def run(self) -> RecoverReport:
-        """Move one ledger after the other."""
-        async for found in ledgers_on_bookies(
+        """Move the ledgers, a few at a time."""
+        found = ledgers_on_bookies(
             self._client,
             self._bookies,
             ledger_id=self._options.ledger_id,
             unreadable=lambda ledger_id, error: self._ended(_failed(ledger_id, error)),
-        ):
-            self._ended(await self._move(found.ledger_id))
+        )
+        ids = [one.ledger_id async for one in found]
+        await for_each(ids, self._move_and_tell, self._options.at_once)
         cookies: tuple[BookieId, ...] = ()
         if self._options.delete_cookies:
             if self._left:
-                ids = ", ".join(str(move.ledger_id) for move in self._left[:10])
-                raise LedgerRecoveryError(f"the cookies stay: not all ledgers were moved ({ids})")
+                named = ", ".join(str(move.ledger_id) for move in self._left[:10])
+                raise LedgerRecoveryError(f"the cookies stay: not all ledgers were moved ({named})")
             cookies = await delete_cookies(self._client, self._bookies)
         return RecoverReport(self._moved, self._entries, self._bytes, tuple(self._left), cookies)
+
+    async def _move_and_tell(self, ledger_id: LedgerId) -> None:
+        self._ended(await self._move(ledger_id))
 
     def _ended(self, move: LedgerMove) -> None:
         """Count what became of a ledger; raise where that is to be the end."""
@@ -276,7 +332,8 @@ class _Recovery:
         )
         if self._options.dry_run:
             return await self._plan(ledger, fences=fences)
-        if fences:
+        spares = fences and self._options.spare_writers
+        if fences and not spares:
             (await self._client.open_ledger(ledger_id, recover=True)).close()
         moves: list[FragmentMove] = []
         for _ in range(PASSES_MAX):
@@ -285,13 +342,15 @@ class _Recovery:
             if not lacks:
                 return LedgerMove(
                     ledger_id=ledger_id,
-                    outcome=LedgerOutcome.MOVED,
-                    fenced=fences,
+                    outcome=LedgerOutcome.SKIPPED_OPEN if spares else LedgerOutcome.MOVED,
+                    fenced=fences and not spares,
                     fragments=tuple(moves),
                 )
             for lack in lacks:
-                swap = await self._repairer.repair(ledger, lack, avoid=self._bookies)
-                moves.append(_move_of(lack.fragment, swap.of(lack.fragment.ensemble)))
+                swap = await self._repairer.repair(
+                    ledger, lack, avoid=self._bookies, only=self._options.to
+                )
+                moves.append(_move_of(lack, swap.of(lack.fragment.ensemble)))
         raise LedgerRecoveryError("others change it all the time, or too few bookies are left")
 
     def _to_move(self, ledger: ViewedLedger) -> list[Lack]:
@@ -328,24 +387,33 @@ class _Recovery:
             last = metadata.last_fragment
             end = EntryId(max(last.first_entry_id - 1, -1 if ledger.lac is None else ledger.lac))
             metadata = attrs.evolve(metadata, state=LedgerState.CLOSED, last_entry_id=end, length=0)
+        store = self._client.store
+        available = await store.writable_bookies() | await store.read_only_bookies()
         moves = []
         for fragment in fragments_of(metadata, None):
             places = _places(fragment, self._bookies)
             if places:
-                moves.append(await self._planned(ledger, Lack(fragment, places)))
+                moves.append(await self._planned(ledger, Lack(fragment, places), available))
         return LedgerMove(
             ledger_id=ledger.ledger_id,
             outcome=LedgerOutcome.PLANNED,
             fenced=fences,
             fragments=tuple(moves),
+            size_bytes=size_of(ledger.metadata, sum(move.copies for move in moves)),
         )
 
-    async def _planned(self, ledger: ViewedLedger, lack: Lack) -> FragmentMove:
+    async def _planned(
+        self, ledger: ViewedLedger, lack: Lack, available: Collection[BookieId]
+    ) -> FragmentMove:
         try:
-            swap = await self._repairer.plan(ledger, lack, avoid=self._bookies)
+            swap = await self._repairer.plan(
+                ledger, lack, avoid=self._bookies, only=self._options.to
+            )
         except NotEnoughBookiesError:
-            return _move_of(lack.fragment, None)
-        return _move_of(lack.fragment, swap.of(lack.fragment.ensemble))
+            new = None
+        else:
+            new = swap.of(lack.fragment.ensemble)
+        return attrs.evolve(_move_of(lack, new), is_lost=is_lost(lack.fragment, available))
 
 
 def _places(fragment: LedgerFragment, bookies: Collection[BookieId]) -> tuple[int, ...]:
@@ -356,5 +424,7 @@ def _failed(ledger_id: LedgerId, error: ClientError) -> LedgerMove:
     return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.FAILED, error=error)
 
 
-def _move_of(fragment: LedgerFragment, new: tuple[BookieId, ...] | None) -> FragmentMove:
-    return FragmentMove(fragment.first, fragment.last, fragment.ensemble, new)
+def _move_of(lack: Lack, new: tuple[BookieId, ...] | None) -> FragmentMove:
+    fragment = lack.fragment
+    copies = sum(fragment.count_at(index) for index in lack.indexes)
+    return FragmentMove(fragment.first, fragment.last, fragment.ensemble, new, copies)

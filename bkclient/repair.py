@@ -91,7 +91,12 @@ class FragmentRepairer:
     report: Callable[[Copied], None] = lambda _copied: None
 
     async def plan(
-        self, ledger: ViewedLedger, lack: Lack, *, avoid: Collection[BookieId] = ()
+        self,
+        ledger: ViewedLedger,
+        lack: Lack,
+        *,
+        avoid: Collection[BookieId] = (),
+        only: BookieId | None = None,
     ) -> Swap:
         """Choose who takes the places, as many of them as there are bookies for.
 
@@ -99,6 +104,7 @@ class FragmentRepairer:
             ledger: whose fragment it is.
             lack: which places of the fragment.
             avoid: who must not take one.
+            only: who alone may take one.
 
         Raises:
             NotEnoughBookiesError: there is nobody for any of the places.
@@ -107,13 +113,22 @@ class FragmentRepairer:
         leaving = zip(lack.indexes, lack.bookies, strict=True)
         replacement = await self.cluster.replacement(ledger.metadata, leaving)
         usable = replacement.writable - frozenset(avoid)
+        if only is not None:
+            usable &= {only}
         ensemble = attrs.evolve(replacement, writable=usable).of(fragment.ensemble)
         return swap_between(fragment, ensemble)
 
     async def repair(
-        self, ledger: ViewedLedger, lack: Lack, *, avoid: Collection[BookieId] = ()
+        self,
+        ledger: ViewedLedger,
+        lack: Lack,
+        *,
+        avoid: Collection[BookieId] = (),
+        only: BookieId | None = None,
     ) -> Swap:
         """Copy what is missing and store the new ensemble; return who took which place.
+
+        See ``plan`` for who may.
 
         Raises:
             UnclosedFragmentError: the fragment may still grow.
@@ -128,7 +143,7 @@ class FragmentRepairer:
                 f"the fragment of ledger {ledger.ledger_id} at entry {lack.fragment.first} "
                 "may still grow"
             )
-        swap = await self.plan(ledger, lack, avoid=avoid)
+        swap = await self.plan(ledger, lack, avoid=avoid, only=only)
         await self.carry_out(ledger, lack, swap)
         return swap
 

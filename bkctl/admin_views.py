@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.autorecovery import Mark, Status
+from bkclient.autorecovery import Mark, Pause, Status
 from bkclient.sanity import Sanity
 from bkclient.stored_cookies import StoredCookie
-from bkctl.autorecovery_work import Auditor, Delay, Switched, Triggered
+from bkctl.autorecovery_work import Auditor, Delay, Switched, Triggered, told
 from bkctl.bookie_work import BookieDetails
 from bkctl.cluster_removal import ClusterFormatted, ClusterRemoved
 from bkctl.cookie_work import CookieChanged, CookieText
@@ -53,6 +53,12 @@ def _delay(v: Delay) -> str:
     return f"delay {v.delay_s} s{was}"
 
 
+def _pause(pause: Pause | None) -> str:
+    if pause is None:
+        return "-"
+    return told(pause, time.time()).lstrip(" ,") or "(nobody said)"
+
+
 _CHECKED: Final = Field(
     "checked",
     "When each periodic check last ended.",
@@ -69,6 +75,14 @@ _CHECKED: Final = Field(
 
 _STATUS: Final = (
     Field("enabled", "Whether it is switched on.", lambda v: v.enabled, Kind.FLAG),
+    Field(
+        "pause",
+        "Since when it is off, until when, and why.",
+        lambda v: None if v.pause is None else attrs.asdict(v.pause),
+        Kind.NESTED,
+        cell=lambda v: _pause(v.pause),
+        optional=True,
+    ),
     Field("auditor", "Who is the auditor.", lambda v: v.auditor),
     Field(
         "delay_s",

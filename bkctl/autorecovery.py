@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from bkctl.autorecovery_repairs import CHECKS, LAZY
 from bkctl.command import Effect, SubGroup
 from bkctl.exit_status import ExitStatus
 from bkctl.params import BOOKIE_ID, DURATION
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from bkctl.session import Session
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
-_CHECKS: Final = ("all-ledgers", "placement", "replicas")
 
 autorecovery = SubGroup(
     name="autorecovery",
@@ -25,6 +25,7 @@ autorecovery = SubGroup(
     An auditor, elected among all that run autorecovery, marks the ledgers of a lost bookie. Workers
     take the marks one by one and copy what is missing to other bookies.
     """,
+    lazy=LAZY,
     order=("status", "list", "enable", "disable", "auditor", "trigger", "delay"),
 )
 
@@ -44,6 +45,7 @@ def status(session: Session) -> None:
     """Show how autorecovery stands: its switch, its auditor, and what there is to mend."""
     from bkclient import autorecovery as work
 
+    session.reminds = False
     session.emit(session.call(work.status))
 
 
@@ -53,6 +55,7 @@ def status(session: Session) -> None:
     examples=(
         ("bkctl autorecovery list", "every ledger that lacks replicas, and who mends it"),
         ("bkctl autorecovery list --missing 10.0.0.1:3181 --count", "how many lack that bookie's"),
+        ("bkctl autorecovery list --detail", "sizes, and what each one waits for"),
         ("bkctl autorecovery list --older-than 1h -o id", "ids of those that make no progress"),
     ),
     exits=_FAILURES,
@@ -65,6 +68,7 @@ def status(session: Session) -> None:
 @click.option(
     "--older-than", "older_than_s", type=DURATION, metavar="AGE", help="Only marks of that age."
 )
+@click.option("--detail", is_flag=True, help="Look at each ledger: size, and what it waits for.")
 @click.option("--count", is_flag=True, help="Print only how many.")
 @click.pass_obj
 def list_(
@@ -73,16 +77,20 @@ def list_(
     missing: str | None,
     not_missing: str | None,
     older_than_s: float | None,
+    detail: bool,
     count: bool,
 ) -> None:
     """List the ledgers that are marked as lacking replicas."""
     from bkclient.autorecovery import Mark
-    from bkctl import autorecovery_work
+    from bkclient.prospects import LedgerProspect
+    from bkctl import autorecovery_repairs_work, autorecovery_work
     from bkctl.views import LedgerCount
 
     found = autorecovery_work.marks(session, missing, not_missing, older_than_s)
     if count:
         session.emit(LedgerCount(sum(1 for _ in found)))
+    elif detail:
+        session.emit_all(autorecovery_repairs_work.detailed(session, found), LedgerProspect)
     else:
         session.emit_all(found, Mark)
 
@@ -108,31 +116,43 @@ def enable(session: Session) -> None:
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery disable", "before bookies are restarted one by one"),
+        ('bkctl autorecovery disable --for 30m --reason "new disks"', "and every command says so"),
         ("bkctl autorecovery disable --dry-run", "only say whether that would change anything"),
     ),
     exits=_FAILURES,
     replaces="bookkeeper shell autorecovery -disable",
 )
+@click.option(
+    "--for",
+    "for_s",
+    type=DURATION,
+    metavar="TIME",
+    help="How long it is meant to be off; nothing switches it on by itself.",
+)
+@click.option("--reason", metavar="TEXT", help="Why, for whoever comes across it.")
 @click.pass_obj
-def disable(session: Session) -> None:
+def disable(session: Session, *, for_s: float | None, reason: str | None) -> None:
     """Switch autorecovery off, for the whole cluster.
 
     Copies that are under way go on; nothing new is begun, and no lost bookie is noticed. It stays
-    off until somebody switches it on: `bkctl doctor` says so.
+    off until somebody switches it on: `bkctl doctor` says so, and every command that succeeds.
     """
-    _switch(session, enabled=False)
+    _switch(session, enabled=False, for_s=for_s, reason=reason)
 
 
-def _switch(session: Session, *, enabled: bool) -> None:
+def _switch(
+    session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
+) -> None:
     from bkclient import autorecovery as work
-    from bkctl.autorecovery_work import Switched
+    from bkctl.autorecovery_work import Switched, pause
 
     if session.dry_run:
         is_so = session.call(work.status).enabled is enabled
         verb = "enable" if enabled else "disable"
         session.plan([] if is_so else [f"{verb} autorecovery"])
         return
-    session.emit(Switched(enabled, session.call(work.set_enabled, enabled=enabled)))
+    why, session.reminds = pause(for_s, reason), False
+    session.emit(Switched(enabled, session.call(work.set_enabled, enabled=enabled, pause=why)))
 
 
 @autorecovery.command(
@@ -165,7 +185,7 @@ def auditor(session: Session) -> None:
     replaces="bookkeeper shell triggeraudit; forceauditchecks -calc | -ppc | -rc",
 )
 @click.option(
-    "--check", "checks", type=click.Choice(_CHECKS), multiple=True,
+    "--check", "checks", type=click.Choice(CHECKS), multiple=True,
     help="Instead: let this periodic check run when an auditor next starts.",
 )  # fmt: skip
 @click.pass_obj

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bkclient import autorecovery
+from bkclient.autorecovery import Pause
+from bkclient.errors import ClientError
 from bkctl.errors import NothingFoundError
+from bkctl.units import human_duration
 
 if TYPE_CHECKING:
     from bkclient.autorecovery import Mark
@@ -48,6 +51,38 @@ class Delay:
     delay_s: int
     was_s: int | None = None
     changed: bool = False
+
+
+def pause(for_s: float | None, reason: str | None) -> Pause | None:
+    """Return what is told of a pause from now on; nothing where nothing was said, as in Java."""
+    if for_s is None and reason is None:
+        return None
+    now_ms = int(time.time() * 1000)
+    until_ms = None if for_s is None else now_ms + int(for_s * 1000)
+    return Pause(since_ms=now_ms, until_ms=until_ms, reason=reason)
+
+
+def reminder(session: Session) -> str:
+    """Return what to say where autorecovery is off; nothing where it is on, or nobody knows."""
+    try:
+        pause = session.call(autorecovery.paused)
+    except ClientError:
+        return ""
+    return "" if pause is None else f"bkctl: autorecovery is disabled{told(pause, time.time())}"
+
+
+def told(pause: Pause, now_s: float) -> str:
+    """Return since when, for how long and why it is off, to go on with a sentence."""
+    words = []
+    if pause.since_ms is not None:
+        words.append(f" since {human_duration(max(0, now_s - pause.since_ms / 1000))}")
+    if pause.until_ms is not None:
+        left_s = pause.until_ms / 1000 - now_s
+        late = "should be on again since" if left_s < 0 else "for another"
+        words.append(f", {late} {human_duration(abs(left_s))}")
+    if pause.reason is not None:
+        words.append(f" ({pause.reason})")
+    return "".join(words)
 
 
 def marks(

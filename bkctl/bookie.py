@@ -25,6 +25,14 @@ bookie = SubGroup(
     lazy={
         **LAZY,
         "flip-id": ("bkctl.bookie_change:flip_id", "Let a stopped bookie go by its new id."),
+        "rename": (
+            "bkctl.bookie_rename:rename",
+            "Put a bookie's new id in the place of its old one.",
+        ),
+        "replace-id": (
+            "bkctl.bookie_rename:replace_id",
+            "Put one bookie's id in the place of another's.",
+        ),
         "recover": (
             "bkctl.bookie_retire:recover",
             "Copy what bookies held to others, now and from here.",
@@ -32,6 +40,10 @@ bookie = SubGroup(
         "decommission": (
             "bkctl.bookie_retire:decommission",
             "Take a stopped bookie out for good.",
+        ),
+        "decommission-status": (
+            "bkctl.bookie_retire:decommission_status",
+            "Show what is left on a bookie that is to go.",
         ),
         "expand-storage": (
             "bkctl.bookie_change:expand_storage",

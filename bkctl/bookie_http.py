@@ -43,7 +43,14 @@ LAZY: Final = {
 
 
 def _asking(function: _F) -> _F:
-    """Add what says which bookie, where it listens, and by what right it is asked."""
+    """Add which bookie, and ``where_to_ask``."""
+    bookie: Any = click.argument("bookie_id", metavar="BOOKIE", type=BookieIdType())
+    with_bookie: _F = bookie(click.pass_obj(function))
+    return where_to_ask(with_bookie)
+
+
+def where_to_ask(function: _F) -> _F:
+    """Add what says where a bookie's HTTP server listens, and by what right it is asked."""
     options: tuple[Callable[[Any], Any], ...] = (
         click.option(
             "--token-file",
@@ -57,8 +64,6 @@ def _asking(function: _F) -> _F:
             metavar="HOST:PORT",
             help="Where its HTTP server listens.  [default: as the bookie has published]",
         ),
-        click.argument("bookie_id", metavar="BOOKIE", type=BookieIdType()),
-        click.pass_obj,
     )
     for option in reversed(options):
         function = option(function)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bkctl.bookie_http import where_to_ask
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
 from bkctl.params import BOOKIE_ID, LEDGER_ID, SIZE, parse_ledger_id
@@ -14,6 +15,9 @@ from bkctl.params import BOOKIE_ID, LEDGER_ID, SIZE, parse_ledger_id
 if TYPE_CHECKING:
     from bkctl.session import Session
     from wire.ids import BookieId, LedgerId
+
+AT_ONCE: Final = 4
+"""Ledgers that are moved at a time."""
 
 TOO_FEW: Final = "too-few-bookies"
 """The check that there are enough bookies to take everything over."""
@@ -36,6 +40,12 @@ def _recover_options(function: Any) -> Any:
                          help="Go on behind a ledger that cannot be moved."),
             click.option("--delete-cookie", is_flag=True,
                          help="Then remove their cookies: these directories never start again."),
+            click.option("--to", type=BOOKIE_ID, metavar="BOOKIE",
+                         help="Copy to this bookie alone."),
+            click.option("--concurrency", "at_once", type=click.IntRange(1),
+                         default=AT_ONCE, show_default=True, metavar="N",
+                         help="Ledgers under way at a time."),
+            click.option("--plan", is_flag=True, help="The same as --dry-run."),
             click.option("--rate", "bytes_per_s", type=SIZE, metavar="SIZE",
                          help="Bytes copied a second, at most.  [default: as configured]"),
         )
@@ -51,8 +61,8 @@ def _recover_options(function: Any) -> Any:
     effect=Effect.FENCES,
     examples=(
         ("bkctl bookie recover 10.0.0.1:3181", "shows what would move, and asks"),
-        ("bkctl bookie recover 10.0.0.1:3181 --query", "only lists the ledgers"),
-        ("bkctl bookie recover 10.0.0.1:3181 --dry-run", "who would take each fragment over"),
+        ("bkctl bookie recover 10.0.0.1:3181 --plan", "who would take over what, and how much"),
+        ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB", "all of it to one bookie"),
         ("bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes", "and it is gone for good"),
     ),
     exits=(*_FAILURES, ExitStatus.PARTLY),
@@ -69,6 +79,8 @@ def recover(session: Session, /, bookie_ids: Sequence[BookieId], **options: Any)
     """
     from bkctl import bookie_retire_work
 
+    if options.pop("plan"):
+        session.options.dry_run = True
     bookie_retire_work.recover(session, bookie_ids, **options)
 
 
@@ -96,7 +108,8 @@ def recover_either(ctx: click.Context, /, names: Sequence[str], **options: Any) 
         ids = [BOOKIE_ID.convert(one, None, ctx) for name in names for one in name.split(",")]
         ctx.invoke(recover, bookie_ids=ids, **options)
         return
-    if len(names) > 1 or any(options.values()):
+    given = {name: value for name, value in options.items() if value and value != AT_ONCE}
+    if len(names) > 1 or given:
         raise UsageError(
             f"{names[0]} is a ledger: one at a time, and without the options for bookies",
             next_step="`bkctl ledger recover --help` shows how",
@@ -120,10 +133,11 @@ def _is_ledger_id(text: str) -> bool:
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl bookie decommission 10.0.0.1:3181", "waits until nothing is left on it"),
-        ("bkctl bookie decommission -c bk_server.conf", "the bookie of these settings"),
+        ("bkctl bookie decommission 10.0.0.1:3181 --drain", "first empty it while it runs"),
         ("bkctl bookie decommission 10.0.0.1:3181 --yes --timeout 3600", "from a script"),
+        ("bkctl bookie decommission 10.0.0.1:3181 --cancel", "it runs again, and stays"),
     ),
-    exits=(*_FAILURES, ExitStatus.USAGE),
+    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
     replaces="bookkeeper shell decommissionbookie [-bookieid ID]",
 )
 @click.argument("bookie_id", type=BOOKIE_ID, required=False)
@@ -131,13 +145,42 @@ def _is_ledger_id(text: str) -> bool:
     "--force", type=click.Choice([TOO_FEW]), multiple=True,
     help="Override a safety check by its name.",
 )  # fmt: skip
+@click.option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it.")
+@click.option("--keep-cookie", is_flag=True, help="Leave its cookie: it may start again, empty.")
+@click.option("--cancel", is_flag=True, help="Take back what a decommission began.")
+@where_to_ask
 @click.pass_obj
-def decommission(session: Session, bookie_id: BookieId | None, force: Sequence[str]) -> None:
+def decommission(session: Session, /, bookie_id: BookieId | None, **options: Any) -> None:
     """Take a stopped bookie out for good: its ledgers are moved, then its cookie goes.
 
     The cluster's autorecovery does the moving; this marks the ledgers and waits. It may be
     interrupted and run again at any time. Without BOOKIE_ID it is the bookie of the settings of -c.
-    """
-    from bkctl import bookie_retire_work
 
-    bookie_retire_work.decommission(session, bookie_id, force)
+    With --drain a bookie that still runs is made read-only, and what does not grow is copied off it
+    from here, while it can still be read. Then it can be stopped, and taken out.
+    """
+    from bkctl import bookie_decommission_work
+
+    bookie_decommission_work.run(session, bookie_id, **options)
+
+
+@click.command(
+    "decommission-status",
+    cls=Command,
+    short_help="Show what is left on a bookie that is to go.",
+    effect=Effect.READ,
+    examples=(
+        ("bkctl bookie decommission-status 10.0.0.1:3181", "how many ledgers, and how far"),
+        ("bkctl bookie decommission-status 10.0.0.1:3181 --detail", "each, and what it waits for"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
+    replaces="nothing: Java's tool only counts, while it waits",
+)
+@click.argument("bookie_id", type=BOOKIE_ID)
+@click.option("--detail", is_flag=True, help="List the ledgers, with what each waits for.")
+@click.pass_obj
+def decommission_status(session: Session, *, bookie_id: BookieId, detail: bool) -> None:
+    """Show what a bookie that is to go still holds, and what that waits for."""
+    from bkctl import bookie_decommission_work
+
+    bookie_decommission_work.status(session, bookie_id, detail=detail)

@@ -1,38 +1,29 @@
-"""What `bookie recover` and `bookie decommission` do: the steps between options and results."""
+"""What `bookie recover` does: the steps between options and results."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from bkclient import admin, autorecovery
-from bkclient.decommission import decommission as decommission_bookie
 from bkclient.recover_bookies import (
     BookieLedger,
     LedgerMove,
+    LedgerOutcome,
     RecoverOptions,
     RecoverReport,
     ledgers_on_bookies,
     recover_bookies,
 )
-from bkctl.bookie_retire import TOO_FEW
 from bkctl.command import Effect
 from bkctl.disk_change import refuse_registered
-from bkctl.errors import PartlyDoneError
-from bkctl.objections import Objection, heed
-from bkctl.units import counted
+from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.units import counted, human_bytes
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
-    from bkclient.decommission import DecommissionProgress, DecommissionReport
+    from bkclient.client import Client
     from bkctl.session import Session
-
-
-ENABLE: Final = "`bkctl autorecovery enable` switches it on"
-
-
-# By hand ----------------------------------------------------------------------------------------
 
 
 def recover(
@@ -45,10 +36,13 @@ def recover(
     skip_unrecoverable: bool,
     delete_cookie: bool,
     bytes_per_s: int | None,
+    to: BookieId | None,
+    at_once: int,
 ) -> None:
     """List what bookies hold, or plan or do the moving of it.
 
     Raises:
+        NothingFoundError: ``to`` takes no adds.
         RefusedError: nobody confirmed, or cookies are to go and a bookie runs.
         PartlyDoneError: some ledgers were not moved.
     """
@@ -61,6 +55,10 @@ def recover(
     if delete_cookie:
         for bookie_id in bookies:
             refuse_registered(session, bookie_id)
+    if to is not None and to not in session.call(_writable):
+        raise NothingFoundError(
+            f"bookie {to} takes no adds", next_step="`bkctl bookie list` shows who does"
+        )
     options = RecoverOptions(
         ledger_id=ledger_id,
         dry_run=session.dry_run,
@@ -68,6 +66,8 @@ def recover(
         skip_unrecoverable=skip_unrecoverable or session.dry_run,
         bytes_per_s=bytes_per_s,
         delete_cookies=delete_cookie and not session.dry_run,
+        to=to,
+        at_once=at_once,
     )
     found = list(session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id))
     if session.dry_run:
@@ -75,7 +75,7 @@ def recover(
         return
     _confirm(session, bookies, found, options)
     session.resume = f"what is moved stays so; to go on: {session.again()}"
-    report = _run(session, bookies, options, len(found))
+    report = move(session, bookies, options, len(found))
     session.resume = ""
     session.emit(report)
     if report.left:
@@ -83,10 +83,37 @@ def recover(
         raise PartlyDoneError(f"{left} not moved", next_step="the warnings say why")
 
 
+async def _writable(client: Client) -> frozenset[BookieId]:
+    return await client.store.writable_bookies()
+
+
 def _plan(session: Session, bookies: Sequence[BookieId], options: RecoverOptions) -> None:
     moves: list[LedgerMove] = []
     session.call(recover_bookies, bookies, options, moves.append)
+    moves.sort(key=lambda move: move.ledger_id)
     session.emit_all(moves, LedgerMove)
+    session.note(_total(moves))
+
+
+def _total(moves: Sequence[LedgerMove]) -> str:
+    """Return the plan in one line."""
+    fragments = sum(len(move.fragments) for move in moves)
+    copies = sum(move.copies for move in moves)
+    size = human_bytes(sum(move.size_bytes or 0 for move in moves))
+    ledgers = counted(len(moves), "ledger")
+    words = [f"{ledgers}, {counted(fragments, 'fragment')}, {copies} copies, about {size}"]
+    for what, count in (
+        ("to be fenced", sum(move.fenced for move in moves)),
+        ("that cannot be moved", sum(_is_stuck(move) for move in moves)),
+        ("of unknown size", sum(move.size_bytes is None for move in moves)),
+    ):
+        if count:
+            words.append(f"{count} {what}")
+    return "; ".join(words)
+
+
+def _is_stuck(move: LedgerMove) -> bool:
+    return move.outcome is LedgerOutcome.FAILED or move.is_unrecoverable
 
 
 def _confirm(
@@ -96,7 +123,11 @@ def _confirm(
     options: RecoverOptions,
 ) -> None:
     fenced = [one for one in found if _grows_there(one, bookies)]
-    lines = [f"{counted(len(found), 'ledger')} will move off {', '.join(bookies)}."]
+    loads = [one.load(bookies) for one in found]
+    fragments = counted(sum(len(one.fragments) for one in found), "fragment")
+    size = human_bytes(sum(load.size_bytes or 0 for load in loads))
+    ledgers, names = counted(len(found), "ledger"), ", ".join(bookies)
+    lines = [f"{ledgers} will move off {names}: {fragments}, about {size} to copy."]
     if fenced and not options.skip_open:
         lines.append(
             f"{len(fenced)} of them may have a writer, which is fenced: --skip-open spares them."
@@ -113,87 +144,19 @@ def _grows_there(one: BookieLedger, bookies: Collection[BookieId]) -> bool:
     return is_open and not set(bookies).isdisjoint(one.metadata.ensemble)
 
 
-def _run(
+def move(
     session: Session, bookies: Sequence[BookieId], options: RecoverOptions, total: int
 ) -> RecoverReport:
+    """Move the ledgers, with progress; tell of each that is not moved."""
     ended = 0
     with session.progress("moving", total=total, unit="ledgers") as progress:
 
-        def report(move: LedgerMove) -> None:
+        def report(one: LedgerMove) -> None:
             nonlocal ended
             ended += 1
             progress.update(ended)
-            if move.error is not None:
-                session.warn(f"ledger {move.ledger_id}: {move.error}")
+            if one.error is not None:
+                session.warn(f"ledger {one.ledger_id}: {one.error}")
 
         done: RecoverReport = session.call(recover_bookies, bookies, options, report)
-    return done
-
-
-# By autorecovery --------------------------------------------------------------------------------
-
-
-def decommission(session: Session, bookie_id: BookieId | None, force: Collection[str]) -> None:
-    """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie.
-
-    Raises:
-        RefusedError: it runs, there are too few others, or nobody confirmed.
-    """
-    if bookie_id is None:
-        from bkctl.disk_change import stopped_bookie
-
-        bookie_id = stopped_bookie(session).bookie_id
-    session.about = f"bookie {bookie_id}"
-    refuse_registered(session, bookie_id)
-    found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
-    heed(session, _objections(session, found), force)
-    steps = [f"move {counted(len(found), 'ledger')}", f"remove the cookie of {bookie_id}"]
-    if session.dry_run:
-        session.plan(steps)
-        return
-    session.confirm(
-        [f"To take {bookie_id} out for good:", *(f"  {step}" for step in steps)],
-        "Its directories never start again. Go on?",
-        proof=bookie_id,
-    )
-    session.resume = (
-        f"`bkctl autorecovery list --missing {bookie_id}` shows what is left; "
-        f"to go on: {session.again()}"
-    )
-    report = _wait(session, bookie_id, len(found))
-    session.resume = ""
-    session.emit(report)
-
-
-def _objections(session: Session, found: Sequence[BookieLedger]) -> Iterator[Objection]:
-    if not session.call(autorecovery.status).enabled:
-        yield Objection("", "autorecovery is disabled: nobody would move its ledgers", ENABLE)
-    bookies = session.call(admin.list_bookies)
-    writable = sum(one.state is admin.BookieState.WRITABLE for one in bookies)
-    needed = max((one.metadata.ensemble_size for one in found), default=0)
-    if writable < needed:
-        yield Objection(
-            TOO_FEW,
-            f"{counted(writable, 'bookie')} {'takes' if writable == 1 else 'take'} adds, and its "
-            f"ledgers want {needed}: nobody could take its place",
-            "start more bookies",
-        )
-
-
-def _wait(session: Session, bookie_id: BookieId, total: int) -> DecommissionReport:
-    begun = told = False
-    with session.progress("moving", total=total, unit="ledgers") as progress:
-
-        def report(step: DecommissionProgress) -> None:
-            nonlocal begun, told
-            if step.ledgers_left and not begun:
-                begun = True
-                left = counted(step.ledgers_left, "ledger")
-                session.note(f"waiting for the workers to move {left}; it may be interrupted")
-            progress.update(max(0, step.ledgers - step.ledgers_left))
-            if step.ledgers_left and step.auditor is None and not told:
-                told = True
-                session.warn("no auditor is elected: do any workers run? `bkctl doctor` looks")
-
-        done: DecommissionReport = session.call(decommission_bookie, bookie_id, report)
     return done

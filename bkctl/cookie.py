@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bkctl.command import Effect, SubGroup
+from bkctl.cookie_local import LAZY
 from bkctl.exit_status import ExitStatus
 from bkctl.params import BOOKIE_ID
 
@@ -33,6 +34,7 @@ cookie = SubGroup(
     The same text is kept in the metadata service and as the file VERSION in each directory. A
     bookie starts only where they all agree with its settings.
     """,
+    lazy=LAZY,
     order=("list", "get", "generate", "create", "update", "delete"),
 )
 

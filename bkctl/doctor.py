@@ -53,5 +53,6 @@ def doctor(session: Session, *, local: bool | None, stale_s: float, open_s: floa
     from bkctl import doctor_look
     from bkctl.doctor_state import Limits
 
+    session.reminds = False  # It is one of the findings.
     wanted = bool(session.options.conf) if local is None else local
     doctor_look.run(session, Limits(stale_s=stale_s, open_s=open_s), local=wanted)

@@ -123,6 +123,7 @@ async def look_at_cluster(
         addresses=addresses(bookies, host),
         cookies={one.bookie_id: one.cookie for one in cookies},
         enabled=await store.replication_enabled(),
+        pause=await autorecovery.paused(client),
         auditor=await store.current_auditor(),
         delay_s=await store.lost_bookie_recovery_delay(),
         health_check=await store.health_check_enabled(),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from bkclient.admin import BookieState
+from bkctl.autorecovery_work import told
 from bkctl.doctor_local_rules import SAME_TIME, local_findings
 from bkctl.doctor_state import Danger, Finding, SeenBookie, SeenCluster, SeenLocal, Some
 from bkctl.units import counted, human_bytes, human_duration
@@ -281,10 +282,11 @@ def _cookies(seen: SeenCluster) -> Iterator[Finding]:
 def _disabled(seen: SeenCluster) -> Iterator[Finding]:
     if not seen.enabled:
         needed = _is_needed(seen)
+        why = "" if seen.pause is None else told(seen.pause, seen.now_ms / 1000)
         yield Finding(
             Danger.RISK if needed else Danger.TROUBLE,
             "autorecovery-disabled",
-            f"autorecovery is disabled: nothing{' of this' if needed else ''} is mended",
+            f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is mended",
             "bkctl autorecovery enable",
         )
 

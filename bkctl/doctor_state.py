@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from bkclient.admin import BookieState
-from bkclient.autorecovery import Mark
+from bkclient.autorecovery import Mark, Pause
 from bkclient.copies import is_out_of_reach, lacks_copies, write_sets
 from bkclient.findings import Findings
 from bkclient.handed_over import HANDOVER_KEY
@@ -231,6 +231,7 @@ class SeenCluster:
     cookies: Mapping[BookieId, Cookie | None] = attrs.field(factory=dict)
     """None for one that cannot be read."""
     enabled: bool = True
+    pause: Pause | None = None
     auditor: BookieId | None = None
     delay_s: int | None = None
     health_check: bool = True

@@ -361,11 +361,13 @@ _VIEWS: Final = (
     ("bkctl.bookie_http_views", "BOOKIE_HTTP_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
+    ("bkctl.repair_views", "REPAIR_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
 _DISK_VIEWS: Final = (
+    ("bkctl.cookie_local_views", "COOKIE_LOCAL_VIEWS"),
     ("bkctl.disk_views", "DISK_VIEWS"),
     ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
 )
@@ -374,7 +376,7 @@ _DISK_VIEWS: Final = (
 
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
-    of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_"))
+    of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_", "bkctl.cookie_local"))
     for module, name in _DISK_VIEWS if of_disk else _VIEWS:
         views: Mapping[type, View] = getattr(importlib.import_module(module), name)
         if kind in views:

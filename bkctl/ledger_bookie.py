@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -13,13 +13,30 @@ from bkctl.params import BOOKIE_ID
 
 if TYPE_CHECKING:
     from bkctl.session import Session
-    from wire.ids import BookieId
 
 REGISTERED: Final = "registered"
 """The check that the old bookie does not run."""
 
 UNVERIFIED: Final = "unverified"
 """The check that the new bookie shows the entries."""
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def update_options(function: _F) -> _F:
+    """Add what bounds and what overrides the renaming in ledgers."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option("--limit", type=click.IntRange(1), metavar="N",
+                     help="Stop after so many ledgers."),
+        click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=100.0,
+                     show_default=True, metavar="N", help="Ledgers a second, at most."),
+        click.option("--force", type=click.Choice([REGISTERED, UNVERIFIED]), multiple=True,
+                     help="Override a safety check by its name."),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 @click.command(
@@ -40,23 +57,9 @@ UNVERIFIED: Final = "unverified"
 )  # fmt: skip
 @click.argument("old", type=BOOKIE_ID)
 @click.argument("new", type=BOOKIE_ID)
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many ledgers.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=100.0,
-              show_default=True, metavar="N", help="Ledgers a second, at most.")  # fmt: skip
-@click.option(
-    "--force", type=click.Choice([REGISTERED, UNVERIFIED]), multiple=True,
-    help="Override a safety check by its name.",
-)  # fmt: skip
+@update_options
 @click.pass_obj
-def update_bookie(
-    session: Session,
-    *,
-    old: BookieId,
-    new: BookieId,
-    limit: int | None,
-    rate: float,
-    force: Sequence[str],
-) -> None:
+def update_bookie(session: Session, /, **options: Any) -> None:
     """Put NEW in the place of OLD wherever a ledger lists it. No entry is copied.
 
     This is for a bookie that has moved, disks and all. Before a ledger is changed, NEW must show
@@ -65,4 +68,4 @@ def update_bookie(
     """
     from bkctl import ledger_bookie_work
 
-    ledger_bookie_work.update_bookie(session, old, new, limit=limit, rate=rate, force=force)
+    ledger_bookie_work.update_bookie(session, **options)

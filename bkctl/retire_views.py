@@ -24,7 +24,14 @@ _LEDGER: Final = Field(
 
 def _fragment(move: FragmentMove) -> dict[str, Any]:
     new = None if move.new is None else list(move.new)
-    return {"first": move.first, "last": move.last, "old": list(move.old), "new": new}
+    return {
+        "first": move.first,
+        "last": move.last,
+        "old": list(move.old),
+        "new": new,
+        "copies": move.copies,
+        "lost": move.is_lost,
+    }
 
 
 def _move_lines(v: LedgerMove) -> str:
@@ -35,6 +42,8 @@ def _move_lines(v: LedgerMove) -> str:
 
 
 def _swaps(move: FragmentMove) -> str:
+    if move.is_lost:
+        return f"{' '.join(move.old)}: nobody who is there has some of it"
     if move.new is None:
         return f"{' '.join(move.old)}: nobody can take over"
     pairs = zip(move.old, move.new, strict=True)
@@ -60,7 +69,7 @@ def _recovered(v: RecoverReport) -> str:
 
 
 def _decommissioned(v: DecommissionReport) -> str:
-    cookie = "its cookie is removed" if v.cookie_deleted else "it had no cookie"
+    cookie = "its cookie is removed" if v.cookie_deleted else "no cookie was removed"
     return f"bookie {v.bookie_id} is out: {counted(v.ledgers, 'ledger')} moved, {cookie}"
 
 
@@ -90,6 +99,11 @@ RETIRE_VIEWS: Final[Mapping[type, View]] = {
             _LEDGER,
             Field("outcome", "What became of it, or would.", lambda v: v.outcome.value),
             Field("fenced", "Whether its writer is fenced for it.", lambda v: v.fenced, Kind.FLAG),
+            Field("copies", "Copies of entries to make.", lambda v: v.copies, Kind.COUNT),
+            Field("size", "Bytes of them, about; none: not known.", lambda v: v.size_bytes,
+                  Kind.BYTES),
+            Field("unrecoverable", "Whether some of it cannot be moved.",
+                  lambda v: v.is_unrecoverable, Kind.FLAG),
             Field(
                 "fragments",
                 "Each fragment's ensemble before and after; none: nobody can take over.",

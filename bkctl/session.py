@@ -95,6 +95,7 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         ctx.find_root().meta[SESSION_META] = session
         try:
             yield session
+            session.remind()
         finally:
             # The pager shows what there is, also of a list that broke off.
             session.finish()
@@ -116,6 +117,9 @@ class Session:
         self.about = ""
         self.failed = ""
         self.resume = ""
+        self.reminds = True
+        """Whether to say at the end that autorecovery is off."""
+        self._connected = False
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
         self._settings: tuple[str, ClientConfig] | None = None
@@ -146,11 +150,23 @@ class Session:
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
-        return self.client.call(function, *args, **kwargs)
+        value = self.client.call(function, *args, **kwargs)
+        self._connected = True
+        return value
 
     def iterate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Yield what ``function(client, *args)``, an async iterator, yields on the reactor."""
-        return self.client.iterate(lambda client: function(client, *args, **kwargs))
+        yield from self.client.iterate(lambda client: function(client, *args, **kwargs))
+        self._connected = True
+
+    def remind(self) -> None:
+        """Say it where autorecovery is off: whoever forgot it loses bookies unnoticed."""
+        if self._connected and self.reminds and not self.options.quiet:
+            from bkctl.autorecovery_work import reminder
+
+            text = reminder(self)
+            if text:
+                self._tell(text)
 
     def _where(self) -> tuple[str, ClientConfig]:
         if self._settings is not None:

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,6 +102,7 @@ def _run(
         reactor,
         client_config=client_config,
         autorecovery_only=options.autorecovery_only,
+        reread=lambda: configure(options, os.environ)[0],
     )
     return process.run()
 
@@ -109,7 +110,8 @@ def _run(
 class Process:
     """The process around one bookie: its reactor, signals, service manager and exit status.
 
-    With ``autorecovery_only`` there is no bookie in it, but an auditor and a worker.
+    With ``autorecovery_only`` there is no bookie in it, but an auditor and a worker. ``reread``
+    returns the settings as they are now.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Process:
         *,
         client_config: ClientConfig | None = None,
         autorecovery_only: bool = False,
+        reread: Callable[[], BookieConfig] | None = None,
     ) -> None:
         from twisted.internet.task import LoopingCall
         from twisted.logger import Logger
@@ -131,6 +134,7 @@ class Process:
         self._config, self._findings = config, findings
         self._client_config, self._autorecovery_only = client_config, autorecovery_only
         self._logging, self._reactor = logging, reactor
+        self._reread = reread
         self._notifier = Notifier()
         self._patience = LoopingCall(self._notifier.tell, "EXTEND_TIMEOUT_USEC=30000000")
         self._service: Any = None
@@ -193,13 +197,24 @@ class Process:
         if not (self._config.http_enabled or self._config.serves_stats_alone):
             return
         if self._autorecovery_only:
-            # Its settings are those of a bookie, which may run beside it and have the port.
-            self._log.info("HTTP is served by bookies alone, and there is none here")
+            self._begin_repair_metrics()
             return
         from bookied.admin.server import AdminServer
 
         warnings = sum(found.severity is Severity.WARNING for found in self._findings)
-        self._admin = AdminServer(self._service, version=version(), config_warnings=warnings)
+        self._admin = AdminServer(
+            self._service, version=version(), config_warnings=warnings, reread=self._reread
+        )
+        self._admin.start()
+
+    def _begin_repair_metrics(self) -> None:
+        """Serve metrics alone: the settings are a bookie's, which may run here and has the API."""
+        if not self._config.serves_stats_alone:
+            self._log.info("HTTP is served by bookies alone, and there is none here")
+            return
+        from bookied.admin.repair_metrics import RepairMetrics
+
+        self._admin = RepairMetrics(self._service)
         self._admin.start()
 
     def _failed(self, error: BookKeeperError) -> None:

@@ -95,7 +95,6 @@ BOOKIE_OTHER_KEYS: Final = (
     *_ignored("1000 locations are written at a time", "maxOperationNumbersInSingleRocksdb*"),
     *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
     *_ignored("a check waits for as long as it takes", "auditorAcquireConcurrentOpenLedger*"),
-    *_ignored("marks always carry their time", "storeSystemTimeAsLedgerUnderreplicatedMarkTime"),
     *_warned("TLS is not here yet", "httpServerTlsEnable", harmless=("false", "no", "off")),
     *_ignored("TLS is not here yet", "httpServerKeyStore*", "httpServerTrustStore*"),
     *_ignored("names a Java class", "httpServerClass"),

@@ -204,6 +204,7 @@ def _open_store(config: BookieConfig, reactor: Any, stats: MetadataStats) -> Met
             reactor=reactor,
             session_timeout_s=config.zk_timeout_ms / 1000,
             requests_per_s_max=config.zk_request_rate_limit,
+            mark_times=config.store_mark_time,
             **observing,
         )
     except IncorrectParameterError as error:

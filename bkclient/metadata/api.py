@@ -426,6 +426,10 @@ class UnderreplicationQueue(Protocol):
         """Call ``changed`` when marks or locks may have changed, so that polling is worth it."""
         ...
 
+    async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
+        """Lock one ledger as polling does; ``False`` when it is not marked, or locked."""
+        ...
+
     async def acquire_lock(self, ledger_id: LedgerId) -> bool:
         """Lock a ledger that need not be marked; ``False`` when somebody else holds it."""
         ...
@@ -448,8 +452,19 @@ class UnderreplicationQueue(Protocol):
         """
         ...
 
-    async def set_replication_enabled(self, *, enabled: bool) -> None:
-        """Raise ``AlreadySetError`` when it is so already."""
+    async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
+        """Raise ``AlreadySetError`` when it is so already.
+
+        ``note`` is kept while it is disabled. Java's switch has none, and ignores ours.
+        """
+        ...
+
+    async def set_replication_note(self, note: bytes) -> None:
+        """Replace the note; raise ``AlreadySetError`` when replication is enabled."""
+        ...
+
+    async def replication_note(self) -> bytes | None:
+        """Return the note that came with disabling it; ``None`` while it is enabled."""
         ...
 
     async def replication_enabled(self) -> bool: ...

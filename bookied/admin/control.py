@@ -9,16 +9,26 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import attrs
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+
 from bkclient.admin import BookieState as Registered
 from bkclient.admin import BookieStatus, bookie_info, list_bookies
+from bkclient.autorecovery import AutorecoveryDisabledError, NoAuditorError, trigger_audit
 from bkclient.client import Client
 from bkclient.metadata.api import AlreadySetError, MetadataStore
+from bkclient.sanity import check_bookie
 from bkclient.settings import settings_text
-from bookied.admin.values import BookieSummary, ClusterSummary
+from bookied.admin.jobs import Jobs
+from bookied.admin.repairs import Repairs
+from bookied.admin.values import BookieSummary, ClusterSummary, SanityCheck
 from bookied.bookie import Writes
-from bookied.config import StorageClass
-from bookied.dirs import DiskSample, total_and_free
+from bookied.config import BookieConfig, StorageClass
+from bookied.cookie_check import check_cookies
+from bookied.dirs import VERSION, DiskSample, directories, prepare, total_and_free
 from bookied.entrylog.compaction import Suspended
+from bookied.exit_status import WrongIdentityError
 from bookied.garbage.status import CollectorStatus
 from bookied.index.rocks_format import LOCATIONS
 from bookied.journal.mark import Mark
@@ -32,6 +42,9 @@ from wire.ledger_metadata import LedgerMetadata
 LOGS: Final = "log"
 JOURNALS: Final = "txn"
 INDEXES: Final = "idx"
+
+TEST_S: Final = 10.0
+"""How long a test of the bookie may take."""
 
 READ_ENTRIES_MAX: Final = 10_000
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -53,16 +66,26 @@ class RefusedError(BookKeeperError):
 class Control:
     """One bookie, for its operator. Belongs to the reactor's thread."""
 
-    def __init__(self, service: BookieService, metrics: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        service: BookieService,
+        metrics: Callable[[], str],
+        reread: Callable[[], BookieConfig] | None = None,
+    ) -> None:
+        """``reread`` returns what the settings file says now; it blocks."""
         self._service, self.metrics = service, metrics
+        self._reread = reread or (lambda: service.config)
         self._parts, self._config = service.parts, service.config
         self._began_s = time.monotonic()
         self.began_ms = int(time.time() * 1000)
         """When it was started, since the epoch."""
         self._client: Client | None = None
+        self._testing = DeferredLock()
+        self.repairs = Repairs(Jobs(self._parts.clock), lambda: self.client)
 
     async def close(self) -> None:
-        """Close the connections with other bookies."""
+        """Stop the jobs, and close the connections with other bookies."""
+        await self.repairs.jobs.close()
         if self._client is not None:
             await self._client.close()
 
@@ -126,6 +149,55 @@ class Control:
         if not self._config.read_only_mode and read_only:
             raise RefusedError("readOnlyModeEnabled=false forbids read-only mode")
         mode.set_by_hand(read_only=read_only)
+
+    async def test(self, entries: int) -> SanityCheck:
+        """Write a ledger to this bookie alone, read it and delete it; one at a time."""
+        if self._config.force_read_only:
+            return SanityCheck(passed=False, read_only=True)
+        await self._testing.acquire()
+        try:
+            checking = check_bookie(self.client, BookieId(self.bookie_id), entries)
+            found = await Deferred.fromCoroutine(checking).addTimeout(TEST_S, self._parts.clock)
+        except (BookKeeperError, TwistedTimeoutError) as error:
+            why = str(error) or f"no answer in {TEST_S:.0f} s"
+            return SanityCheck(passed=False, read_only=self.is_read_only, error=why)
+        finally:
+            self._testing.release()
+        return SanityCheck(
+            passed=True,
+            read_only=self.is_read_only,
+            write_s=round(found.write_s, 6),
+            read_s=round(found.read_s, 6),
+        )
+
+    async def expand_storage(self) -> tuple[str, ...]:
+        """Put the cookie into directories that the settings file names anew; return these.
+
+        They must be empty. The bookie uses them from its next start on.
+
+        Raises:
+            NotServingError: it does not serve yet.
+            RefusedError: cookies and settings do not fit.
+        """
+        identity = self._service.identity
+        if identity is None or not self.is_ready:
+            raise NotServingError("the bookie does not serve yet")
+        config: BookieConfig = await self._parts.run_blocking(self._reread)
+        found, files = directories(config), self._parts.files
+        added = [one for one in found.all_dirs if not files.exists(one / VERSION)]
+        try:
+            prepare(files, found)
+            await check_cookies(
+                attrs.evolve(config, allow_storage_expansion=True),
+                identity,
+                found,
+                store=self.store,
+                instance_id=await self.store.instance_id(),
+                files=files,
+            )
+        except WrongIdentityError as error:
+            raise RefusedError(str(error)) from error
+        return tuple(str(one.parent) for one in added)
 
     def settings(self) -> dict[str, str]:
         """Return every setting as text, by its key; secrets are masked."""
@@ -285,6 +357,17 @@ class Control:
             if limit is not None and len(found) >= limit:
                 break
         return found
+
+    async def trigger_audit(self) -> BookieId:
+        """Have the auditor look for lost bookies; return who that is.
+
+        Raises:
+            RefusedError: repair is disabled, or there is no auditor.
+        """
+        try:
+            return await trigger_audit(self.client)
+        except (AutorecoveryDisabledError, NoAuditorError) as error:
+            raise RefusedError(str(error)) from error
 
     async def set_replication_enabled(self, *, enabled: bool) -> None:
         """Let the cluster repair ledgers, or not; no matter if it is so already."""

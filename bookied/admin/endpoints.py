@@ -68,6 +68,8 @@ _LIMIT: Final = Parameter(
     name="limit", doc=f"How many at most; {v2.LIMIT} unless given, {v2.LIMIT_MAX} at most.", least=1
 )
 
+_JOB: Final = Parameter(name="job_id", doc="Which job.", in_path=True)
+
 ENDPOINTS: Final = (
     Endpoint(
         method="GET",
@@ -149,6 +151,21 @@ ENDPOINTS: Final = (
         errors={**_BAD, **_NOT_SERVING},
     ),
     Endpoint(
+        method="POST",
+        path="/bookie/sanity",
+        call=v2.test,
+        doc="Write a ledger to this bookie alone, read it back and delete it.",
+        gives=values.SanityCheck,
+    ),
+    Endpoint(
+        method="POST",
+        path="/bookie/expand-storage",
+        call=v2.expand_storage,
+        doc="Put the cookie into empty directories that the settings file names anew.",
+        gives=values.Expanded,
+        errors={CONFLICT: "Cookies and settings do not fit.", **_NOT_SERVING},
+    ),
+    Endpoint(
         method="GET",
         path="/config",
         call=v2.settings,
@@ -211,6 +228,60 @@ ENDPOINTS: Final = (
         parameters=(_LIMIT,),
         gives=tuple[values.Underreplicated, ...],
         errors=_BAD,
+    ),
+    Endpoint(
+        method="POST",
+        path="/autorecovery/audit",
+        call=v2.audit,
+        doc="Have the auditor look for lost bookies now.",
+        gives=values.AuditAsked,
+        status=202,
+        errors={CONFLICT: "Repair is disabled, or there is no auditor."},
+    ),
+    Endpoint(
+        method="POST",
+        path="/autorecovery/recover",
+        call=v2.recover,
+        doc="Move what is on a bookie to others, from here; a job.",
+        takes=v2.Recover,
+        gives=values.Job,
+        status=202,
+        errors={**_BAD, CONFLICT: "That is under way, or the bookie runs."},
+    ),
+    Endpoint(
+        method="POST",
+        path="/autorecovery/decommission",
+        call=v2.decommission,
+        doc="Take a stopped bookie out, with the help of the cluster's workers; a job.",
+        takes=v2.Decommission,
+        gives=values.Job,
+        status=202,
+        errors={**_BAD, CONFLICT: "That is under way, or the bookie runs."},
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs",
+        call=v2.jobs,
+        doc="What was asked of this process and goes on, or has ended; the newest first.",
+        gives=tuple[values.Job, ...],
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs/{job_id}",
+        call=v2.job,
+        doc="How one job stands.",
+        parameters=(_JOB,),
+        gives=values.Job,
+        errors={**_BAD, NOT_FOUND: "There is no such job."},
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/jobs/{job_id}",
+        call=v2.cancel_job,
+        doc="Stop a job where that is safe.",
+        parameters=(_JOB,),
+        gives=values.Job,
+        errors={**_BAD, NOT_FOUND: "There is no such job."},
     ),
 )
 

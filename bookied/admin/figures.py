@@ -31,6 +31,7 @@ def figures_of(service: BookieService) -> Figures:
         reads_max=config.reads_in_progress_max,
         threads=config.read_threads,
         is_db=_is_db(config),
+        repair=None if service.autorecovery is None else service.autorecovery.stats,
     )
 
 
@@ -47,6 +48,9 @@ def stats_of(service: BookieService) -> Iterator[Summaries]:
             yield storage.stats
     if service.collectors is not None:
         yield from service.collectors.stats()
+    if service.autorecovery is not None:
+        yield service.autorecovery.stats.auditor
+        yield service.autorecovery.stats.worker
 
 
 def _is_db(config: BookieConfig) -> bool:

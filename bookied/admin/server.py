@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +11,15 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bookied.admin.control import Control
-from bookied.admin.exchange import NOT_FOUND, Asked, Reply
 from bookied.admin.figures import figures_of, stats_of
+from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.config import BookieConfig
 from bookied.exit_status import BookieStopError, ExitStatus
 from bookied.listener import BoundPort
+from bookied.metrics import java, own, repair
 from bookied.metrics.own import OwnFigures
 from bookied.metrics.page import Metrics
-from bookied.metrics.text import CONTENT_TYPE
+from bookied.metrics.text import Family
 from bookied.service import BookieService
 from wire.records import Endpoint
 
@@ -38,7 +39,12 @@ class AdminServer:
     """Serves one bookie's admin API, or its metrics alone, from before it starts to its end."""
 
     def __init__(
-        self, service: BookieService, *, version: str = "", config_warnings: int = 0
+        self,
+        service: BookieService,
+        *,
+        version: str = "",
+        config_warnings: int = 0,
+        reread: Callable[[], BookieConfig] | None = None,
     ) -> None:
         self._service, self._config = service, service.config
         self._version, self._config_warnings = version, config_warnings
@@ -47,12 +53,11 @@ class AdminServer:
         self._api: Any = None
         self.metrics = Metrics(
             self._clock,
-            figures=partial(figures_of, service),
+            families=self._families,
             stats=partial(stats_of, service),
-            about=self._about,
             window_s=self._config.stats_window_s,
         )
-        self.control = Control(service, self.metrics.text)
+        self.control = Control(service, self.metrics.text, reread)
 
     def start(self) -> None:
         """Serve; call it before the bookie starts, so that probes learn that it is not ready.
@@ -63,13 +68,19 @@ class AdminServer:
         config = self._config
         if config.http_enabled:
             self._api = self._make_api()
-            self._listen(config.http_host, config.http_port, self._api.answer)
+            listener = self._service.parts.listener
+            self._port = listen(
+                listener, self._clock, config.http_host, config.http_port, self._api.answer
+            )
             self._publish()
             return
-        try:
-            self._listen(config.stats_host, config.stats_port, self._metrics_alone)
-        except BookieStopError as error:
-            log.warn("no metrics: {error}", error=error)
+        self._port = listen_for_metrics(
+            self._service.parts.listener,
+            self._clock,
+            config.stats_host,
+            config.stats_port,
+            self.metrics.text,
+        )
 
     async def close(self) -> None:
         """Serve no more."""
@@ -105,17 +116,12 @@ class AdminServer:
 
         return Access(_token(self._config), self._config.http_open_writes)
 
-    async def _metrics_alone(self, path: str, _asked: Asked, _authorization: str) -> Reply:
-        if path.rstrip("/") == "/metrics":
-            return Reply(200, self.metrics.text(), CONTENT_TYPE)
-        return Reply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")
-
-    def _listen(self, host: str, port: int, answer: Callable[[str, Asked, str], Any]) -> None:
-        from bookied.admin.web import site
-
-        self._port = self._service.parts.listener.bind(_bindable(host), port)
-        self._port.listen(site(answer, self._clock))
-        log.info("HTTP on {host}, port {port}", host=host, port=self._port.port)
+    def _families(self) -> Iterator[Family]:
+        figures = figures_of(self._service)
+        yield from java.families(figures)
+        if figures.repair is not None:
+            yield from repair.families(figures.repair)
+        yield from own.families(self._about(), figures)
 
     def _publish(self) -> None:
         endpoint = Endpoint(HTTP_SERVER, self.port, self._config.http_host, "http")
@@ -152,8 +158,3 @@ def _token(config: BookieConfig) -> str:
     if not token:
         raise TokenFileError(f"{where} is empty")
     return token
-
-
-def _bindable(host: str) -> str:
-    """Return the address to bind: empty for all, of both families."""
-    return "" if host in {"0.0.0.0", "::"} else host  # noqa: S104 -- the operator said so

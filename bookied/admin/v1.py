@@ -1,7 +1,7 @@
 """``/api/v1``: Java's endpoints with their shapes, codes, texts and oddities (BookKeeper 4.18.0).
 
 What differs, on purpose: a request that changes something needs a token, secrets and passwords are
-masked, and there is a Content-Type. What cannot be done over HTTP here is answered with 501.
+masked, and there is a Content-Type. What has no counterpart here is answered with 501.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METHODS: Final = ("GET", "PUT", "POST", "DELETE")
 HEARTBEAT: Final = "/heartbeat"
 
 _ONLY_GET: Final = v1_cluster.ONLY_GET
-_ONLY_PUT: Final = "Not found method. Should be PUT method"
+_ONLY_PUT: Final = v1_cluster.ONLY_PUT
 
 
 @attrs.frozen
@@ -151,9 +151,9 @@ def _autorecovery(at: str) -> Iterator[Endpoint]:
     yield Endpoint(
         f"{at}lost_bookie_recovery_delay", {"GET": does.delay, "PUT": does.set_delay}, _ONLY_PUT
     )
-    yield Endpoint(f"{at}bookie", {"PUT": does.not_here}, "No request body provide.")
-    yield Endpoint(f"{at}trigger_audit", {"PUT": does.not_here}, _ONLY_PUT)
-    yield Endpoint(f"{at}decommission", {"PUT": does.not_here}, _ONLY_PUT)
+    yield Endpoint(f"{at}bookie", {"PUT": does.recover}, "No request body provide.")
+    yield Endpoint(f"{at}trigger_audit", {"PUT": does.trigger_audit}, _ONLY_PUT)
+    yield Endpoint(f"{at}decommission", {"PUT": does.decommission}, _ONLY_PUT)
 
 
 ENDPOINTS: Final = tuple(_endpoints())

@@ -16,6 +16,7 @@ from bookied.admin.control import (
 )
 from bookied.admin.exchange import (
     BAD_REQUEST,
+    INTERNAL_ERROR,
     NOT_IMPLEMENTED,
     UNAVAILABLE,
     Asked,
@@ -23,6 +24,7 @@ from bookied.admin.exchange import (
     Reply,
 )
 from bookied.admin.v1_reply import OK, in_json, refusal, text
+from bookied.admin.v2 import TEST_ENTRIES
 from bookied.garbage.status import CollectorStatus
 from bookied.metrics.text import CONTENT_TYPE
 from wire.errors import BookKeeperError
@@ -70,10 +72,12 @@ async def list_disk_file(control: Control, asked: Asked) -> Reply:
     )
 
 
-async def expand_storage(_control: Control, _asked: Asked) -> Reply:
-    return refusal(
-        "new directories are taken at a start; see allowStorageExpansion", NOT_IMPLEMENTED
-    )
+async def expand_storage(control: Control, _asked: Asked) -> Reply:
+    try:
+        await control.expand_storage()
+    except RefusedError:
+        return refusal("Exception while updating cookie for storage expansion", INTERNAL_ERROR)
+    return text("Success expand storage")
 
 
 async def state(control: Control, _asked: Asked) -> Reply:
@@ -88,10 +92,10 @@ async def state(control: Control, _asked: Asked) -> Reply:
     )
 
 
-async def sanity(_control: Control, _asked: Asked) -> Reply:
-    return refusal(
-        "a bookie does not test itself here; ask /api/v1/bookie/is_ready", NOT_IMPLEMENTED
-    )
+async def sanity(control: Control, _asked: Asked) -> Reply:
+    found = await control.test(TEST_ENTRIES)
+    forced = found.read_only and found.error is None and not found.passed
+    return in_json({"passed": found.passed, "readOnly": forced})
 
 
 async def read_only(control: Control, _asked: Asked) -> Reply:

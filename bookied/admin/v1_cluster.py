@@ -15,16 +15,18 @@ from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     JSON,
-    NOT_IMPLEMENTED,
     Asked,
     BadRequestError,
     Reply,
 )
+from bookied.admin.jobs import JobRefusedError
 from bookied.admin.v1_reply import OK, in_json, refusal, text
-from wire.ids import LedgerId
+from wire.errors import BookKeeperError
+from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, encode_metadata
 
 ONLY_GET: Final = "Not found method. Should be GET method"
+ONLY_PUT: Final = "Not found method. Should be PUT method"
 NO_LEDGER: Final = "Not found method. Should be GET method, with ledger_id provided"
 
 LEDGERS_OF_PAGE: Final = 100
@@ -233,5 +235,41 @@ async def set_delay(control: Control, asked: Asked) -> Reply:
     return text(f"Success set lostBookieRecoveryDelay to {wanted_s}")
 
 
-async def not_here(_control: Control, _asked: Asked) -> Reply:
-    return refusal("ask autorecovery with bkctl, not over HTTP", NOT_IMPLEMENTED)
+async def trigger_audit(control: Control, _asked: Asked) -> Reply:
+    try:
+        await control.trigger_audit()
+    except BookKeeperError as error:
+        return refusal(f"Exception when do operation.{error}")
+    return text("Success trigger audit.")
+
+
+async def recover(control: Control, asked: Asked) -> Reply:
+    if not asked.body:
+        return refusal("No request body provide.")
+    try:
+        given = asked.object
+    except BadRequestError as error:
+        return refusal(f"ERROR parameters: {error}")
+    bookies = given.get("bookie_src")
+    if not isinstance(bookies, list):
+        raise BadRequestError("bookie_src is no list of bookies")
+    if not bookies:
+        return refusal(ONLY_PUT)
+    # The first one only, as in Java.
+    control.repairs.recover(
+        BookieId(str(bookies[0])), skip_open=False, delete_cookie=given.get("delete_cookie") is True
+    )
+    return text("Success send recovery request command.")
+
+
+async def decommission(control: Control, asked: Asked) -> Reply:
+    if not asked.body:
+        return refusal("Null request body for DecommissionService.")
+    bookie = asked.object.get("bookie_src")
+    if bookie is None:
+        return refusal("Request body not contains bookie_src.")
+    try:
+        control.repairs.decommission(BookieId(str(bookie)), keep_cookie=False)
+    except JobRefusedError as error:
+        return refusal(f"Exception when send decommission command.{error}")
+    return text(f"Success send decommission Bookie command {bookie}")

@@ -11,11 +11,15 @@ import attrs
 from bookied.admin import values
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked, BadRequestError, number
-from wire.ids import LedgerId
+from bookied.admin.jobs import Job
+from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 LIMIT: Final = 1000
 LIMIT_MAX: Final = 10_000
+
+
+TEST_ENTRIES: Final = 10
 
 
 # Bodies -------------------------------------------------------------------------------------------
@@ -50,6 +54,23 @@ class SetAutorecovery:
 
     enabled: bool | None = None
     lost_bookie_recovery_delay_s: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Recover:
+    """Which bookie's ledgers to move, and whether its cookie goes then."""
+
+    bookie_id: str
+    skip_open: bool = False
+    delete_cookie: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Decommission:
+    """Which bookie to take out, and whether its cookie stays."""
+
+    bookie_id: str
+    keep_cookie: bool = False
 
 
 def body_of(asked: Asked, kind: Any) -> Any:
@@ -119,6 +140,14 @@ def disks(control: Control, _asked: Asked) -> tuple[values.Disk, ...]:
 async def marks(control: Control, _asked: Asked) -> tuple[values.JournalMark, ...]:
     found = await control.last_marks()
     return tuple(values.JournalMark(journal_id=one[0], offset=one[1]) for one in found)
+
+
+async def test(control: Control, _asked: Asked) -> values.SanityCheck:
+    return await control.test(TEST_ENTRIES)
+
+
+async def expand_storage(control: Control, _asked: Asked) -> values.Expanded:
+    return values.Expanded(added=await control.expand_storage())
 
 
 # Garbage ------------------------------------------------------------------------------------------
@@ -236,4 +265,62 @@ async def underreplicated(control: Control, asked: Asked) -> tuple[values.Underr
     return tuple(
         values.Underreplicated(ledger_id=ledger_id, missing=tuple(missing))
         for ledger_id, missing in found.items()
+    )
+
+
+async def audit(control: Control, _asked: Asked) -> values.AuditAsked:
+    return values.AuditAsked(auditor=await control.trigger_audit())
+
+
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+async def recover(control: Control, asked: Asked) -> values.Job:
+    wanted = body_of(asked, Recover)
+    bookie_id = _bookie_id(wanted.bookie_id)
+    if wanted.delete_cookie:
+        await control.repairs.insist_gone(bookie_id)
+    return _job(
+        control.repairs.recover(
+            bookie_id, skip_open=wanted.skip_open, delete_cookie=wanted.delete_cookie
+        )
+    )
+
+
+async def decommission(control: Control, asked: Asked) -> values.Job:
+    wanted = body_of(asked, Decommission)
+    bookie_id = _bookie_id(wanted.bookie_id)
+    await control.repairs.insist_gone(bookie_id)
+    return _job(control.repairs.decommission(bookie_id, keep_cookie=wanted.keep_cookie))
+
+
+def _bookie_id(text: str) -> BookieId:
+    if not text:
+        raise BadRequestError("bookie_id is empty")
+    return BookieId(text)
+
+
+def jobs(control: Control, _asked: Asked) -> tuple[values.Job, ...]:
+    return tuple(map(_job, control.repairs.jobs.all()))
+
+
+def job(control: Control, asked: Asked) -> values.Job:
+    return _job(control.repairs.jobs.get(number(asked.path["job_id"], "job_id")))
+
+
+def cancel_job(control: Control, asked: Asked) -> values.Job:
+    return _job(control.repairs.jobs.cancel(number(asked.path["job_id"], "job_id")))
+
+
+def _job(one: Job) -> values.Job:
+    return values.Job(
+        job_id=one.number,
+        kind=one.kind,
+        about=one.about,
+        state=one.state.value,
+        began_ms=one.began_ms,
+        ended_ms=one.ended_ms,
+        done=one.done,
+        total=one.total,
+        said=one.said,
     )

@@ -117,6 +117,50 @@ class Asked:
 
 
 @attrs.frozen(kw_only=True)
+class SanityCheck:
+    """Whether the bookie took some entries and gave them back; if not, why."""
+
+    passed: bool
+    read_only: bool
+    error: str | None = None
+    write_s: float | None = None
+    read_s: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Expanded:
+    """The directories that got the bookie's cookie; it uses them from its next start on."""
+
+    added: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class AuditAsked:
+    """Who was asked to look for lost bookies."""
+
+    auditor: str
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """A piece of work behind an answer; times are milliseconds since the epoch.
+
+    ``state``: running, done, failed or cancelled. ``done`` of ``total`` ledgers are through.
+    ``said`` is what it does, what came of it, or why it failed.
+    """
+
+    job_id: int
+    kind: str
+    about: str
+    state: str
+    began_ms: int
+    ended_ms: int | None
+    done: int
+    total: int | None
+    said: str
+
+
+@attrs.frozen(kw_only=True)
 class Fragment:
     """Which bookies hold the entries from ``first_entry_id`` on."""
 

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from bkclient.errors import NoSuchLedgerError
+from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.control import Control, NotServingError, RefusedError
@@ -37,6 +37,7 @@ from bookied.admin.exchange import (
     BadRequestError,
     Reply,
 )
+from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.values import Failed, Problem, Readiness, to_json
 from bookied.metrics.text import CONTENT_TYPE
 from wire.errors import BookKeeperError
@@ -55,6 +56,9 @@ _NO_RESOURCE: Final = Reply(
 _PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
     (BadRequestError, BAD_REQUEST, "bad_request"),
     (NoSuchLedgerError, NOT_FOUND, "not_found"),
+    (NoSuchJobError, NOT_FOUND, "not_found"),
+    (JobRefusedError, CONFLICT, "refused"),
+    (IllegalOperationError, CONFLICT, "refused"),
     (RefusedError, CONFLICT, "refused"),
     (NotServingError, UNAVAILABLE, "not_serving"),
     (MetadataUnavailableError, UNAVAILABLE, "metadata_unavailable"),

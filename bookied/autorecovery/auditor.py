@@ -30,10 +30,13 @@ from bookied.autorecovery.checks import (
     check_all_ledgers,
     check_placement,
     check_replicas,
+    overdue_marks,
 )
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.autorecovery.lost_bookies import Audit, AuditLater, Cancel, Command, LostBookies
 from bookied.autorecovery.schedule import first_run_s
+from bookied.metrics.stats import AuditorStats
+from bookied.metrics.summary import Summary
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -73,7 +76,12 @@ class Auditor:
     """One term of an auditor. All methods belong to the reactor's thread."""
 
     def __init__(
-        self, client: Client, config: AutoRecoveryConfig, bookie_id: BookieId, rng: random.Random
+        self,
+        client: Client,
+        config: AutoRecoveryConfig,
+        bookie_id: BookieId,
+        rng: random.Random,
+        stats: AuditorStats | None = None,
     ) -> None:
         """Prepare a term.
 
@@ -82,7 +90,9 @@ class Auditor:
             config: intervals and limits.
             bookie_id: who was elected.
             rng: which entries checks read.
+            stats: where to count.
         """
+        self._stats = AuditorStats() if stats is None else stats
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
         self._config, self._bookie_id = config, bookie_id
         reads_max = config.check_reads_max
@@ -107,6 +117,18 @@ class Auditor:
             Job.CHECK_LEDGERS: self._check_ledgers,
             Job.CHECK_PLACEMENT: self._check_placement,
             Job.CHECK_REPLICAS: self._check_replicas,
+        }
+
+    @property
+    def _took(self) -> dict[Job, Summary]:
+        stats = self._stats
+        return {
+            Job.AUDIT: stats.audit,
+            Job.AUDIT_LATER: stats.audit,
+            Job.CHECK_BOOKIES: stats.audit,
+            Job.CHECK_LEDGERS: stats.check_ledgers,
+            Job.CHECK_PLACEMENT: stats.check_placement,
+            Job.CHECK_REPLICAS: stats.check_replicas,
         }
 
     @property
@@ -213,10 +235,13 @@ class Auditor:
         """Do a job; try it again soon if it fails and nothing else would make up for it."""
         try:
             if await self._may_do(job):
-                await self._doers[job]()
+                await self._timed(job)
+            else:
+                self._stats.checks_skipped += 1
         except CancelledError:
             raise
         except DisabledError:
+            self._stats.checks_skipped += 1
             log.info("{job} was given up: re-replication is disabled", job=job.name)
             if job in PATIENT:
                 self._make_due(job)
@@ -227,6 +252,16 @@ class Auditor:
                 log.failure("{job} failed", job=job.name)
             if job in PATIENT:
                 self._make_due(job, in_s=RETRY_S)
+
+    async def _timed(self, job: Job) -> None:
+        took = self._took.get(job)
+        began_s, ok = self._clock.seconds(), False
+        try:
+            await self._doers[job]()
+            ok = True
+        finally:
+            if took is not None:
+                took.observe((self._clock.seconds() - began_s) * 1000, ok=ok)
 
     async def _may_do(self, job: Job) -> bool:
         assert self._lost is not None
@@ -254,17 +289,26 @@ class Auditor:
             if command is Audit.NOW:
                 self._make_due(Job.AUDIT)
             elif command is Cancel.AUDIT:
+                self._stats.delayed_audits_cancelled += 1
                 self._due.discard(Job.AUDIT_LATER)
                 self._stop_timer(Job.AUDIT_LATER)
             else:
                 assert isinstance(command, AuditLater)
+                self._stats.audits_delayed += 1
                 log.info("a bookie is lost; it has {s} s to come back", s=command.delay_s)
                 self._make_due(Job.AUDIT_LATER, in_s=command.delay_s)
 
     async def _audit(self) -> None:
         assert self._lost is not None
         self._lost.audited()
-        self._lost.audited((await audit_bookies(self._store)).marked)
+        found = await audit_bookies(self._store, self._clock.seconds)
+        self._lost.audited(found.marked)
+        stats = self._stats
+        stats.walk.observe(found.walk_s * 1000)
+        stats.publish.observe(found.publish_s * 1000)
+        stats.marked.success.note(found.ledgers)
+        stats.marked_bytes.success.note(found.size_bytes)
+        stats.audited_s = self._clock.seconds()
 
     async def _check_bookies(self) -> None:
         self._has_audited = True
@@ -273,21 +317,25 @@ class Auditor:
 
     async def _check_ledgers(self) -> None:
         at_once = self._config.ledgers_checked_at_once
-        await check_all_ledgers(self._client, self._checker, at_once)
+        await check_all_ledgers(self._client, self._checker, at_once, self._stats.checked)
         await self._ended(Job.CHECK_LEDGERS)
 
     async def _check_placement(self) -> None:
         config = self._config
-        await check_placement(
-            self._client,
-            repair=config.repair_placement,
-            overdue_s=config.overdue_marks_s,
-            now_ms=self._now_ms(),
-        )
+        if config.overdue_marks_s > 0:
+            overdue = await overdue_marks(self._store, config.overdue_marks_s, self._now_ms())
+            self._stats.overdue = len(overdue)
+        misplaced = await check_placement(self._client, repair=config.repair_placement)
+        self._stats.misplaced = len(misplaced)
         await self._ended(Job.CHECK_PLACEMENT)
 
     async def _check_replicas(self) -> None:
-        await check_replicas(self._client)
+        found = (await check_replicas(self._client)).values()
+        lost = [one for one in found if one.without_any]
+        short = [one for one in found if one.below_ack_quorum and not one.without_any]
+        self._stats.without_a_replica = len(lost)
+        self._stats.below_ack_quorum = len(short)
+        self._stats.below_write_quorum = len(found) - len(lost) - len(short)
         await self._ended(Job.CHECK_REPLICAS)
 
     async def _ended(self, job: Job) -> None:

@@ -7,6 +7,7 @@ cannot be read, or that cannot be checked, is reported and keeps no other waitin
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
@@ -96,20 +97,32 @@ def _not_looked_at(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
 
 @attrs.frozen
 class BookieAudit:
-    """What an audit found: ledgers that were marked, by the bookie that was lost."""
+    """What an audit found: ledgers that were marked, by the bookie that was lost, and in all.
+
+    ``size_bytes`` is what they hold, where that is known; ``walk_s`` and ``publish_s`` how long it
+    took to find them, and to mark them.
+    """
 
     marked: Mapping[BookieId, int]
     failed: int
+    ledgers: int = 0
+    size_bytes: int = 0
+    walk_s: float = 0.0
+    publish_s: float = 0.0
 
 
-async def audit_bookies(store: MetadataStore) -> BookieAudit:
+async def audit_bookies(
+    store: MetadataStore, seconds: Callable[[], float] = time.monotonic
+) -> BookieAudit:
     """Mark every ledger that has a fragment on a bookie that is not registered.
 
     Raises:
         DisabledError: nothing was marked.
         MetadataStoreError: the store failed; what was marked stays so, and may be marked again.
     """
+    began_s = seconds()
     before = await available_bookies(store)
+    sizes: dict[LedgerId, int] = {}
     suspects: dict[LedgerId, frozenset[BookieId]] = {}
     sets: dict[frozenset[BookieId], frozenset[BookieId]] = {}  # One copy of each for all ledgers.
 
@@ -120,6 +133,8 @@ async def audit_bookies(store: MetadataStore) -> BookieAudit:
             _not_looked_at(one.ledger_id, one.error)
         elif missing := one.metadata.all_bookies() - before:
             suspects[one.ledger_id] = sets.setdefault(missing, missing)
+            sizes[one.ledger_id] = one.metadata.length
+    walked_s = seconds()
     await insist_enabled(store)
     # A bookie that came during the walk was never lost.
     lost = frozenset[BookieId]().union(*suspects.values()) - await available_bookies(store)
@@ -138,7 +153,14 @@ async def audit_bookies(store: MetadataStore) -> BookieAudit:
     counts = Counter(bookie for _, missing in marks for bookie in missing)
     for bookie, ledgers in sorted(counts.items()):
         log.warn("{bookie} is lost: {ledgers} ledgers are marked", bookie=bookie, ledgers=ledgers)
-    return BookieAudit(dict(counts), failed)
+    return BookieAudit(
+        dict(counts),
+        failed,
+        ledgers=len(marks),
+        size_bytes=sum(sizes[ledger_id] for ledger_id, _ in marks),
+        walk_s=walked_s - began_s,
+        publish_s=seconds() - walked_s,
+    )
 
 
 async def insist_enabled(store: MetadataStore) -> None:
@@ -150,8 +172,15 @@ async def insist_enabled(store: MetadataStore) -> None:
 # All ledgers -----------------------------------------------------------------------------------
 
 
-async def check_all_ledgers(client: Client, checker: LedgerChecker, at_once: int) -> int:
+async def check_all_ledgers(
+    client: Client,
+    checker: LedgerChecker,
+    at_once: int,
+    checked: Callable[[LedgerMetadata], None] = lambda _metadata: None,
+) -> int:
     """Read from every ledger, and mark those that lack replicas; return how many were marked.
+
+    ``checked`` hears of each.
 
     Raises:
         DisabledError: it was given up.
@@ -164,6 +193,7 @@ async def check_all_ledgers(client: Client, checker: LedgerChecker, at_once: int
         await insist_enabled(store)
         ledger = await view(client, ledger_id)
         lacks = await checker.check(ledger, await available_bookies(store))
+        checked(ledger.metadata)
         missing = sorted({bookie for lack in lacks for bookie in lack.bookies})
         if missing:
             marked += 1
@@ -181,17 +211,12 @@ async def check_all_ledgers(client: Client, checker: LedgerChecker, at_once: int
 # Placement -------------------------------------------------------------------------------------
 
 
-async def check_placement(
-    client: Client, *, repair: bool, overdue_s: float, now_ms: int
-) -> tuple[LedgerId, ...]:
+async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ...]:
     """Return the closed ledgers with a fragment that is not spread as the placement wants it.
 
-    With ``repair`` they are marked, without naming a missing replica. Marks older than
-    ``overdue_s`` are reported in the log, unless that is 0.
+    With ``repair`` they are marked, without naming a missing replica.
     """
     store, cluster = client.store, client.cluster
-    if overdue_s > 0:
-        await _report_overdue(store, overdue_s, now_ms)
     found: list[LedgerId] = []
 
     async def look(ledger_id: LedgerId) -> None:
@@ -213,7 +238,10 @@ async def check_placement(
     return tuple(sorted(found))
 
 
-async def _report_overdue(store: MetadataStore, overdue_s: float, now_ms: int) -> None:
+async def overdue_marks(
+    store: MetadataStore, overdue_s: float, now_ms: int
+) -> tuple[LedgerId, ...]:
+    """Return the ledgers that have been marked for longer than that, and report them."""
     overdue = [
         ledger_id
         async for ledger_id, mark in store.list_underreplicated()
@@ -221,6 +249,7 @@ async def _report_overdue(store: MetadataStore, overdue_s: float, now_ms: int) -
     ]
     if overdue:
         log.warn("marked for more than {s} s: {ledgers}", s=overdue_s, ledgers=overdue)
+    return tuple(overdue)
 
 
 # Replicas --------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.autorecovery.worker import Worker
 from bookied.exit_status import SessionLostError
+from bookied.metrics.stats import RepairStats
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -43,13 +44,20 @@ class AutoRecovery:
         config: what auditor and worker are told.
         bookie_id: the name under which to stand for election.
         rng: chance.
+        stats: where to count; those of the process.
     """
 
     def __init__(
-        self, client: Client, config: AutoRecoveryConfig, bookie_id: BookieId, rng: random.Random
+        self,
+        client: Client,
+        config: AutoRecoveryConfig,
+        bookie_id: BookieId,
+        rng: random.Random,
+        stats: RepairStats | None = None,
     ) -> None:
         self._client, self._config = client, config
         self._bookie_id, self._rng = bookie_id, rng
+        self._stats = RepairStats() if stats is None else stats
         self._clock = client.cluster.clock
 
     async def run(self) -> None:
@@ -65,7 +73,7 @@ class AutoRecovery:
                 lost.errback(SessionLostError("the metadata session of autorecovery was lost"))
 
         watch = self._client.store.on_session(changed)
-        worker = Worker(self._client, self._config, self._rng)
+        worker = Worker(self._client, self._config, self._rng, self._stats.worker)
         running = [
             Deferred.fromCoroutine(self._for_ever(self._audit)),
             Deferred.fromCoroutine(self._for_ever(worker.run)),
@@ -81,7 +89,8 @@ class AutoRecovery:
 
     async def _audit(self) -> None:
         await self._client.store.elect(self._bookie_id)
-        await Auditor(self._client, self._config, self._bookie_id, self._rng).run()
+        stats = self._stats.auditor
+        await Auditor(self._client, self._config, self._bookie_id, self._rng, stats).run()
 
     async def _for_ever(self, run: Callable[[], Awaitable[None]]) -> None:
         """Run something again and again: whatever ended it, somebody has to do it."""
@@ -121,6 +130,8 @@ class BesideBookie:
         self._open_store, self._make_client = open_store, make_client
         self._config, self._bookie_id = config, bookie_id
         self._clock, self._rng = clock, rng
+        self.stats = RepairStats()
+        """What all sessions have done."""
         self._running: Deferred[None] | None = None
 
     def start(self) -> None:
@@ -149,7 +160,8 @@ class BesideBookie:
         try:
             await store.connect()
             client = self._make_client(store)
-            await AutoRecovery(client, self._config, self._bookie_id, self._rng).run()
+            part = AutoRecovery(client, self._config, self._bookie_id, self._rng, self.stats)
+            await part.run()
         except Exception:
             if client is not None:
                 await client.close()

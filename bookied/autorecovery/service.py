@@ -18,6 +18,7 @@ from bookied.autorecovery.part import AutoRecovery
 from bookied.config import BookieConfig
 from bookied.exit_status import RunTimeError
 from bookied.identity import identify
+from bookied.metrics.stats import RepairStats
 from bookied.parts import Parts, make_client
 from bookied.service import FAREWELL_S, StopRequestedError, start_error
 from wire.errors import BookKeeperError
@@ -46,6 +47,7 @@ class AutoRecoveryService:
         self._running: Deferred[None] | None = None
         self._starting: Deferred[None] | None = None
         self._stop_wanted = self._released = False
+        self.stats = RepairStats()
 
     async def start(self) -> None:
         """Return once it stands for election and looks for marks.
@@ -72,7 +74,7 @@ class AutoRecoveryService:
         bookie_id = BookieId(identify(config, config.port, parts.host).bookie_id)
         log.info("autorecovery as {bookie_id} on {uri}", bookie_id=bookie_id, uri=parts.store.uri)
         self._client = make_client(parts, parts.store)
-        part = AutoRecovery(self._client, config, bookie_id, parts.rng)
+        part = AutoRecovery(self._client, config, bookie_id, parts.rng, self.stats)
         self._running = Deferred.fromCoroutine(part.run()).addErrback(self._ended)
         self._progress("repairing")
 

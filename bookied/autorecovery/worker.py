@@ -48,6 +48,7 @@ from bookied.autorecovery.bell import Bell, until_enabled
 from bookied.autorecovery.checks import available_bookies
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.autorecovery.schedule import Failures
+from bookied.metrics.stats import WorkerStats
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
@@ -76,14 +77,22 @@ class Outcome(enum.Enum):
 class Worker:
     """One worker. All methods belong to the reactor's thread."""
 
-    def __init__(self, client: Client, config: AutoRecoveryConfig, rng: random.Random) -> None:
+    def __init__(
+        self,
+        client: Client,
+        config: AutoRecoveryConfig,
+        rng: random.Random,
+        stats: WorkerStats | None = None,
+    ) -> None:
         """Prepare a worker.
 
         Args:
             client: over a session that the locks are to belong to.
             config: how patient to be.
             rng: which entries checks read.
+            stats: where to count.
         """
+        self._stats = WorkerStats() if stats is None else stats
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
         self._config, self._rng = config, rng
         reads_max = config.check_reads_max
@@ -97,6 +106,7 @@ class Worker:
             cluster=client.cluster,
             rate=ByteRate(self._clock, client.config.repair_bytes_per_s),
             batch_entries=client.config.repair_batch_entries,
+            report=lambda copied: self._stats.copied(copied.size_bytes, copied.copies),
         )
         self._failures = Failures(config.failed_ledger_grace_ms / 1000)
         self._bell = Bell(self._clock)
@@ -149,6 +159,14 @@ class Worker:
 
     async def repair(self, ledger_id: LedgerId) -> Outcome:
         """Go over a ledger whose lock this worker holds; see to its mark and its lock."""
+        began_s, before = self._clock.seconds(), self._stats.entries_written
+        outcome = await self._repair(ledger_id)
+        took_ms = (self._clock.seconds() - began_s) * 1000
+        self._stats.repair.observe(took_ms, ok=outcome is Outcome.WHOLE)
+        self._stats.ledgers += self._stats.entries_written > before
+        return outcome
+
+    async def _repair(self, ledger_id: LedgerId) -> Outcome:
         try:
             outcome, ledger = await self._pass(ledger_id)
         except NoSuchLedgerError:
@@ -169,6 +187,7 @@ class Worker:
             assert ledger is not None
             self._hold(ledger_id, self._see_to_writer(ledger))
         else:
+            self._stats.deferred += 1
             self._hold(ledger_id, self._pause(self._pause_of(ledger_id, outcome)))
         return outcome
 
@@ -225,6 +244,7 @@ class Worker:
             )
             if ensemble is not None and ensemble != fragment.ensemble:
                 moves.append(await self._move(ledger, fragment, ensemble))
+        self._stats.respread += any(moves)
         return moves
 
     async def _move(
@@ -253,6 +273,7 @@ class Worker:
             raise
         except UnreadableEntryError as error:
             self._failures.unreadable(ledger_id, error.entry_id)
+            self._stats.unreadable += 1
             self._not_mended(ledger, fragment, error)
         except ClientError as error:
             self._not_mended(ledger, fragment, error)

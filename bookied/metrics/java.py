@@ -27,6 +27,7 @@ from bookied.metrics.stats import (
     READ,
     CollectorStats,
     MetadataStats,
+    RepairStats,
     RequestStats,
 )
 from bookied.metrics.summary import Summary
@@ -59,6 +60,7 @@ class Figures:
     reads_max: int = 0
     threads: int = 0
     is_db: bool = False
+    repair: RepairStats | None = None
 
 
 def families(of: Figures) -> Iterator[Family]:
@@ -89,8 +91,8 @@ def _server(server: BookieServer) -> Iterator[Family]:
         if operation not in {FENCE, LONG_POLL}:
             labels = _REACTOR if operation in {ADD, READ} else {}
             yield summary(f"{prefix}{operation}", took, labels)
-    yield from _rows(_SERVER, prefix, server)
-    yield from _rows(_BOOKIE, "bookie_", stats)
+    yield from rows(_SERVER, prefix, server)
+    yield from rows(_BOOKIE, "bookie_", stats)
 
 
 _REACTOR: Final = {"threadPool": "reactor", "thread": "0"}
@@ -204,7 +206,7 @@ def _storages(storages: Storages, of: Figures) -> Iterator[Family]:
         yield gauge("bookie_write_cache_max_size", storages.limits.cache_bytes)
         return
     (storage,) = storages
-    yield from _rows(_INDEX, "bookie_", _Index(storage, storage.memory, of.server))
+    yield from rows(_INDEX, "bookie_", _Index(storage, storage.memory, of.server))
 
 
 @attrs.frozen
@@ -292,13 +294,14 @@ _COLLECTOR: Final[tuple[Row, ...]] = (
 # Rows ---------------------------------------------------------------------------------------------
 
 
-def _rows(rows: Sequence[Row], prefix: str, of: object) -> Iterator[Family]:
-    return _labelled_rows(rows, prefix, [({}, of)])
+def rows(named: Sequence[Row], prefix: str, of: object) -> Iterator[Family]:
+    """Give the rows of one part, each name with the prefix."""
+    return _labelled_rows(named, prefix, [({}, of)])
 
 
 def _labelled_rows(
-    rows: Sequence[Row], prefix: str, parts: Sequence[tuple[Labels, object]]
+    named: Sequence[Row], prefix: str, parts: Sequence[tuple[Labels, object]]
 ) -> Iterator[Family]:
-    for name, kind, value in rows:
+    for name, kind, value in named:
         samples = tuple((labels, value(part)) for labels, part in parts)
         yield Family(prefix + name, kind, samples)

@@ -37,7 +37,6 @@ class OwnFigures:
 def families(own: OwnFigures, of: Figures) -> Iterator[Family]:
     """Give all that can be told by now."""
     yield gauge("bookied_info", 1, own.info)
-    yield summary("bookied_event_loop_lag_ms", own.lag)
     yield gauge("bookied_config_warnings", own.config_warnings)
     yield Family("bookied_dir_usage_percent", "gauge", tuple(_usages(of)))
     if of.server is not None:
@@ -47,6 +46,12 @@ def families(own: OwnFigures, of: Figures) -> Iterator[Family]:
         seen = of.engine.scrubber.counters
         yield counter("bookied_scrub_entries_total", seen.entries)
         yield counter("bookied_scrub_errors_total", seen.detected_errors)
+    yield from of_process(own.lag)
+
+
+def of_process(lag: Summary) -> Iterator[Family]:
+    """Give what any process has."""
+    yield summary("bookied_event_loop_lag_ms", lag)
     yield from _python()
     yield from _process()
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from bookied.metrics import java, own
-from bookied.metrics.java import Figures
-from bookied.metrics.own import OwnFigures
 from bookied.metrics.stats import Summaries
 from bookied.metrics.summary import Summary
 from bookied.metrics.text import Family, exposition
@@ -26,27 +23,25 @@ log = Logger()
 
 
 class Metrics:
-    """All figures of one bookie. Belongs to the reactor's thread."""
+    """All figures of one process. Belongs to the reactor's thread."""
 
     def __init__(
         self,
         clock: IReactorTime,
         *,
-        figures: Callable[[], Figures],
+        families: Callable[[], Iterable[Family]],
         stats: Callable[[], Iterable[Summaries]],
-        about: Callable[[], OwnFigures],
         window_s: float,
     ) -> None:
-        """Make the page of a bookie.
+        """Make the page of a process.
 
         Args:
             clock: of the reactor.
-            figures: what there is to tell now.
+            families: what there is to tell now.
             stats: all whose windows have to end.
-            about: what is told beside Java's figures.
             window_s: ``prometheusStatsLatencyRolloverSeconds``.
         """
-        self._clock, self._figures, self._stats, self._about = clock, figures, stats, about
+        self._clock, self._families, self._stats = clock, families, stats
         self._window_s = window_s
         self.lag = Summary()
         self._due_s = 0.0
@@ -59,6 +54,7 @@ class Metrics:
 
     def text(self) -> str:
         """Return the page."""
+        self.lag.fold()
         return exposition(self._families())
 
     def stop(self) -> None:
@@ -68,12 +64,6 @@ class Metrics:
         for loop in self._loops:
             if loop.running:
                 loop.stop()
-
-    def _families(self) -> Iterator[Family]:
-        self.lag.fold()
-        figures = self._figures()
-        yield from java.families(figures)
-        yield from own.families(self._about(), figures)
 
     def _begin_windows(self) -> None:
         self._loops[1].start(self._window_s).addErrback(_crashed)

@@ -15,6 +15,7 @@ import attrs
 from bookied.metrics.summary import WHOLE, Summary
 from wire.codes import AddFlag, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY
+from wire.ledger_metadata import LedgerMetadata
 from wire.messages import (
     AddRequest,
     BatchReadRequest,
@@ -274,3 +275,78 @@ class StorageStats(_Stats):
     """Making all that is in memory durable."""
     pages_loaded: int = 0
     """Index pages read for readers."""
+
+
+@attrs.define(eq=False)
+class AuditorStats(_Stats):
+    """What auditors of this process have done, in however many terms; times are milliseconds."""
+
+    audit: Summary = attrs.field(factory=Summary)
+    """Looking for lost bookies."""
+    walk: Summary = attrs.field(factory=Summary)
+    """Of that, reading the metadata of all ledgers."""
+    publish: Summary = attrs.field(factory=Summary)
+    """Of that, marking."""
+    check_ledgers: Summary = attrs.field(factory=Summary)
+    check_placement: Summary = attrs.field(factory=Summary)
+    check_replicas: Summary = attrs.field(factory=Summary)
+    marked: Summary = attrs.field(factory=_sizes)
+    """Ledgers that an audit marked."""
+    marked_bytes: Summary = attrs.field(factory=_sizes)
+    fragments: Summary = attrs.field(factory=_sizes)
+    """Of each ledger that was checked; likewise the bookies."""
+    bookies: Summary = attrs.field(factory=_sizes)
+    ledgers_checked: int = 0
+    audits_delayed: int = 0
+    delayed_audits_cancelled: int = 0
+    checks_skipped: int = 0
+    misplaced: int = 0
+    """Ledgers, as the last check of placement found them; the next three of replicas."""
+    without_a_replica: int = 0
+    below_ack_quorum: int = 0
+    below_write_quorum: int = 0
+    overdue: int = 0
+    """Marks that were too old at the last check of placement."""
+    audited_s: float = 0.0
+    """When an audit last went well, since the epoch."""
+
+    def checked(self, metadata: LedgerMetadata) -> None:
+        """Count a ledger that was read from."""
+        self.ledgers_checked += 1
+        self.fragments.success.note(len(metadata.fragments))
+        self.bookies.success.note(len(metadata.all_bookies()))
+
+
+@attrs.define(eq=False)
+class WorkerStats(_Stats):
+    """What workers of this process have done."""
+
+    repair: Summary = attrs.field(factory=Summary)
+    """One ledger, from taking it up; a success is one that is whole."""
+    read_bytes: Summary = attrs.field(factory=_sizes)
+    """Of each entry that was copied; written ones count once for each copy."""
+    written_bytes: Summary = attrs.field(factory=_sizes)
+    entries_read: int = 0
+    entries_written: int = 0
+    unreadable: int = 0
+    ledgers: int = 0
+    """Those of which something was copied."""
+    respread: int = 0
+    """Those of which a fragment was moved for its placement."""
+    deferred: int = 0
+    """Locks that were kept for a while because a repair failed."""
+
+    def copied(self, size_bytes: int, copies: int) -> None:
+        """Count an entry that was copied."""
+        self.entries_read += 1
+        self.entries_written += copies
+        self.read_bytes.success.note(size_bytes)
+        self.written_bytes.success.note(size_bytes, copies)
+
+
+@attrs.frozen
+class RepairStats:
+    """Both, for all sessions of one process."""
+
+    auditor: AuditorStats = attrs.field(factory=AuditorStats)
+    worker: WorkerStats = attrs.field(factory=WorkerStats)

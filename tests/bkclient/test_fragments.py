@@ -108,6 +108,7 @@ def test_entries_and_ends_at_a_place_are_what_the_write_sets_say(fragment: Ledge
     for index in range(len(fragment.ensemble)):
         expected = plainly(fragment, index)
         assert list(fragment.entries_at(index)) == expected
+        assert fragment.count_at(index) == len(expected)
         assert fragment.ends_at(index) == ((expected[0], expected[-1]) if expected else None)
 
 

@@ -196,6 +196,105 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing() -> None:
         assert planned[writer.ledger_id] is True
 
 
+def test_a_plan_says_how_much_is_copied_and_what_nobody_has() -> None:
+    world = World(5)
+    client = world.client()
+    striped, single = (
+        closed_ledger(world, client, 9, **STRIPED),
+        closed_ledger(world, client, 4, **SINGLE),
+    )
+    lost = member(world, single).bookie_id
+    gone = {lost, member(world, striped, 1).bookie_id}
+    world.kill(lost)
+    recover = Recover(world, gone, dry_run=True)
+    recover.finish()
+    moves = {move.ledger_id: move for move in recover.moves}
+    assert moves[single].is_unrecoverable
+    assert (moves[single].copies, moves[single].size_bytes) == (4, 4 * len(b"entry 0"))
+    assert not moves[striped].is_unrecoverable
+    places = len(gone & world.stored(striped).all_bookies())
+    assert moves[striped].copies == 6 * places
+    assert moves[striped].size_bytes == 6 * places * len(b"entry 0")
+
+
+def test_a_plan_knows_no_size_of_a_ledger_that_is_not_closed() -> None:
+    world = World(5)
+    writer = open_writer(world, world.client(), 5)
+    recover = Recover(world, [world.stored(writer.ledger_id).ensemble[0]], dry_run=True)
+    recover.finish()
+    (move,) = recover.moves
+    assert move.size_bytes is None
+    assert move.fenced
+
+
+def test_all_goes_to_one_bookie_where_that_is_wanted() -> None:
+    world = World(6)
+    client = world.client()
+    ledgers = [closed_ledger(world, client, 4, **SINGLE) for _ in range(12)]
+    before = {ledger_id: world.stored(ledger_id).ensemble for ledger_id in ledgers}
+    assert ("b1",) in before.values()
+    Recover(world, ["b1"], to=BookieId("b6"), at_once=3).finish()
+    for ledger_id, ensemble in before.items():
+        now = check_whole(world, ledger_id, payloads(4)).ensemble
+        assert now == (("b6",) if ensemble == ("b1",) else ensemble)
+
+
+def test_a_ledger_that_is_on_the_one_bookie_already_fails() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 4)
+    old, other, _ = world.stored(ledger_id).ensemble
+    recover = Recover(world, [old], to=other, skip_unrecoverable=True)
+    assert [move.ledger_id for move in recover.finish().left] == [ledger_id]
+    with pytest.raises(IncorrectParameterError):
+        Recover(world, [old], to=old).finish()
+
+
+def test_several_ledgers_are_under_way_at_a_time() -> None:
+    world = World(5)
+    client = world.client()
+    ledgers = [closed_ledger(world, client, 3) for _ in range(8)]
+    world.kill("b1")
+    listed = [i for i in ledgers if "b1" in world.stored(i).all_bookies()]
+    held: set[str] = set()
+    most = 0
+
+    def count(operation: Operation) -> Fault:
+        nonlocal most
+        if operation.path.startswith(f"{zk_paths.LOCKS}/") and operation.writes:
+            (held.discard if operation.name == "delete" else held.add)(operation.path)
+            most = max(most, len(held))
+        return Fault.NONE
+
+    world.metadata.faults = count
+    assert Recover(world, ["b1"], at_once=3).finish().moved == len(listed)
+    assert (most, held) == (3, set())
+    for ledger_id in ledgers:
+        check_whole(world, ledger_id, payloads(3))
+
+
+def test_a_bookie_is_emptied_around_its_writers() -> None:
+    world = World(5)
+    client = world.client()
+    writer, closed = open_writer(world, client, 5), closed_ledger(world, client, 4)
+    leaving = (
+        set(world.stored(writer.ledger_id).ensemble) & set(world.stored(closed).ensemble)
+    ).pop()
+    world.turn_read_only(leaving)
+    recover = Recover(world, [leaving], spare_writers=True)
+    recover.finish()
+    assert recover.outcomes == {
+        writer.ledger_id: LedgerOutcome.SKIPPED_OPEN, closed: LedgerOutcome.MOVED,
+    }  # fmt: skip
+    assert not world.stored(writer.ledger_id).is_closed
+    world.run(writer.add(b"not fenced"))
+    world.settle()
+    assert leaving not in world.stored(writer.ledger_id).ensemble
+    again = Recover(world, [leaving], spare_writers=True)
+    again.finish()
+    assert leaving not in world.stored(writer.ledger_id).all_bookies()
+    world.run(writer.close())
+
+
 def test_a_dry_run_says_where_nobody_can_take_over() -> None:
     world = World(3)
     closed_ledger(world, world.client())

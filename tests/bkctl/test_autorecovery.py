@@ -6,10 +6,12 @@ import time
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from bkclient.metadata.memory import MemoryMetadata
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import B1, B2
+from tests.bkclient.repairs import closed_ledger, marks, member, open_writer, store_of
 from tests.bkctl.world import run_in
 from wire.ids import LedgerId
 
@@ -137,3 +139,105 @@ def test_the_delay_is_shown_and_set_zero_included(world: World, store: MemoryMet
     assert run_in(world, "autorecovery", "delay").out == "60 s\n"
     run_in(world, "autorecovery", "delay", "0")
     assert world.run(store.lost_bookie_recovery_delay()) == 0
+
+
+def test_who_disables_it_says_for_how_long_and_why_and_every_command_repeats_it(
+    world: World, store: MemoryMetadata
+) -> None:
+    off = run_in(world, "autorecovery", "disable", "--for", "30m", "--reason", "new disks")
+    assert "disabled since" not in off.err
+    said = run_in(world, "ledger", "list").err.splitlines()[-1]
+    assert said.startswith("bkctl: autorecovery is disabled since 0")
+    assert said.endswith("(new disks)")
+    assert ", for another 29m" in said or ", for another 30m" in said
+    assert "disabled" not in run_in(world, "ledger", "list", "--quiet").err
+    shown = run_in(world, "autorecovery", "status", "--json")
+    assert shown.json["pause"]["reason"] == "new disks"
+    assert "(new disks)" in run_in(world, "autorecovery", "status").out
+    assert "(new disks)" in run_in(world, "doctor", ok=False).out
+    run_in(world, "autorecovery", "disable", "--reason", "more disks")
+    assert "(more disks)" in run_in(world, "ledger", "list").err
+    run_in(world, "autorecovery", "enable")
+    assert "disabled" not in run_in(world, "ledger", "list").err
+    assert world.run(store.replication_note()) is None
+
+
+def test_a_pause_that_is_over_is_told_as_such(world: World, store: MemoryMetadata) -> None:
+    run_in(world, "autorecovery", "disable", "--for", "1ms")
+    time.sleep(0.002)
+    assert "should be on again since" in run_in(world, "ledger", "list").err
+    world.run(store.set_replication_note(b"by hand"))
+    assert run_in(world, "ledger", "list").err.endswith("autorecovery is disabled (by hand)\n")
+
+
+def test_active_repairs_are_listed_with_their_workers(world: World, store: MemoryMetadata) -> None:
+    assert "no repairs" in run_in(world, "autorecovery", "active").err
+    world.run(store.acquire_lock(LedgerId(7)))
+    (one,) = run_in(world, "autorecovery", "active", "--json").json["repairs"]
+    assert (one["ledger_id"], one["worker"]) == ("7", "localhost")
+
+
+def test_only_a_mark_that_nobody_needs_is_forgotten() -> None:
+    world = World(5)
+    client, store = world.client(), store_of(world)
+    whole, lacking = closed_ledger(world, client, 5), closed_ledger(world, client, 5)
+    open_one = open_writer(world, client, 2).ledger_id
+    for ledger_id in (whole, lacking, open_one, LedgerId(99)):
+        world.run(store.mark_underreplicated(ledger_id, (B1,)))
+    del member(world, lacking, 1).ledgers[lacking].entries[3]
+    planned = run_in(world, "autorecovery", "forget", whole, "--dry-run").out
+    assert planned.startswith("would remove the mark of ledger")
+    assert "every replica of every entry" in run_in(world, "autorecovery", "forget", whole).out
+    assert "it is deleted" in run_in(world, "autorecovery", "forget", 99).out
+    for ledger_id, why in ((lacking, "lacks replicas on"), (open_one, "is not closed")):
+        refused = run_in(world, "autorecovery", "forget", ledger_id, ok=False)
+        assert (refused.status, why in refused.err) == (7, True)
+    assert run_in(world, "autorecovery", "forget", whole, ok=False).status == 3
+    assert set(marks(world)) == {lacking, open_one}
+    assert world.run(store.held_locks()) == []
+    world.run(store.acquire_lock(lacking))
+    taken = run_in(world, "autorecovery", "forget", lacking, ok=False)
+    assert "a worker has ledger" in taken.err
+
+
+def test_marks_are_listed_with_what_their_ledgers_wait_for() -> None:
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 5)
+    gone = world.stored(ledger_id).ensemble[0]
+    world.kill(gone)
+    world.run(store_of(world).mark_underreplicated(ledger_id, (gone,)))
+    (one,) = run_in(world, "autorecovery", "list", "--detail", "--json").json["ledgers"]
+    assert (one["prospect"], one["size"], one["state"]) == ("waiting", 35, "closed")
+    assert one["why"] == "it waits for a worker"
+
+
+def test_an_audit_is_waited_for_until_all_that_is_lost_is_marked() -> None:
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 5)
+    gone = world.stored(ledger_id).ensemble[0]
+    store = store_of(world)
+    world.run(store.elect(B2))
+    world.run(store.set_lost_bookie_recovery_delay(0))
+    world.kill(gone)
+    world.settle()
+    world.clock.callLater(
+        5,
+        lambda: Deferred.fromCoroutine(store.mark_underreplicated(ledger_id, (gone,))),
+    )
+    said = run_in(world, "autorecovery", "audit", "--wait")
+    assert said.out.startswith(f"audited by {B2} in ")
+    assert set(marks(world)) == {ledger_id}
+    assert "would have the auditor" in run_in(world, "autorecovery", "audit", "--dry-run").out
+    assert f"asked the auditor {B2}" in run_in(world, "autorecovery", "audit").out
+
+
+def test_a_periodic_check_is_waited_for_until_its_time_is_stored() -> None:
+    world = World(3)
+    store = store_of(world)
+    world.run(store.elect(B2))
+    world.clock.callLater(
+        5, lambda: Deferred.fromCoroutine(store.set_check_time("replicas", 10**12))
+    )
+    said = run_in(world, "autorecovery", "audit", "--full", "replicas", "--wait", "--json").json
+    assert (said["auditor"], said["checks"]) == (B2, ["replicas"])
+    assert said["took_s"] >= 5

@@ -100,6 +100,18 @@ class TestUpdateBookie:
         assert world.stored(ledger_id).all_bookies() == {"b2", "b3", "b4"}
         assert run_in(world, "ledger", "update-bookie", "b1", "b4").out.startswith("0 ledgers")
 
+    @pytest.mark.parametrize(
+        "words",
+        [("replace-id", "b1", "b4"), ("rename", "--from", "b1", "--to", "b4")],
+        ids=lambda words: words[0],
+    )
+    def test_it_has_other_names_among_the_bookies(self, words: tuple[str, ...]) -> None:
+        world, ledger_id = self.moved()
+        plan = run_in(world, "bookie", *words, "--dry-run").out
+        assert plan == "would put b4 for b1 in 1 ledger\n"
+        assert run_in(world, "bookie", *words, "--yes").out == "1 ledger changed from b1 to b4\n"
+        assert world.stored(ledger_id).all_bookies() == {"b2", "b3", "b4"}
+
     def test_a_bookie_without_the_entries_is_not_believed(self) -> None:
         world, ledger_id = self.moved()
         world["b4"].ledgers = {}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import Deferred
 
+from bkclient.decommission import DecommissionProgress, decommission
 from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.prospects import Prospect
 from bkclient.recover_bookies import recover_bookies
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
     closed_ledger,
+    marks,
     open_writer,
     payloads,
     store_of,
@@ -75,6 +78,28 @@ class TestRecover:
         assert failed.status == 8
         assert "warning: ledger" in failed.err
 
+    def test_a_plan_tells_how_much_there_is_to_do(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        planned = run_in(world, "recover", "b2", "--plan", "--json")
+        (one,) = planned.json["ledgers"]
+        assert (one["ledger_id"], one["fenced"], one["unrecoverable"]) == (
+            str(ledger_id), False, False,
+        )  # fmt: skip
+        assert one["size"] == one["copies"] * 7
+        assert "1 ledger, 1 fragment, 6 copies, about 42 B" in planned.err
+        asked = run_in(world, "recover", "b2", typed="n\n", tty=True, ok=False)
+        assert "1 ledger will move off b2: 1 fragment, about 42 B to copy." in asked.err
+
+    def test_everything_goes_to_the_one_bookie_that_is_named(self) -> None:
+        world = World(4)
+        ledger_id = lost(world)
+        (spare,) = {"b1", "b3", "b4"} - set(world.stored(ledger_id).ensemble)
+        nobody = run_in(world, "recover", "b2", "--to", "b9", "--yes", ok=False)
+        assert (nobody.status, "takes no adds" in nobody.err) == (3, True)
+        run_in(world, "recover", "b2", "--to", spare, "--concurrency", "2", "--yes")
+        assert spare in check_whole(world, ledger_id, payloads(10)).all_bookies()
+
     def test_the_cookie_goes_last_and_wants_the_bookies_id(self) -> None:
         world = World(5)
         lost(world)
@@ -127,7 +152,7 @@ class TestDecommission:
         assert wrong.status == 4
         assert "move 1 ledger" in wrong.err
         planned = run_in(world, "bookie", "decommission", "b2", "--dry-run").out
-        assert planned == "would move 1 ledger\nwould remove the cookie of b2\n"
+        assert planned == "would move 1 ledger, about 42 B\nwould remove the cookie of b2\n"
         assert has_cookie(world)
 
     def test_it_does_not_begin_what_cannot_end(self) -> None:
@@ -138,6 +163,73 @@ class TestDecommission:
         run_in(world, "autorecovery", "disable")
         off = run_in(world, "decommission", "b2", "--yes", ok=False)
         assert (off.status, "`bkctl autorecovery enable`" in off.err) == (4, True)
+
+    def test_what_makes_no_progress_is_told_with_the_reason_and_a_time_limit_resumes(self) -> None:
+        world = World(4)
+        ledger_id = lost(world)
+        spare = {"b1", "b3", "b4"} - set(world.stored(ledger_id).ensemble)
+        progress: list[DecommissionProgress] = []
+        running = world.start(decommission(world.client(), B2, progress.append))
+        world.turn_read_only(spare.pop())
+        world.settle(200)
+        assert not running.done
+        stuck = [one for step in progress for one in step.stuck]
+        assert {(one.ledger_id, one.prospect) for one in stuck} == {(ledger_id, Prospect.TOO_FEW)}
+        assert len(stuck) >= 2
+
+    def test_its_cookie_can_stay(self) -> None:
+        world = World(5)
+        lost(world)
+        world.run(recover_bookies(world.client(), [B2]))
+        kept = run_in(world, "decommission", "b2", "--keep-cookie", "--yes")
+        assert kept.out == "bookie b2 is out: 0 ledgers moved, no cookie was removed\n"
+        assert has_cookie(world)
+        empty = run_in(world, "bookie", "decommission-status", "b2").out
+        assert empty == "bookie b2 is empty and down; it has a cookie\n"
+        run_in(world, "decommission", "b2", "--yes")
+        assert "b2 is out" in run_in(world, "bookie", "decommission-status", "b2").out
+
+    def test_its_status_says_what_is_left_and_why(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        store = store_of(world)
+        world.run(store.mark_underreplicated(ledger_id, (B2,)))
+        world.run(store.acquire_lock(ledger_id))
+        found = run_in(world, "bookie", "decommission-status", "b2", "--json").json
+        told = {key: found[key] for key in ("ledgers", "marked", "being_mended", "size", "out")}
+        assert told == {"ledgers": 1, "marked": 1, "being_mended": 1, "size": 42, "out": False}
+        said = run_in(world, "bookie", "decommission-status", "b2").out
+        assert said.startswith("bookie b2 is down and has 1 ledger (0 not closed), about 42 B")
+        (one,) = run_in(world, "bookie", "decommission-status", "b2", "--detail", "--json").json[
+            "ledgers"
+        ]
+        assert (one["ledger_id"], one["prospect"]) == (str(ledger_id), "being mended")
+
+    def test_it_is_cancelled_only_for_a_bookie_that_runs_again(self) -> None:
+        world = World(5)
+        alone, both = lost(world), LedgerId(77)
+        store = store_of(world)
+        world.run(store.mark_underreplicated(alone, (B2,)))
+        world.run(store.mark_underreplicated(both, (B2, BookieId("b3"))))
+        down = run_in(world, "decommission", "b2", "--cancel", ok=False)
+        assert (down.status, "do lack replicas" in down.err) == (4, True)
+        world.restart("b2")
+        planned = run_in(world, "decommission", "b2", "--cancel", "--dry-run").out
+        assert planned == "would take back the marks that name b2 alone\n"
+        said = run_in(world, "decommission", "b2", "--cancel").out
+        assert said == "bookie b2 stays: 1 mark taken back, and it takes adds\n"
+        assert set(marks(world)) == {both}
+        mixed = run_in(world, "decommission", "b2", "--cancel", "--keep-cookie", ok=False)
+        assert mixed.status == 2
+
+    def test_draining_what_runs_is_planned_like_taking_out_what_does_not(self) -> None:
+        world = World(5)
+        lost(world)
+        world.restart("b2")
+        planned = run_in(world, "decommission", "b2", "--drain", "--dry-run").out
+        assert planned == "would make b2 read-only\nwould move 1 ledger, about 42 B\n"
+        nowhere = run_in(world, "decommission", "b2", "--drain", "--yes", ok=False)
+        assert (nowhere.status, "no HTTP server" in nowhere.err) == (3, True)
 
     @pytest.mark.parametrize("command", ["decommission", "recover"])
     def test_a_bookie_that_runs_keeps_its_cookie(self, command: str) -> None:

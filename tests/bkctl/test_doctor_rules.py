@@ -130,7 +130,7 @@ def test_what_the_doctor_tells_to_type_is_a_command(fix: str) -> None:
     typed = "bkctl " + fix.partition("bkctl ")[2].split(",")[0]
     words = shlex.split(typed)[1:]
     command: click.Command = cli
-    ctx = click.Context(cli, info_name="bkctl")
+    ctx = click.Context(cli, info_name="bkctl", **cli.context_settings)
     while isinstance(command, click.Group):
         _, found, words = command.resolve_command(ctx, words)
         assert found is not None

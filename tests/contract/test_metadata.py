@@ -669,11 +669,27 @@ class TestSwitches:
             with pytest.raises(AlreadySetError):
                 await one.set_replication_enabled(enabled=False)
             assert not await other.replication_enabled()
+            assert await other.replication_note() == b""
             seen = len(calls)
             await one.set_replication_enabled(enabled=True)
             await driver.until(lambda: len(calls) > seen)
             assert await other.replication_enabled()
             watch.cancel()
+
+        driver.run(scenario())
+
+    def test_a_note_stays_while_replication_is_disabled(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            assert await one.replication_note() is None
+            await one.set_replication_enabled(enabled=False, note=b"rolling restart")
+            assert await other.replication_note() == b"rolling restart"
+            await other.set_replication_note(b"again")
+            assert await one.replication_note() == b"again"
+            await other.set_replication_enabled(enabled=True)
+            assert await one.replication_note() is None
+            with pytest.raises(AlreadySetError):
+                await one.set_replication_note(b"too late")
 
         driver.run(scenario())
 
@@ -816,6 +832,35 @@ class TestRepair:
             assert await worker.poll_underreplicated() == 1
             await worker.mark_replicated(LedgerId(1))
             assert await auditor.underreplicated(LedgerId(1)) is None
+
+        driver.run(scenario())
+
+    def test_one_marked_ledger_is_taken_as_by_polling(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            assert not await one.take_underreplicated(LedgerId(1))
+            for ledger_id in (LedgerId(1), LedgerId(2)):
+                await other.mark_underreplicated(ledger_id, (B1,))
+            assert await one.take_underreplicated(LedgerId(1))
+            assert not await other.take_underreplicated(LedgerId(1))
+            await one.mark_replicated(LedgerId(1))
+            assert [ledger_id async for ledger_id, _ in other.list_underreplicated()] == [2]
+            assert await other.take_underreplicated(LedgerId(2))
+            await one.mark_underreplicated(LedgerId(2), (B2,))
+            await other.mark_replicated(LedgerId(2))
+            assert await one.underreplicated(LedgerId(2)) is not None
+
+        driver.run(scenario())
+
+    def test_marks_have_no_time_where_none_is_wanted(self, driver: Any) -> None:
+        async def scenario() -> None:
+            timed, untimed = await driver.open(), await driver.open(mark_times=False)
+            await untimed.mark_underreplicated(LedgerId(1), (B1,))
+            await untimed.mark_underreplicated(LedgerId(1), (B2,))
+            await timed.mark_underreplicated(LedgerId(2), (B1,))
+            times = {i: mark.ctime_ms async for i, mark in timed.list_underreplicated()}
+            assert times[1] is None
+            assert times[2] is not None
 
         driver.run(scenario())
 

@@ -156,6 +156,15 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("GET", f"{REPAIR}/lost_bookie_recovery_delay", None, ""),
     ("PUT", f"{REPAIR}/lost_bookie_recovery_delay", {}, ""),
     ("PUT", f"{REPAIR}/lost_bookie_recovery_delay", None, ""),
+    ("PUT", f"{BOOKIE}/expand_storage", None, ""),
+    ("GET", f"{BOOKIE}/sanity", None, ""),
+    ("PUT", f"{REPAIR}/bookie", None, ""),
+    ("PUT", f"{REPAIR}/bookie", {}, ""),
+    ("PUT", f"{REPAIR}/bookie", {"bookie_src": []}, ""),
+    ("PUT", f"{REPAIR}/bookie", {"bookie_src": ["127.0.0.1:1"], "delete_cookie": False}, ""),
+    ("PUT", f"{REPAIR}/decommission", None, ""),
+    ("PUT", f"{REPAIR}/decommission", {}, ""),
+    ("PUT", f"{REPAIR}/decommission", {"bookie_src": "127.0.0.1:1"}, ""),
     ("PUT", "/metrics", None, ""),
     ("HEAD", "/heartbeat", None, ""),
     ("PATCH", "/heartbeat", None, ""),
@@ -181,6 +190,15 @@ def test_what_changes_something_is_answered_alike_in_turn(sides: Sides) -> None:
             for name, side in sides.items()
         }
         assert answers["ours"] == answers["java"], (method, path, body, text)
+
+
+def test_a_bookie_passes_the_test_of_itself_and_finds_no_auditor(sides: Sides) -> None:
+    for side in sides.values():
+        passed = side.admin.get(f"{BOOKIE}/sanity")
+        assert passed.json == {"passed": True, "readOnly": False}
+        refused = side.admin.put(f"{REPAIR}/trigger_audit")
+        assert refused.status == 404
+        assert refused.body.startswith("Exception when do operation.")
 
 
 def test_texts_with_figures_have_the_same_form(sides: Sides) -> None:

@@ -5,11 +5,9 @@ Java's shell runs in the shared JVM: a process for each of its commands would ta
 
 from __future__ import annotations
 
-import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,82 +15,16 @@ import attrs
 import pytest
 
 from bkclient.blocking import with_store
-from bkclient.metadata import open_metadata
 from bkclient.metadata.api import NEW, MetadataStore
-from bkctl.cli import cli
 from tests import reactor
 from tests.bkclient.metadata.values import B1, B2, B3, closed, metadata
-from tests.bkctl.runner import Result
-from tests.bkctl.terminal import FakeHost
 from tests.interop.ours import our_bookie
 from tests.interop.peers import Peers, java_shell, ledgers_root, write_client_conf, write_conf
+from tests.interop.sides import INSTANCE_ID, Side, bkctl
 from wire.ids import LedgerId
-from wire.ledger_metadata import decode_metadata
 from wire.records import Cookie, encode_cookie
 
 CLUSTER = "11111111-2222-4333-8444-555555555555"
-_INSTANCE_ID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def bkctl(*words: object, ok: bool = True) -> Result:
-    with closing(FakeHost(environ={"PAGER": ""})) as host:
-        status = cli.run([*map(str, words)], host)
-    result = Result(status, host.out.data.decode(), host.err.text)
-    assert not ok or status == 0, (words, result)
-    return result
-
-
-@attrs.define
-class Side:
-    """One cluster, and how to give it commands."""
-
-    peers: Peers
-    uri: str
-    directory: Path
-    store: MetadataStore | None = None
-
-    def java(self, *words: object, conf: Path | None = None) -> int:
-        """Run a command of Java's shell; return its exit status."""
-        vm = self.peers.vm.start()
-        settings = vm.bookkeeper.conf.ServerConfiguration()
-        if conf is not None:
-            settings.loadConf(vm.java.io.File(str(conf)).toURI().toURL())
-        settings.setMetadataServiceUri(self.uri)
-        shell = vm.bookkeeper.bookie.BookieShell()
-        shell.setConf(settings)
-        return int(vm.call(shell.run, vm.array(vm.java.lang.String, [str(w) for w in words])))
-
-    def ours(self, *words: object, ok: bool = True) -> Result:
-        return bkctl("-u", self.uri, *words, ok=ok)
-
-    def open(self) -> MetadataStore:
-        """Return a session that stays, to hold what is ephemeral."""
-        self.store = open_metadata(self.uri, reactor=reactor.the_reactor(), lock_owner="host")
-        reactor.run(self.store.connect())
-        return self.store
-
-    def tree(self) -> dict[str, Any]:
-        """Return the tree, without what is random or a time."""
-        dump = with_store(self.uri, _dump)
-        return {path: comparable(path, *stored) for path, stored in dump.items()}
-
-    def close(self) -> None:
-        if self.store is not None:
-            reactor.run(self.store.close())
-
-
-async def _dump(store: MetadataStore) -> Any:
-    return await store.dump()
-
-
-def comparable(path: str, value: bytes, version: int) -> Any:
-    """Return a node's value and version, whoever wrote it, and whenever."""
-    if value.startswith(b"BookieMetadataFormatVersion"):
-        return attrs.evolve(decode_metadata(value), creator_token=0), version
-    if path.endswith("ctime"):
-        return len(value), version
-    value = re.sub(rb"ctime: \d+", b"ctime: 0", value)
-    return _INSTANCE_ID.sub(b"INSTANCEID", value), version
 
 
 @pytest.fixture
@@ -151,6 +83,17 @@ def test_each_command_leaves_the_tree_that_javas_leaves(sides: tuple[Side, Side]
         if ours.tree() == before:
             unchanged.append(number)
     assert unchanged == [1]
+
+
+def test_java_minds_no_reason_for_which_autorecovery_is_off(sides: tuple[Side, Side]) -> None:
+    _, ours = sides
+    ours.ours("autorecovery", "disable", "--for", "30m", "--reason", "new disks")
+    assert "(new disks)" in ours.ours("ledger", "list").err
+    assert ours.java("autorecovery", "-disable") == 0
+    assert "(new disks)" in ours.ours("ledger", "list").err
+    assert ours.java("autorecovery", "-enable") == 0
+    assert ours.ours("autorecovery", "status", "--json").json["enabled"] is True
+    assert ours.ours("ledger", "list").err == "no ledgers\n"
 
 
 def test_the_whole_cluster_goes_and_comes_as_with_java(sides: tuple[Side, Side]) -> None:
@@ -243,7 +186,7 @@ class StoppedBookie:
             for path, (value, version) in self.side.tree().items()
         }
         files = {
-            str(path.relative_to(self.side.directory)): _INSTANCE_ID.sub(
+            str(path.relative_to(self.side.directory)): INSTANCE_ID.sub(
                 b"INSTANCEID", path.read_bytes().replace(base, b"BASE")
             )
             for path in sorted(self.side.directory.rglob("VERSION"))

@@ -11,114 +11,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from bkclient import admin
-from bkclient.client import Client
-from bkclient.config import ClientConfig
 from bkclient.decommission import decommission
-from bkclient.distribution import write_set
-from bkclient.metadata.api import CookieNotFoundError, MetadataStore
 from bkclient.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
 from bkclient.stored_cookies import CookieNeededError, delete_cookies
 from bookied.autorecovery.auditor import Auditor
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.autorecovery.worker import Worker
-from tests.interop.ours import our_bookie, our_bookies
+from tests.interop.healing import HEALED_S, Cluster, has_cookie, in_java, open_client, wait_for
+from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, Peers
-from tests.reactor import call, run, the_reactor
-from wire.ids import BookieId, EntryId, LedgerId
-
-KINDS = ((3, 3, 2, "CRC32C"), (3, 2, 2, "CRC32"), (2, 2, 1, "MAC"), (3, 2, 1, "DUMMY"))
-"""Ensemble, write quorum, ack quorum and digest type."""
-
-HEALED_S = 60.0
-
-
-def open_client(peers: Peers, uri: str) -> Client:
-    """Return a client with a session of its own."""
-    client = run(Client.connect(ClientConfig(metadata_service_uri=uri), reactor=the_reactor()))
-    peers.on_close(lambda: run(client.close()))
-    return client
-
-
-class Cluster:
-    """Two Java bookies and two of ours, with ledgers of both clients on them."""
-
-    def __init__(self, peers: Peers, *, java: int = 2, ours: int = 2, **conf: object) -> None:
-        self.peers, self.uri = peers, peers.metadata_uri()
-        self.bookies: list[JavaBookie] = [
-            *our_bookies(peers, ours, self.uri, **conf),
-            *peers.java_bookies(java, self.uri),
-        ]
-        self.client = open_client(peers, self.uri)
-        self.ledgers: dict[LedgerId, list[bytes]] = {}
-        for number, (size, write, ack, digest) in enumerate(2 * KINDS):
-            entries = [b"%d of %d" % (entry, number) for entry in range(5 * number + 1)]
-            java_client = peers.java_client(self.uri)
-            ledger = java_client.create_ledger(size, write, ack, digest=digest, password=b"pw")
-            ledger.add_many(entries)
-            ledger.close()
-            self.ledgers[LedgerId(ledger.ledger_id)] = entries
-
-    @property
-    def store(self) -> MetadataStore:
-        return self.client.store
-
-    def kill(self, bookie: JavaBookie) -> BookieId:
-        """Kill a bookie; return its id once the cluster knows."""
-        bookie.kill()
-        gone = BookieId(bookie.bookie_id)
-        wait_for(lambda: gone not in run(self.store.writable_bookies()), 30)
-        return gone
-
-    def on(self, bookie: JavaBookie) -> list[LedgerId]:
-        """Return the ledgers that list a bookie."""
-        return [
-            ledger_id
-            for ledger_id in self.ledgers
-            if bookie.bookie_id in run(self.store.read_ledger(ledger_id)).value.all_bookies()
-        ]
-
-    def wait_whole(self, gone: BookieId) -> None:
-        """Wait until no ledger lists a dead bookie and no mark is left; then check every copy."""
-        wait_for(lambda: not self._lists(gone) and not run(self._marks()), HEALED_S)
-        run(self._check_copies(), 60)
-        java = self.peers.java_client(self.uri)
-        for ledger_id, entries in self.ledgers.items():
-            digest = KINDS[(len(entries) - 1) // 5 % len(KINDS)][3]
-            reader = java.open_ledger(ledger_id, digest=digest, password=b"pw")
-            assert reader.read(0, len(entries) - 1) == entries
-
-    def _lists(self, gone: BookieId) -> bool:
-        stored = (run(self.store.read_ledger(ledger_id)).value for ledger_id in self.ledgers)
-        return any(gone in metadata.all_bookies() for metadata in stored)
-
-    async def _marks(self) -> list[LedgerId]:
-        return [ledger_id async for ledger_id, _ in self.store.list_underreplicated()]
-
-    async def _check_copies(self) -> None:
-        for ledger_id, entries in self.ledgers.items():
-            metadata = (await self.store.read_ledger(ledger_id)).value
-            for entry_id, payload in enumerate(entries):
-                ensemble = metadata.fragment_of(entry_id).ensemble
-                for index in write_set(entry_id, len(ensemble), metadata.write_quorum):
-                    found = await admin.read_entry_from(
-                        self.client, ensemble[index], ledger_id, EntryId(entry_id)
-                    )
-                    assert found.payload == payload
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "condition not met in time"
-        time.sleep(0.1)
+from tests.reactor import call, run
+from wire.ids import BookieId, LedgerId
 
 
 @contextmanager
@@ -150,20 +60,6 @@ def our_auditor(peers: Peers, uri: str) -> Any:
     me = BookieId("our-auditor:1")
     run(client.store.elect(me))
     return in_background(Auditor(client, AutoRecoveryConfig(), me, random.Random(0)).run())
-
-
-@contextmanager
-def in_java(peers: Peers, uri: str, kind: str, *arguments: object) -> Iterator[Any]:
-    """Run a part of Java's autorecovery in the shared JVM: AuditorElector, ReplicationWorker."""
-    vm = peers.vm.start()
-    conf = vm.bookkeeper.conf.ServerConfiguration()
-    conf.setMetadataServiceUri(uri)
-    part = vm.call(getattr(vm.bookkeeper.replication, kind), *arguments, conf)
-    vm.call(part.start)
-    try:
-        yield part
-    finally:
-        vm.call(part.shutdown)
 
 
 def process(conf: JavaBookie) -> subprocess.Popen[bytes]:
@@ -234,14 +130,6 @@ def test_an_open_ledger_of_a_dead_java_writer_is_recovered_and_made_whole(peers:
     assert gone not in metadata.all_bookies()
     reader = peers.java_client(cluster.uri).open_ledger(ledger_id, password=b"pw")
     assert reader.read(0, 19) == entries
-
-
-def has_cookie(cluster: Cluster, bookie: JavaBookie) -> bool:
-    try:
-        run(cluster.store.read_cookie(BookieId(bookie.bookie_id)))
-    except CookieNotFoundError:
-        return False
-    return True
 
 
 def test_recover_and_decommission_work_on_java_bookies(peers: Peers) -> None:

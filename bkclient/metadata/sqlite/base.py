@@ -81,13 +81,14 @@ class SqlitePart:
         chance: random.Random,
         lock_owner: str,
         registration_wait_s: float,
+        mark_times: bool,
         look_s: float,
     ) -> None:
         """See ``open_sqlite``."""
         self._uri, self._core, self._reactor = uri, core, reactor
         self._timeout_s, self._look_s = session_timeout_s, look_s
         self._chance, self._lock_owner = chance, lock_owner
-        self._registration_wait_s = registration_wait_s
+        self._registration_wait_s, self._mark_times = registration_wait_s, mark_times
         self._state = SessionState(reactor, uri)
         self._thread: OneThread | None = None
         self._session_id = 0
@@ -170,14 +171,14 @@ class SqlitePart:
     async def _put_meta(self, path: str, value: bytes) -> None:
         await self._write(lambda rows, _: rows.put(META, path, value))
 
-    async def _set_switch(self, path: str, what: str, *, enabled: bool) -> None:
+    async def _set_switch(self, path: str, what: str, *, enabled: bool, note: bytes = b"") -> None:
         """Add or remove the row whose presence means "disabled"."""
 
         def turn(rows: Rows, _session_id: int) -> None:
             if enabled:
                 rows.delete(META, path)
             else:
-                rows.insert(META, path, b"")
+                rows.insert(META, path, note)
 
         try:
             await self._write(turn)

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
+    AlreadySetError,
     HeldLock,
     MetadataUnavailableError,
     Version,
@@ -22,7 +23,7 @@ from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqlitePart, is_own
 from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.tree.ledgers import IDS_AT_ONCE
-from bkclient.metadata.tree.nodes import NodeExistsError
+from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.repair import check_path, encode_delay, name_in_lock, parse_delay
 from wire.ids import BookieId, LedgerId
 from wire.records import (
@@ -71,9 +72,10 @@ class SqliteRepair(SqlitePart):
         def mark(rows: Rows, _session_id: int) -> None:
             _prepare(rows)
             row = rows.get(MARK, ledger_id)
-            old = () if row is None else decode_mark(row.value).replicas
-            added = tuple(bookie for bookie in missing if bookie not in old)
-            value = encode_mark(UnderreplicatedMark(old + added, rows.now_ms))
+            old = UnderreplicatedMark(()) if row is None else decode_mark(row.value)
+            added = tuple(bookie for bookie in missing if bookie not in old.replicas)
+            since_ms = rows.now_ms if self._mark_times else old.ctime_ms
+            value = encode_mark(UnderreplicatedMark(old.replicas + added, since_ms))
             if row is None:
                 rows.insert(MARK, ledger_id, value)
             elif added:
@@ -115,6 +117,22 @@ class SqliteRepair(SqlitePart):
             return None
         self._held[locked[0]] = locked[1]
         return locked[0]
+
+    async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
+        """See ``UnderreplicationQueue``."""
+        value = encode_lock(LockData(self._lock_owner))
+
+        def take(rows: Rows, session_id: int) -> _Held | None:
+            mark = rows.get(MARK, ledger_id)
+            if mark is None or rows.get(LOCK, ledger_id) is not None:
+                return None
+            rows.insert(LOCK, ledger_id, value, session_id)
+            return _Held(session_id, mark.version)
+
+        held = await self._write(take, needs_session=True)
+        if held is not None:
+            self._held[ledger_id] = held
+        return held is not None
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
         """See ``UnderreplicationQueue``."""
@@ -173,9 +191,25 @@ class SqliteRepair(SqlitePart):
             for key, row in rows.items()
         ]
 
-    async def set_replication_enabled(self, *, enabled: bool) -> None:
+    async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
         """See ``UnderreplicationQueue``."""
-        await self._set_switch(zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled)
+        await self._set_switch(
+            zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled, note=note
+        )
+
+    async def set_replication_note(self, note: bytes) -> None:
+        """See ``UnderreplicationQueue``."""
+        try:
+            await self._write(
+                lambda rows, _: rows.update(META, zk_paths.REPLICATION_DISABLED, note)
+            )
+        except NoNodeError as error:
+            raise AlreadySetError("re-replication is enabled") from error
+
+    async def replication_note(self) -> bytes | None:
+        """See ``UnderreplicationQueue``."""
+        row = await self._read(lambda rows, _: rows.get(META, zk_paths.REPLICATION_DISABLED))
+        return None if row is None else row.value
 
     async def replication_enabled(self) -> bool:
         """See ``UnderreplicationQueue``."""

@@ -74,6 +74,7 @@ def open_sqlite(
     chance: random.Random | None = None,
     lock_owner: str | None = None,
     registration_wait_s: float | None = None,
+    mark_times: bool = True,
     create: bool = False,
     busy_timeout_s: float = 10.0,
     look_s: float = 0.2,
@@ -88,6 +89,7 @@ def open_sqlite(
         chance: the source of tokens and of the order of repairs.
         lock_owner: what locks say of us; the host's name by default.
         registration_wait_s: how long an older session may keep our bookie id.
+        mark_times: whether the marks of under-replicated ledgers tell when they were made.
         create: make the file, and a cluster in it, where there is none.
         busy_timeout_s: how long another process may hold the file locked.
         look_s: how often others' changes are looked for, while somebody watches.
@@ -110,6 +112,7 @@ def open_sqlite(
         registration_wait_s=(
             session_timeout_s * 1.5 + 1 if registration_wait_s is None else registration_wait_s
         ),
+        mark_times=mark_times,
         create=create,
         look_s=look_s,
     )

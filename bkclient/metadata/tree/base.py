@@ -26,6 +26,7 @@ class TreePart:
         layout: str | None,
         lock_owner: str,
         registration_wait_s: float,
+        mark_times: bool,
     ) -> None:
         """Take what the store leans on.
 
@@ -36,10 +37,12 @@ class TreePart:
             layout: the layout that must be found, or ``None`` for any.
             lock_owner: what the locks we take say about us.
             registration_wait_s: how long another session may keep our bookie id.
+            mark_times: whether marks tell when they were made.
         """
         self._tree, self._clock, self._chance = tree, clock, chance
         self._layout_wanted, self._layout_found = layout, None
         self._lock_owner, self._registration_wait_s = lock_owner, registration_wait_s
+        self._mark_times = mark_times
 
     _layout_found: LedgerLayout | None
 

@@ -119,7 +119,7 @@ class TreeRepair(TreePart):
         await self._prepare()
         path = zk_paths.mark(ledger_id)
         while True:
-            value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._now_ms()))
+            value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._mark_ms()))
             try:
                 await insist(partial(create_with_parents, self._tree, path, value))
             except NodeExistsError:
@@ -135,11 +135,18 @@ class TreeRepair(TreePart):
             mark = decode_mark(node.value)
             added = tuple(b for b in dict.fromkeys(missing) if b not in mark.replicas)
             if added:
-                mark = UnderreplicatedMark(mark.replicas + added, self._now_ms())
+                mark = attrs.evolve(
+                    mark,
+                    replicas=mark.replicas + added,
+                    ctime_ms=self._mark_ms() if self._mark_times else mark.ctime_ms,
+                )
                 await self._tree.set(path, encode_mark(mark), node.stat.version)
         except (NoNodeError, BadVersionError, AnswerLostError):
             return False
         return True
+
+    def _mark_ms(self) -> int | None:
+        return self._now_ms() if self._mark_times else None
 
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
         """See ``UnderreplicationQueue``."""
@@ -213,6 +220,11 @@ class TreeRepair(TreePart):
         session_id = self._tree.session_id
         self._held = {i: held for i, held in self._held.items() if held.session_id == session_id}
         return self._held
+
+    async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
+        """See ``UnderreplicationQueue``."""
+        await self._prepare()
+        return await self._try_lock(zk_paths.mark(ledger_id)) is not None
 
     async def acquire_lock(self, ledger_id: LedgerId) -> bool:
         """See ``UnderreplicationQueue``."""
@@ -336,14 +348,14 @@ class TreeRepair(TreePart):
 
     # Switches, delay and times
 
-    async def set_replication_enabled(self, *, enabled: bool) -> None:
+    async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
         """See ``UnderreplicationQueue``."""
         await self._prepare()
         try:
             if enabled:
                 await self._tree.delete(zk_paths.REPLICATION_DISABLED)
             else:
-                await self._tree.create(zk_paths.REPLICATION_DISABLED)
+                await self._tree.create(zk_paths.REPLICATION_DISABLED, note)
         except NoNodeError as error:
             raise AlreadySetError("re-replication is enabled already") from error
         except NodeExistsError as error:
@@ -352,6 +364,20 @@ class TreeRepair(TreePart):
     async def replication_enabled(self) -> bool:
         """See ``UnderreplicationQueue``."""
         return await self._tree.stat(zk_paths.REPLICATION_DISABLED) is None
+
+    async def set_replication_note(self, note: bytes) -> None:
+        """See ``UnderreplicationQueue``."""
+        try:
+            await insist(lambda: self._tree.set(zk_paths.REPLICATION_DISABLED, note))
+        except NoNodeError as error:
+            raise AlreadySetError("re-replication is enabled") from error
+
+    async def replication_note(self) -> bytes | None:
+        """See ``UnderreplicationQueue``."""
+        try:
+            return (await self._tree.get(zk_paths.REPLICATION_DISABLED)).value
+        except NoNodeError:
+            return None
 
     async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
         """See ``UnderreplicationQueue``."""

@@ -41,6 +41,7 @@ class TreeMetadata(
         layout: str | None = None,
         lock_owner: str = "localhost",
         registration_wait_s: float | None = None,
+        mark_times: bool = True,
     ) -> None:
         """See ``TreePart`` for what is not said here.
 
@@ -53,6 +54,7 @@ class TreeMetadata(
             chance=chance,
             layout=layout,
             lock_owner=lock_owner,
+            mark_times=mark_times,
             registration_wait_s=(
                 tree.session_timeout_s + _TICKS_S
                 if registration_wait_s is None

@@ -35,6 +35,7 @@ def open_zookeeper(
     sasl_options: dict[str, str] | None = None,
     secure: bool = False,
     requests_per_s_max: float = 0.0,
+    mark_times: bool = True,
     **observing: Any,
 ) -> ZooKeeperMetadata:
     """Return a store on ZooKeeper, not yet connected.
@@ -50,6 +51,7 @@ def open_zookeeper(
         sasl_options: as kazoo takes them.
         secure: make nodes for their creator only (``zkEnableSecurity``); needs credentials.
         requests_per_s_max: how many requests may go a second (``zkRequestRateLimit``); 0 is all.
+        mark_times: whether the marks of under-replicated ledgers tell when they were made.
         observing: ``observe``, a ``tree.Observe``, hears how long each operation takes.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.
@@ -72,6 +74,7 @@ def open_zookeeper(
         layout=parsed.layout,
         lock_owner=socket.gethostname() if lock_owner is None else lock_owner,
         registration_wait_s=registration_wait_s,
+        mark_times=mark_times,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.internet.defer import Deferred
 
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked, Reply
@@ -17,6 +18,7 @@ from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
 
 TOKEN = "open sesame"
+PATIENCE_S = 15
 
 
 @attrs.define
@@ -39,7 +41,12 @@ class Operator:
         query = {name: value for name, _, value in pairs}
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         asked = Asked(method=method, query=query, body=sent)
-        reply = done(self.api.answer(path, asked, f"Bearer {self.token}"))
+        answers: list[Any] = []
+        answering = self.api.answer(path, asked, f"Bearer {self.token}")
+        Deferred.fromCoroutine(answering).addBoth(answers.append)
+        if not answers:  # It waits for a bookie that cannot be reached.
+            self.world.run_for(PATIENCE_S)
+        (reply,) = answers
         assert isinstance(reply, Reply)
         return reply
 

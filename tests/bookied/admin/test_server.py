@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.testing import StringTransport
 
+from bookied.admin.repair_metrics import RepairMetrics
 from bookied.admin.server import AdminServer, TokenFileError
+from bookied.autorecovery.service import AutoRecoveryService
 from bookied.exit_status import PortInUseError
 from tests.bookied.clock_world import FakeListener, World
 from tests.bookied.fakes import done
@@ -106,3 +109,43 @@ def test_a_port_that_is_taken_stops_the_admin_server_and_metrics_do_without(tmp_
     object.__setattr__(world.service.parts, "listener", TakenPorts())
     admin = served(world)
     done(admin.close())
+
+
+def test_what_autorecovery_does_is_on_its_bookies_page(tmp_path: Path) -> None:
+    world = World(tmp_path, http_enabled=True, autorecovery=True)
+    world.service.parts = attrs.evolve(world.service.parts, open_store=world.cluster.metadata)
+    admin = served(world)
+    address = ("127.0.0.1", 8080)
+    assert "replication_" not in fetch(world, address, "/metrics")
+    done(world.service.start())
+    world.run_for(5)
+    page = fetch(world, address, "/metrics")
+    assert 'replication_auditor_AUDIT_BOOKIES_TIME_count{success="true"} 1' in page
+    assert "replication_replication_worker_NUM_ENTRIES_WRITTEN 0" in page
+    world.stop()
+    done(admin.close())
+
+
+def test_autorecovery_alone_serves_its_metrics_and_does_without_where_the_port_is_taken(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    service = AutoRecoveryService(world.service.config, world.service.parts)
+    metrics = RepairMetrics(service)
+    metrics.start()
+    address = ("127.0.0.1", 8000)
+    page = fetch(world, address, "/metrics")
+    assert "auditor_NUM_LEDGERS_CHECKED 0" in page
+    assert "process_cpu_seconds_total" in page
+    assert "bookie_SERVER_STATUS" not in page
+    assert "404" in fetch(world, address, "/api/v2/bookie")
+    done(metrics.close())
+    assert world.listener.others[address].factory is None
+
+    def taken(host: str, port: int) -> None:
+        raise PortInUseError(f"{host}:{port}")
+
+    world.listener.bind = taken  # type: ignore[method-assign, assignment]
+    another = RepairMetrics(service)
+    another.start()
+    done(another.close())

@@ -6,21 +6,28 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import jsonschema
 import pytest
 
+from bookied.admin.control import Control
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.exchange import Reply
+from bookied.admin.web import Api
 from tests.bookied.admin.conftest import Operator
-from tests.bookied.admin.test_v1 import create
+from tests.bookied.admin.test_v1 import create, metadata_of
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
-from wire.ids import BookieId, LedgerId
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment
+from wire.records import decode_cookie
 
 BODIES: dict[str, Any] = {
     "set_read_only": {"read_only": False},
     "set_compaction": {"major_suspended": True},
     "set_autorecovery": {"lost_bookie_recovery_delay_s": 30},
+    "recover": {"bookie_id": "b8"},
+    "decommission": {"bookie_id": "b8", "keep_cookie": True},
 }
 
 
@@ -32,7 +39,10 @@ def problem(reply: Reply) -> tuple[int, str]:
 def test_every_answer_is_what_the_description_says(operator: Operator, endpoint: Any) -> None:
     create(operator, 2)
     done(operator.control.store.mark_underreplicated(LedgerId(0), [BookieId("b8")]))
-    path = PREFIX + endpoint.path.format(ledger_id=1)
+    done(operator.control.store.elect(BookieId("b9")))
+    done(operator.control.store.set_lost_bookie_recovery_delay(0))
+    operator.control.repairs.recover(BookieId("b7"), skip_open=True, delete_cookie=False)
+    path = PREFIX + endpoint.path.format(ledger_id=1, job_id=1)
     reply = operator.ask(endpoint.method, path, BODIES.get(endpoint.call.__name__, b""))
     assert reply.status == endpoint.status, reply
     described = openapi()
@@ -147,3 +157,109 @@ def test_settings_that_forbid_it_are_a_conflict(tmp_path: Path) -> None:
 def test_the_page_of_metrics_and_the_description_are_there_too(operator: Operator) -> None:
     assert operator.ask("GET", "/api/v2/metrics").body == "# the page"
     assert operator.get("/api/v2/openapi.json") == openapi()
+
+
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+def lists_ledgers_on(operator: Operator, bookie_id: str, count: int) -> None:
+    """Create ledgers that list a bookie that is not there."""
+    for ledger_id in range(count):
+        fragment = Fragment(EntryId(0), (BookieId(bookie_id),))
+        metadata = attrs.evolve(metadata_of(ledger_id), fragments=(fragment,))
+        done(operator.control.store.create_ledger(LedgerId(ledger_id), metadata))
+
+
+def test_a_recovery_goes_on_behind_its_answer_and_can_be_followed(operator: Operator) -> None:
+    lists_ledgers_on(operator, "gone", 2)
+    begun = operator.ask("POST", "/api/v2/autorecovery/recover", {"bookie_id": "gone"})
+    assert (begun.status, json.loads(begun.body)["kind"]) == (202, "recover")
+    number = json.loads(begun.body)["job_id"]
+    operator.world.run_for(60)
+    (job,) = operator.get("/api/v2/jobs")
+    assert job == operator.get(f"/api/v2/jobs/{number}")
+    # The only other bookie cannot be reached from a test: what matters is that each one is told.
+    assert (job["state"], job["total"], job["about"]) == ("done", 2, "gone")
+    assert job["said"].startswith("0 ledgers moved; left: 0 (")
+    assert job["ended_ms"] >= job["began_ms"]
+
+
+def test_the_same_is_not_begun_twice_and_can_be_stopped(operator: Operator) -> None:
+    lists_ledgers_on(operator, "gone", 2)
+    path = "/api/v2/autorecovery/decommission"
+    number = json.loads(operator.ask("POST", path, {"bookie_id": "gone"}).body)["job_id"]
+    again = operator.ask("POST", path, {"bookie_id": "gone"})
+    assert problem(again) == (409, "refused")
+    assert f"job {number} does that already" in again.body
+    operator.world.run_for(90)
+    job = operator.get(f"/api/v2/jobs/{number}")
+    assert (job["state"], job["total"], job["done"]) == ("running", 2, 0)
+    assert "ledger 1: it grows there" in job["said"]
+    stopped = json.loads(operator.ask("DELETE", f"/api/v2/jobs/{number}").body)
+    assert (stopped["state"], stopped["ended_ms"] is None) == ("cancelled", False)
+    assert operator.ask("DELETE", f"/api/v2/jobs/{number}").status == 200
+    assert problem(operator.ask("GET", "/api/v2/jobs/99")) == (404, "not_found")
+
+
+def test_a_bookie_that_runs_is_not_taken_out(operator: Operator) -> None:
+    me = operator.control.bookie_id
+    for path, body in (
+        ("decommission", {"bookie_id": me}),
+        ("recover", {"bookie_id": me, "delete_cookie": True}),
+    ):
+        refused = operator.ask("POST", f"/api/v2/autorecovery/{path}", body)
+        assert problem(refused) == (409, "refused")
+    assert problem(operator.ask("POST", "/api/v2/autorecovery/recover", {"bookie_id": ""})) == (
+        400, "bad_request",
+    )  # fmt: skip
+    assert operator.get("/api/v2/jobs") == []
+
+
+def test_an_audit_needs_an_auditor(operator: Operator) -> None:
+    assert problem(operator.ask("POST", "/api/v2/autorecovery/audit")) == (409, "refused")
+
+
+def test_a_bookie_that_cannot_be_reached_fails_its_test(operator: Operator) -> None:
+    found = json.loads(operator.ask("POST", "/api/v2/bookie/sanity").body)
+    assert (found["passed"], found["read_only"], found["write_s"]) == (False, False, None)
+    assert found["error"]
+    assert operator.get("/api/v2/ledgers")["ledgers"] == []
+
+
+def test_a_bookie_that_is_forced_read_only_is_not_tested(tmp_path: Path) -> None:
+    world = World(tmp_path, force_read_only=True)
+    done(world.service.start())
+    operator = Operator(world)
+    found = json.loads(operator.ask("POST", "/api/v2/bookie/sanity").body)
+    assert (found["passed"], found["read_only"], found["error"]) == (False, True, None)
+    assert operator.get("/api/v1/bookie/sanity") == {"passed": False, "readOnly": True}
+    world.stop()
+
+
+def test_directories_that_the_settings_name_anew_get_the_cookie(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    done(world.service.start())
+    now = {"config": world.service.config}
+    operator = Operator(world)
+    operator.api = Api(Control(world.service, lambda: "", lambda: now["config"]), operator.access)
+    path = "/api/v2/bookie/expand-storage"
+    assert json.loads(operator.ask("POST", path).body) == {"added": []}
+    more = tmp_path / "more"
+    config = world.service.config
+    now["config"] = attrs.evolve(config, ledger_directories=(*config.ledger_directories, str(more)))
+    assert json.loads(operator.ask("POST", path).body) == {"added": [str(more)]}
+    cookie = decode_cookie((more / "current" / "VERSION").read_bytes())
+    assert str(more) in cookie.ledger_dirs
+    full = tmp_path / "full"
+    (full / "current").mkdir(parents=True)
+    (full / "current" / "0.log").write_bytes(b"somebody's")
+    now["config"] = attrs.evolve(
+        config, ledger_directories=(*config.ledger_directories, str(more), str(full))
+    )
+    refused = operator.ask("POST", path)
+    assert (problem(refused), "has data but no cookie" in refused.body) == ((409, "refused"), True)
+    told = operator.ask("PUT", "/api/v1/bookie/expand_storage")
+    assert (told.status, told.body) == (
+        500, "Exception while updating cookie for storage expansion",
+    )  # fmt: skip
+    world.stop()

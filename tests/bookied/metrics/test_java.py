@@ -11,9 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bookied.admin.server import AdminServer
 from bookied.config import StorageClass
+from bookied.metrics import repair
+from bookied.metrics.stats import RepairStats
+from bookied.metrics.text import exposition
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
-from tests.bookied.metrics.java import excused, is_excused, java_seen, shapes
+from tests.bookied.metrics.java import Shape, excused, is_excused, java_seen, shapes
 from tests.bookied.serving import KEY, packet
 from wire import v2, v3
 from wire.codes import AddFlag, ReadFlag
@@ -43,6 +46,11 @@ class Served:
     @property
     def page(self) -> str:
         return self.admin.metrics.text()
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """Everything there is, with autorecovery beside the bookie."""
+        return shapes(self.page + exposition(repair.families(RepairStats())))
 
     def value(self, name: str, **labels: str) -> float:
         for family in text_string_to_metric_families(self.page):
@@ -82,7 +90,9 @@ def test_what_has_java_s_name_has_java_s_type_and_labels(
     tmp_path: Path, kind: StorageClass
 ) -> None:
     served = Served(tmp_path, kind)
-    ours, java = shapes(served.page), seen_by_java(kind)
+    ours = served.shapes
+    repairs = {n: s for n, s in java_seen()["db"].items() if n.startswith("replication_")}
+    java = seen_by_java(kind) | repairs
     own = re.compile(r"bookied_|python_gc_")
     named = {name: shape for name, shape in ours.items() if not own.match(name)}
     assert named == {name: java.get(name) for name in named}
@@ -94,7 +104,7 @@ def test_what_java_has_is_there_or_the_documentation_says_why_not(
     tmp_path: Path, kind: StorageClass
 ) -> None:
     served = Served(tmp_path, kind)
-    ours = shapes(served.page)
+    ours = served.shapes
     java = java_seen()["sorted"]
     if kind is StorageClass.DB:
         # Of Sorted's own figures none is expected there, nor those of its collector.
@@ -109,7 +119,7 @@ def test_what_operators_watch_is_there_or_the_documentation_says_why_not(tmp_pat
     ours: set[str] = set()
     for kind in KINDS:
         served = Served(tmp_path / kind.value, kind)
-        ours |= shapes(served.page).keys()
+        ours |= served.shapes.keys()
         served.close()
     text = (Path(__file__).parents[1] / "vectors/wanted-metrics.txt").read_text(encoding="utf-8")
     wanted = [line for line in text.splitlines() if not line.startswith("#")]
@@ -120,7 +130,7 @@ def test_nothing_is_excused_that_is_there(tmp_path: Path) -> None:
     served = Served(tmp_path)
     patterns = excused()
     assert len(patterns) > 30
-    assert [name for name in shapes(served.page) if is_excused(name)] == []
+    assert [name for name in served.shapes if is_excused(name)] == []
     served.close()
 
 

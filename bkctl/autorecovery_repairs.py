@@ -1,0 +1,103 @@
+"""``bkctl autorecovery active``, ``forget`` and ``audit``: one repair, and audits to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from bkctl.command import Command, Effect
+from bkctl.exit_status import ExitStatus
+from bkctl.params import LEDGER_ID
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+    from wire.ids import LedgerId
+
+_FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
+CHECKS: Final = ("all-ledgers", "placement", "replicas")
+
+LAZY: Final = {
+    "active": ("bkctl.autorecovery_repairs:active", "List the ledgers that workers have now."),
+    "forget": (
+        "bkctl.autorecovery_repairs:forget",
+        "Remove the mark of a ledger that is gone or whole.",
+    ),
+    "audit": ("bkctl.autorecovery_repairs:audit", "Have the auditor look, and wait for it."),
+}
+"""For the group they hang in."""
+
+
+@click.command(
+    "active",
+    cls=Command,
+    short_help="List the ledgers that workers have now.",
+    effect=Effect.READ,
+    examples=(
+        ("bkctl autorecovery active", "each ledger under repair, and who has it since when"),
+        ("bkctl autorecovery active -o id", "only the ids"),
+    ),
+    exits=_FAILURES,
+    replaces="bookkeeper shell queryautorecoverystatus",
+)
+@click.pass_obj
+def active(session: Session) -> None:
+    """List the ledgers that workers have now, waiting or copying."""
+    from bkclient import autorecovery
+    from bkclient.metadata.api import HeldLock
+
+    session.emit_all(session.call(autorecovery.active), HeldLock)
+
+
+@click.command(
+    "forget",
+    cls=Command,
+    short_help="Remove the mark of a ledger that is gone or whole.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl autorecovery forget 42", "every replica of every entry is read first"),
+        ("bkctl autorecovery forget 42 --dry-run", "changes nothing"),
+    ),
+    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
+    replaces="deleting nodes of the metadata by hand",
+)
+@click.argument("ledger_id", type=LEDGER_ID)
+@click.pass_obj
+def forget(session: Session, *, ledger_id: LedgerId) -> None:
+    """Remove the mark of a ledger that is deleted, or of which no replica is missing.
+
+    All of it is read to be sure. A ledger that a worker has, or that is not closed, keeps its mark.
+    """
+    from bkctl import autorecovery_repairs_work
+
+    autorecovery_repairs_work.forget(session, ledger_id)
+
+
+@click.command(
+    "audit",
+    cls=Command,
+    short_help="Have the auditor look, and wait for it.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl autorecovery audit", "as `trigger`: look for lost bookies now"),
+        ("bkctl autorecovery audit --wait", "until their ledgers are marked"),
+        ("bkctl autorecovery audit --full replicas --wait --timeout 600", "a periodic check"),
+    ),
+    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
+    replaces="bookkeeper shell triggeraudit; forceauditchecks -calc | -ppc | -rc",
+)
+@click.option("--full", "checks", type=click.Choice(CHECKS), multiple=True,
+              help="Instead: let this periodic check run when an auditor next starts.")  # fmt: skip
+@click.option("--wait", is_flag=True, help="Return once it is through.")
+@click.pass_obj
+def audit(session: Session, *, checks: Sequence[str], wait: bool) -> None:
+    """Have the auditor look for lost bookies now, and wait until their ledgers are marked."""
+    from bkctl import autorecovery_repairs_work, autorecovery_work
+
+    if session.dry_run:
+        session.plan(autorecovery_work.triggered(checks))
+    elif wait:
+        session.emit(autorecovery_repairs_work.await_audit(session, checks))
+    else:
+        session.emit(autorecovery_work.trigger(session, checks))

@@ -1,0 +1,71 @@
+"""What the commands for single repairs and audits do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from twisted.internet.task import deferLater
+
+from bkclient import autorecovery
+from bkclient.prospects import Lacking, LedgerProspect, prospects
+
+if TYPE_CHECKING:
+    from bkclient.autorecovery import Mark
+    from bkclient.client import Client
+    from bkctl.session import Session
+    from wire.ids import BookieId, LedgerId
+
+LOOK_S: Final = 1.0
+"""Between two looks whether an audit is through."""
+
+
+@attrs.frozen
+class Audited:
+    """An audit that is through; ``checks`` are the periodic ones that were asked for."""
+
+    auditor: BookieId
+    checks: tuple[str, ...]
+    took_s: float
+
+
+def detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerProspect]:
+    """Yield what each marked ledger waits for."""
+    lacking = [Lacking(one.ledger_id, one.missing, one.since_ms) for one in marks]
+    found: Iterator[LedgerProspect] = session.iterate(prospects, lacking)
+    return found
+
+
+def forget(session: Session, ledger_id: LedgerId) -> None:
+    """Remove a mark that nobody needs."""
+    session.about = f"ledger {ledger_id}"
+    if session.dry_run:
+        session.plan([f"remove the mark of ledger {ledger_id} if it is deleted or whole"])
+        return
+    session.emit(session.call(autorecovery.forget, ledger_id))
+
+
+def await_audit(session: Session, checks: Sequence[str]) -> Audited:
+    """Ask for an audit, or for periodic checks, and return once that is through."""
+    session.resume = "the auditor goes on; `bkctl autorecovery status` shows what it has done"
+    done: Audited = session.call(_audit, tuple(checks))
+    session.resume = ""
+    return done
+
+
+async def _audit(client: Client, checks: tuple[str, ...]) -> Audited:
+    clock = client.cluster.clock
+    began_s = clock.seconds()
+    auditor = await autorecovery.auditor(client)
+    if checks:
+        await autorecovery.request_checks(client, checks, int(time.time() * 1000))
+        asked = {check: await client.store.check_time(check) for check in checks}
+        while any([await client.store.check_time(one) == asked[one] for one in checks]):
+            await deferLater(clock, LOOK_S)
+    else:
+        await autorecovery.trigger_audit(client)
+        while await autorecovery.unmarked(client):
+            await deferLater(clock, LOOK_S)
+    return Audited(auditor, checks, clock.seconds() - began_s)

@@ -1,0 +1,254 @@
+"""What `bookie decommission` and `bookie decommission-status` do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient import admin, autorecovery
+from bkclient.decommission import cancel_decommission, decommission_status, ledgers_left
+from bkclient.decommission import decommission as decommission_bookie
+from bkclient.prospects import Lacking, LedgerProspect, prospects
+from bkclient.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
+from bkctl.bookie_retire import AT_ONCE, TOO_FEW
+from bkctl.bookie_retire_work import move
+from bkctl.disk_change import is_registered, refuse_registered
+from bkctl.errors import PartlyDoneError, RefusedError, UsageError
+from bkctl.objections import Objection, heed
+from bkctl.units import counted, human_bytes
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.decommission import DecommissionProgress, DecommissionReport
+    from bkclient.recover_bookies import RecoverReport
+    from bkctl.session import Session
+
+
+ENABLE: Final = "`bkctl autorecovery enable` switches it on"
+
+
+@attrs.frozen
+class DecommissionCancelled:
+    """A bookie that stays: the marks that named it alone are gone."""
+
+    bookie_id: BookieId
+    ledgers: tuple[LedgerId, ...]
+    is_writable: bool
+
+
+def run(
+    session: Session,
+    bookie_id: BookieId | None,
+    *,
+    force: Collection[str],
+    drain: bool,
+    keep_cookie: bool,
+    cancel: bool,
+    address: str | None,
+    token_file: Path | None,
+) -> None:
+    """Take a bookie out, empty it first, or take that back.
+
+    Raises:
+        UsageError: options that do not go together.
+        RefusedError: it runs, there are too few others, or nobody confirmed.
+    """
+    if cancel and (drain or keep_cookie):
+        raise UsageError("--cancel goes with neither --drain nor --keep-cookie")
+    if bookie_id is None:
+        from bkctl.disk_change import stopped_bookie
+
+        bookie_id = stopped_bookie(session).bookie_id
+    session.about = f"bookie {bookie_id}"
+    runs = session.call(is_registered, bookie_id)
+    if cancel:
+        _cancel(session, bookie_id, address, token_file, runs=runs)
+    elif drain and runs:
+        _drain(session, bookie_id, force, address, token_file)
+    else:
+        _take_out(session, bookie_id, force, keep_cookie=keep_cookie)
+
+
+# Out --------------------------------------------------------------------------------------------
+
+
+def _take_out(
+    session: Session, bookie_id: BookieId, force: Collection[str], *, keep_cookie: bool
+) -> None:
+    """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
+    refuse_registered(session, bookie_id)
+    found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
+    if not session.call(autorecovery.status).enabled:
+        off = "autorecovery is disabled: nobody would move its ledgers"
+        heed(session, [Objection("", off, ENABLE)], force)
+    heed(session, _too_few(session, bookie_id, found), force)
+    steps = [_moving(bookie_id, found)]
+    if not keep_cookie:
+        steps.append(f"remove the cookie of {bookie_id}")
+    if session.dry_run:
+        session.plan(steps)
+        return
+    session.confirm(
+        [f"To take {bookie_id} out for good:", *(f"  {step}" for step in steps)],
+        "Go on?" if keep_cookie else "Its directories never start again. Go on?",
+        proof=bookie_id,
+    )
+    session.resume = (
+        f"`bkctl bookie decommission-status {bookie_id}` shows what is left; "
+        f"to go on: {session.again()}"
+    )
+    report = _wait(session, bookie_id, len(found), keep_cookie=keep_cookie)
+    session.resume = ""
+    session.emit(report)
+
+
+def _moving(bookie_id: BookieId, found: Sequence[BookieLedger]) -> str:
+    size = human_bytes(sum(one.load([bookie_id]).size_bytes or 0 for one in found))
+    return f"move {counted(len(found), 'ledger')}, about {size}"
+
+
+def _too_few(
+    session: Session, bookie_id: BookieId, found: Sequence[BookieLedger]
+) -> Iterator[Objection]:
+    bookies = session.call(admin.list_bookies)
+    writable = sum(
+        one.state is admin.BookieState.WRITABLE and one.bookie_id != bookie_id for one in bookies
+    )
+    needed = max((one.metadata.ensemble_size for one in found), default=0)
+    if writable < needed:
+        yield Objection(
+            TOO_FEW,
+            f"{counted(writable, 'bookie')} {'takes' if writable == 1 else 'take'} adds, and its "
+            f"ledgers want {needed}: nobody could take its place",
+            "start more bookies",
+        )
+
+
+def _wait(
+    session: Session, bookie_id: BookieId, total: int, *, keep_cookie: bool
+) -> DecommissionReport:
+    begun = told = False
+    with session.progress("moving", total=total, unit="ledgers") as progress:
+
+        def report(step: DecommissionProgress) -> None:
+            nonlocal begun, told
+            if step.ledgers_left and not begun:
+                begun = True
+                left = counted(step.ledgers_left, "ledger")
+                session.note(f"waiting for the workers to move {left}; it may be interrupted")
+            progress.update(max(0, step.ledgers - step.ledgers_left))
+            if step.ledgers_left and step.auditor is None and not told:
+                told = True
+                session.warn("no auditor is elected: do any workers run? `bkctl doctor` looks")
+            for one in step.stuck:
+                session.warn(f"no progress: ledger {one.ledger_id}: {one.why}")
+
+        done: DecommissionReport = session.call(
+            decommission_bookie, bookie_id, report, keep_cookie=keep_cookie
+        )
+    return done
+
+
+# While it runs ----------------------------------------------------------------------------------
+
+
+def _drain(
+    session: Session,
+    bookie_id: BookieId,
+    force: Collection[str],
+    address: str | None,
+    token_file: Path | None,
+) -> None:
+    """Make a bookie read-only and copy off it what does not grow.
+
+    Raises:
+        PartlyDoneError: something is left on it.
+    """
+    found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
+    heed(session, _too_few(session, bookie_id, found), force)
+    steps = [f"make {bookie_id} read-only", _moving(bookie_id, found)]
+    if session.dry_run:
+        session.plan(steps)
+        return
+    session.confirm(
+        [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "Go on?", proof=bookie_id
+    )
+    _set_mode(session, bookie_id, address, token_file, read_only=True)
+    session.resume = f"what is moved stays so; to go on: {session.again()}"
+    options = RecoverOptions(spare_writers=True, skip_unrecoverable=True, at_once=AT_ONCE)
+    report: RecoverReport = move(session, [bookie_id], options, len(found))
+    session.resume = ""
+    session.emit(report)
+    then = f"stop it, then: bkctl decommission {bookie_id}"
+    if report.left:
+        left = counted(len(report.left), "ledger")
+        raise PartlyDoneError(
+            f"{left} left on {bookie_id}, which is read-only now",
+            next_step=f"writers leave it with their next entry: run this again, or {then}",
+        )
+    session.note(f"{bookie_id} is empty, and takes nothing more; {then}")
+
+
+def _set_mode(
+    session: Session,
+    bookie_id: BookieId,
+    address: str | None,
+    token_file: Path | None,
+    *,
+    read_only: bool,
+) -> None:
+    from bkctl import bookie_http_work
+
+    server = bookie_http_work.connect(session, bookie_id, address, token_file)
+    bookie_http_work.mode(server, bookie_id, read_only)
+
+
+def _cancel(
+    session: Session,
+    bookie_id: BookieId,
+    address: str | None,
+    token_file: Path | None,
+    *,
+    runs: bool,
+) -> None:
+    """Take back the marks of a bookie that runs again, and let it take adds.
+
+    Raises:
+        RefusedError: it does not run: its ledgers do lack replicas.
+    """
+    if not runs:
+        raise RefusedError(
+            f"{bookie_id} does not run, so that its ledgers do lack replicas",
+            next_step="interrupt the decommission, and start the bookie first",
+        )
+    is_writable = session.call(_is_writable, bookie_id)
+    if session.dry_run:
+        steps = [] if is_writable else [f"let {bookie_id} take adds"]
+        session.plan([f"take back the marks that name {bookie_id} alone", *steps])
+        return
+    ledgers = session.call(cancel_decommission, bookie_id)
+    if not is_writable:
+        _set_mode(session, bookie_id, address, token_file, read_only=False)
+    session.emit(DecommissionCancelled(bookie_id, ledgers, is_writable=True))
+
+
+async def _is_writable(client: Client, bookie_id: BookieId) -> bool:
+    return bookie_id in await client.store.writable_bookies()
+
+
+# How it stands ----------------------------------------------------------------------------------
+
+
+def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
+    """Show what a bookie still holds."""
+    session.about = f"bookie {bookie_id}"
+    left: list[BookieLedger] = session.call(ledgers_left, bookie_id)
+    if detail:
+        lacking = [Lacking(one.ledger_id, (bookie_id,)) for one in left]
+        session.emit_all(session.iterate(prospects, lacking), LedgerProspect)
+    else:
+        session.emit(session.call(decommission_status, bookie_id, left))

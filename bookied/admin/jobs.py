@@ -1,0 +1,160 @@
+"""Work that goes on behind an answer, and how whoever asked for it follows it.
+
+Jobs belong to the process: what is begun here ends with the bookie. All of it can be asked for
+again, and goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from wire.errors import BookKeeperError
+
+KEPT: Final = 100
+"""Jobs that are remembered; the oldest that have ended are forgotten first."""
+
+RUNNING_MAX: Final = 4
+"""Jobs under way; more are refused."""
+
+log = Logger()
+
+
+class JobState(enum.Enum):
+    """What becomes of a job."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class NoSuchJobError(BookKeeperError):
+    """There is no job of this number, or it is forgotten."""
+
+
+class JobRefusedError(BookKeeperError):
+    """The same is under way already, or too much is."""
+
+
+@attrs.define(eq=False)
+class Job:
+    """One piece of work. Times are milliseconds since the epoch."""
+
+    number: int
+    kind: str
+    about: str
+    began_ms: int
+    state: JobState = JobState.RUNNING
+    ended_ms: int | None = None
+    done: int = 0
+    total: int | None = None
+    said: str = ""
+    """The last thing it said: what it does, what came of it, or why it failed."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is JobState.RUNNING
+
+
+Work = Callable[[Job], Coroutine[Deferred[Any], Any, str]]
+"""Does it, keeps the job's figures, and returns what came of it."""
+
+
+class Jobs:
+    """The jobs of one process. Belongs to the reactor's thread."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._jobs: OrderedDict[int, Job] = OrderedDict()
+        self._running: dict[int, Deferred[None]] = {}
+        self._last = 0
+
+    def begin(self, kind: str, about: str, work: Work) -> Job:
+        """Begin a job and return at once.
+
+        Raises:
+            JobRefusedError: the same is under way, or too many others.
+        """
+        running = [self._jobs[number] for number in self._running]
+        for one in running:
+            if (one.kind, one.about) == (kind, about):
+                raise JobRefusedError(f"job {one.number} does that already")
+        if len(running) >= RUNNING_MAX:
+            raise JobRefusedError(f"{len(running)} jobs are under way; wait for one")
+        self._last += 1
+        job = Job(self._last, kind, about, self._now_ms())
+        self._jobs[job.number] = job
+        self._forget()
+        log.info("job {number}: {kind} {about}", number=job.number, kind=kind, about=about)
+        running_job = Deferred.fromCoroutine(work(job))
+        self._running[job.number] = running_job.addCallbacks(
+            lambda said: self._ended(job, JobState.DONE, said),
+            lambda failure: self._failed(job, failure),
+        )
+        if not job.is_running:  # It was over before it was put down as running.
+            del self._running[job.number]
+        return job
+
+    def all(self) -> tuple[Job, ...]:
+        """Return the jobs that are remembered, the newest first."""
+        return tuple(reversed(self._jobs.values()))
+
+    def get(self, number: int) -> Job:
+        """Return a job.
+
+        Raises:
+            NoSuchJobError: there is none.
+        """
+        if number not in self._jobs:
+            raise NoSuchJobError(f"there is no job {number}")
+        return self._jobs[number]
+
+    def cancel(self, number: int) -> Job:
+        """Stop a job where that is safe; one that has ended stays as it is.
+
+        Raises:
+            NoSuchJobError: there is none.
+        """
+        job = self.get(number)
+        running = self._running.get(number)
+        if running is not None:
+            running.cancel()
+        return job
+
+    async def close(self) -> None:
+        """Stop all of them."""
+        running = list(self._running.values())
+        for one in running:
+            one.cancel()
+        await DeferredList(running)
+
+    def _failed(self, job: Job, failure: Failure) -> None:
+        error = failure.value
+        if failure.check(CancelledError) is not None:
+            self._ended(job, JobState.CANCELLED, "cancelled; it can be asked for again")
+            return
+        if not isinstance(error, BookKeeperError):
+            log.failure("job {number}", failure, number=job.number)
+        self._ended(job, JobState.FAILED, str(error) or type(error).__name__)
+
+    def _ended(self, job: Job, state: JobState, said: str) -> None:
+        job.state, job.said, job.ended_ms = state, said, self._now_ms()
+        self._running.pop(job.number, None)
+        log.info("job {number}: {said}", number=job.number, said=said)
+
+    def _forget(self) -> None:
+        ended = [number for number, job in self._jobs.items() if not job.is_running]
+        for number in ended[: max(0, len(self._jobs) - KEPT)]:
+            del self._jobs[number]
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)

@@ -1,0 +1,85 @@
+"""What of the cluster's repair can be asked for over HTTP: jobs that run beside the bookie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bkclient.client import Client
+from bkclient.decommission import DecommissionProgress, decommission
+from bkclient.recover_bookies import (
+    LedgerMove,
+    LedgerOutcome,
+    RecoverOptions,
+    ledgers_on_bookies,
+    recover_bookies,
+)
+from bkclient.stored_cookies import insist_gone
+from bookied.admin.jobs import Job, Jobs
+from wire.ids import BookieId
+
+
+class Repairs:
+    """Begins the jobs. Belongs to the reactor's thread."""
+
+    def __init__(self, jobs: Jobs, client: Callable[[], Client]) -> None:
+        self.jobs, self._client = jobs, client
+
+    def recover(self, bookie_id: BookieId, *, skip_open: bool, delete_cookie: bool) -> Job:
+        """Begin to move what is on a bookie to others.
+
+        Raises:
+            JobRefusedError: that is under way, or too much else.
+        """
+        options = RecoverOptions(
+            skip_open=skip_open, skip_unrecoverable=True, delete_cookies=delete_cookie
+        )
+
+        async def work(job: Job) -> str:
+            return await _recover(self._client(), bookie_id, options, job)
+
+        return self.jobs.begin("recover", bookie_id, work)
+
+    async def insist_gone(self, bookie_id: BookieId) -> None:
+        """Raise ``IllegalOperationError`` where a bookie runs."""
+        await insist_gone(self._client(), [bookie_id])
+
+    def decommission(self, bookie_id: BookieId, *, keep_cookie: bool) -> Job:
+        """Begin to take a bookie out: the cluster's workers move what is on it.
+
+        Raises:
+            JobRefusedError: that is under way, or too much else.
+        """
+
+        async def work(job: Job) -> str:
+            return await _decommission(self._client(), bookie_id, job, keep_cookie=keep_cookie)
+
+        return self.jobs.begin("decommission", bookie_id, work)
+
+
+async def _recover(client: Client, bookie_id: BookieId, options: RecoverOptions, job: Job) -> str:
+    listed = [one.ledger_id async for one in ledgers_on_bookies(client, [bookie_id])]
+    job.total = len(listed)
+
+    def report(move: LedgerMove) -> None:
+        job.done += move.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}
+        job.said = f"ledger {move.ledger_id}: {move.error or move.outcome.value}"
+
+    done = await recover_bookies(client, [bookie_id], options, report)
+    left = ", ".join(f"{one.ledger_id} ({one.error or one.outcome.value})" for one in done.left)
+    return f"{done.moved} ledgers moved" + (f"; left: {left}" if left else "")
+
+
+async def _decommission(client: Client, bookie_id: BookieId, job: Job, *, keep_cookie: bool) -> str:
+    waits = ""
+
+    def report(step: DecommissionProgress) -> None:
+        nonlocal waits
+        done = step.ledgers - step.ledgers_left
+        if step.stuck or done != job.done:
+            waits = "; ".join(f"ledger {one.ledger_id}: {one.why}" for one in step.stuck)
+        job.total, job.done = step.ledgers, done
+        job.said = f"{step.step}: {waits}" if waits else step.step
+
+    done = await decommission(client, bookie_id, report, keep_cookie=keep_cookie)
+    cookie = "its cookie is removed" if done.cookie_deleted else "no cookie was removed"
+    return f"{done.ledgers} ledgers moved, {cookie}"
