@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session import Session
     from wire.ids import BookieId
+    from wire.records import BookieServiceInfo
 
 FROM_ENVIRONMENT: Final = "BKCTL_ADMIN_TOKEN"
 HTTP: Final = "http"
@@ -142,12 +143,20 @@ async def published(client: Client, bookie_id: BookieId) -> tuple[str, int]:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
         raise NothingFoundError(f"bookie {bookie_id} is not registered", next_step=hint) from error
-    endpoint, own = info.endpoint(HTTP), info.endpoint()
-    if endpoint is None:
+    found = http_address(info)
+    if found is None:
         raise NothingFoundError(
             f"bookie {bookie_id} has published no HTTP server",
             next_step=f"set httpServerEnabled=true for it, or {hint}",
         )
+    return found
+
+
+def http_address(info: BookieServiceInfo) -> tuple[str, int] | None:
+    """Return where a bookie's HTTP server listens, if it has published one."""
+    endpoint, own = info.endpoint(HTTP), info.endpoint()
+    if endpoint is None:
+        return None
     host = own.host if own is not None and endpoint.host in _ANY_ADDRESS else endpoint.host
     return host, endpoint.port
 

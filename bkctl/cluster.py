@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from bkctl.cluster_look import LAZY
 from bkctl.command import Command, Effect, SubGroup
 from bkctl.exit_status import ExitStatus
 
@@ -17,7 +18,8 @@ cluster = SubGroup(
     name="cluster",
     short_help="The cluster as a whole: make one, look at it, take it away.",
     help="The cluster as a whole: make one, look at it, take it away.",
-    order=("init", "info", "instance-id"),
+    lazy=LAZY,
+    order=("init", "status", "info", "id", "instance-id"),
 )
 
 LEDGERS: Final = "ledgers"
