@@ -13,6 +13,7 @@ from bkctl.command import Command, Effect, SubGroup
 from bkctl.exit_status import ExitStatus
 from bkctl.options import is_global
 from bkctl.params import BOOKIE_ID
+from bkctl.top import LAZY as LOAD
 
 if TYPE_CHECKING:
     from bkctl.session import Session
@@ -31,6 +32,7 @@ bookie = SubGroup(
     help="Bookies: who is there, and how they are.",
     lazy={
         **LAZY,
+        **LOAD,
         "flip-id": ("bkctl.bookie_change:flip_id", "Let a stopped bookie go by its new id."),
         "recover": (
             "bkctl.bookie_retire:recover",

@@ -355,10 +355,11 @@ def metrics(admin: AdminClient, pattern: str | None) -> Iterator[MetricSample]:
         raise UsageError(f"--grep: {error}") from error
     for line in admin.ask("GET", "/metrics").body.splitlines():
         if line and not line.startswith("#") and wanted.search(line):
-            yield _sample(line)
+            yield parse_sample(line)
 
 
-def _sample(line: str) -> MetricSample:
+def parse_sample(line: str) -> MetricSample:
+    """Return what a line of /metrics says; raise ``CommandError`` where it is none."""
     match = _SAMPLE.fullmatch(line)
     if match is None:
         raise CommandError(f"no metric: {line[:80]!r}")
@@ -399,4 +400,4 @@ def jmx(admin: AdminClient) -> Iterator[JmxSample]:
     for attribute, pattern in JMX_NAMES.items():
         for line in lines:
             if re.search(pattern, line):
-                yield JmxSample(attribute=attribute, sample=_sample(line))
+                yield JmxSample(attribute=attribute, sample=parse_sample(line))

@@ -382,6 +382,7 @@ _VIEWS: Final = (
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
     ("bkctl.cluster_views", "CLUSTER_VIEWS"),
+    ("bkctl.top_views", "TOP_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
