@@ -383,6 +383,7 @@ _VIEWS: Final = (
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
     ("bkctl.cluster_views", "CLUSTER_VIEWS"),
     ("bkctl.top_views", "TOP_VIEWS"),
+    ("bkctl.ledger_map_views", "LEDGER_MAP_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
