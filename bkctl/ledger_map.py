@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 LAZY: Final = {
     "map": ("bkctl.ledger_map:map_", "Draw which bookies hold which fragments, and how whole."),
-    "where": ("bkctl.ledger_map:where", "Show which bookies a ledger, or one entry, is on."),
+    "where": (
+        "bkctl.ledger_map:where",
+        "Show which bookies a ledger, or one entry, is on, and how those are.",
+    ),
 }
 """For the group they hang in."""
 

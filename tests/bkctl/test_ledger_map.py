@@ -53,7 +53,7 @@ def ledger_map(ensembles: Sequence[str], healths: Sequence[Sequence[Health]]) ->
     found = Holdings(
         ledger_id=LedgerId(42), metadata=metadata, lac=metadata.last_entry_id, fragments=fragments
     )
-    states = {bookie: "writable" for bookie in metadata.all_bookies()}
+    states: dict[BookieId, str] = dict.fromkeys(metadata.all_bookies(), "writable")
     states[BookieId("bk-d.example.org:3181")] = "down"
     return LedgerMap(holdings=found, states=states)
 
