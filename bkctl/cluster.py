@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.cluster_look import LAZY
+from bkctl.cluster_look import LAZY as LOOKS
+from bkctl.cluster_metadata import LAZY as METADATA
 from bkctl.command import Command, Effect, SubGroup
 from bkctl.exit_status import ExitStatus
 
@@ -18,7 +19,7 @@ cluster = SubGroup(
     name="cluster",
     short_help="The cluster as a whole: make one, look at it, take it away.",
     help="The cluster as a whole: make one, look at it, take it away.",
-    lazy=LAZY,
+    lazy={**LOOKS, **METADATA},
     order=("init", "status", "info", "id", "instance-id"),
 )
 

@@ -384,6 +384,7 @@ _VIEWS: Final = (
     ("bkctl.cluster_views", "CLUSTER_VIEWS"),
     ("bkctl.top_views", "TOP_VIEWS"),
     ("bkctl.ledger_map_views", "LEDGER_MAP_VIEWS"),
+    ("bkctl.cluster_metadata_views", "CLUSTER_METADATA_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
