@@ -127,9 +127,9 @@ def backup(session: Session, file: Path) -> None:
 )  # fmt: skip
 @click.pass_obj
 def restore(session: Session, *, file: Path, force: Sequence[str]) -> None:
-    """Bring metadata back from a backup, into an empty root.
+    """Bring metadata back from a backup.
 
-    Nothing that is there is replaced: with --force root nodes that differ stay, and are named.
+    The root has to be empty. Nothing that is there is replaced: with --force root nodes that differ stay, and are named.
     Another cluster's metadata is refused. Versions begin anew, and new ledger ids go on behind the
     highest that the backup has. Bookies start again once their cookies are back.
     """
