@@ -120,7 +120,8 @@ def figures(samples: Iterable[MetricSample]) -> Figures:
         read_p99_ms=page.quantile(READ, "0.99"),
         sync_p99_ms=page.quantile(SYNC, "0.99"),
         journal_queue=page.total(QUEUE) if QUEUE in page else None,
-        disk_used=page.most_of_all("bookie_ledger_dir_", "_usage"),
+        # Java's says 0 until it has looked for the first time.
+        disk_used=page.most_of_all("bookie_ledger_dir_", "_usage") or None,
         started_s=page.most(STARTED),
         version=_version(page),
     )

@@ -178,7 +178,9 @@ def drawing(found: list[MetadataNode], top: str, canvas: Canvas) -> Iterator[str
     below: dict[str, Any] = {}
     levels: dict[str, dict[str, Any]] = {top: below}
     by_path = {node.stored.path: node for node in found}
-    yield f"{top or '/'}  {canvas.dim(safe(summary(by_path[top])))}" if top in by_path else top
+    # Without colour: what is too long for a line is cut, and escapes cannot be.
+    canvas = attrs.evolve(canvas, color=False)
+    yield canvas.fitted(f"{top or '/'}  {safe(summary(by_path[top]))}", canvas.width).rstrip()
     for node in sorted(found, key=lambda one: one.stored.path):
         path = node.stored.path
         if path == top:
@@ -192,7 +194,7 @@ def drawing(found: list[MetadataNode], top: str, canvas: Canvas) -> Iterator[str
         name = path if zk_paths.is_top(path) else path.rpartition("/")[2]
         hidden = node.stored.children - len([one for one in child if one in shown])
         more = f" ({hidden} below)" if hidden > 0 else ""
-        return f"{safe(name)}{more}  {canvas.dim(safe(summary(node)))}"
+        return f"{safe(name)}{more}  {safe(summary(node))}"
 
     for line in branches(below, canvas, leaf):
-        yield line if canvas.color else canvas.fitted(line, canvas.width).rstrip()
+        yield canvas.fitted(line, canvas.width).rstrip()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MARKS_MAX: Final = 10_000
+MARKS_MAX: Final = 1000
 """Marks that are counted at each look; where there are more, there are many."""
 
 _TIMEOUT_S: Final = 5.0

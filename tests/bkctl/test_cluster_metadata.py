@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,8 @@ def world() -> World:
 
 def at(uri: str, *words: object, typed: str = "", tty: bool = False, ok: bool = True) -> Result:
     """Run a command on a cluster in a file."""
-    host = FakeHost(typed, tty=tty, environ={"PAGER": ""})
-    status = cli.run(["-u", uri, *map(str, words)], host)
+    with closing(FakeHost(typed, tty=tty, environ={"PAGER": ""})) as host:
+        status = cli.run(["-u", uri, *map(str, words)], host)
     result = Result(status, host.out.text, host.err.text)
     assert not ok or status == 0, (words, result)
     return result

@@ -68,6 +68,9 @@ class TestFigures:
         page = JAVA_PAGE + 'bookied_info{version="0.1.0",bookieId="b1"} 1\n'
         assert told(page).version == "bookied 0.1.0"
 
+    def test_a_disk_that_java_has_not_looked_at_is_not_known(self) -> None:
+        assert told("bookie_ledger_dir_data_usage 0.0\n").disk_used is None
+
     def test_of_a_page_without_them_nothing_is_known(self) -> None:
         assert told("") == Figures()
 
