@@ -43,7 +43,7 @@ IDS_SPARED: Final = 1000
 
 _NODES_AT_ONCE: Final = 500
 _HEAD_BYTES_MAX: Final = 1 << 16
-_KINDS: Final = {"ledger": "ledger", "cookie": "cookie", "mark": "mark", "log": "log"}
+_KINDS: Final = ("ledger", "cookie", "mark", "log")
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +85,31 @@ class ClusterRestored:
 
 class BackupDamagedError(CommandError):
     """The file is no backup, or not a whole one."""
+
+
+@attrs.define
+class _Tally:
+    """What the nodes of a backup come to."""
+
+    info: BackupInfo
+    nodes: int = 0
+    kinds: Counter[str] = attrs.field(factory=Counter)
+    highest: LedgerId | None = None
+
+    def add(self, path: str) -> None:
+        """Count one node."""
+        self.nodes += 1
+        found = known(path, b"", self.info.layout)
+        if found.kind in _KINDS:
+            self.kinds[found.kind] += 1
+        if found.kind == "ledger" and found.ledger_id is not None:
+            self.highest = max(self.highest or found.ledger_id, found.ledger_id)
+
+    def result(self) -> BackupInfo:
+        """Return the info with all that was counted."""
+        return attrs.evolve(
+            self.info, nodes=self.nodes, kinds=dict(self.kinds), highest_ledger=self.highest
+        )
 
 
 # Backup -----------------------------------------------------------------------------------------
@@ -152,8 +177,7 @@ def _write(
     """Write beside the file, sync, and rename; return what was written, and its bytes."""
     directory = file.resolve().parent
     fd, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=directory)  # Its owner's alone.
-    digest, kinds, nodes = hashlib.sha256(), Counter[str](), 0
-    highest: LedgerId | None = None
+    digest, tally = hashlib.sha256(), _Tally(info)
     try:
         with os.fdopen(fd, "wb") as stream:
 
@@ -166,13 +190,9 @@ def _write(
             for some in found:
                 for node in some:
                     put(_node_line(node))
-                    what = known(node.path, b"", info.layout)
-                    kinds[what.kind] += what.kind in _KINDS
-                    if what.kind == "ledger" and what.ledger_id is not None:
-                        highest = max(highest or what.ledger_id, what.ledger_id)
-                nodes += len(some)
-                progress.update(nodes)
-            put({"end": True, "nodes": nodes, "sha256": digest.hexdigest()})
+                    tally.add(node.path)
+                progress.update(tally.nodes)
+            put({"end": True, "nodes": tally.nodes, "sha256": digest.hexdigest()})
             stream.flush()
             os.fsync(stream.fileno())
             size = stream.tell()
@@ -181,8 +201,7 @@ def _write(
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    done = attrs.evolve(info, nodes=nodes, kinds=dict(kinds), highest_ledger=highest)
-    return done, size
+    return tally.result(), size
 
 
 def _sync(directory: Path) -> None:
@@ -249,24 +268,18 @@ def read(file: Path) -> BackupInfo:
         BackupDamagedError: it is none, or not whole.
         OSError: it cannot be read.
     """
-    digest, kinds, nodes = hashlib.sha256(), Counter[str](), 0
-    highest: LedgerId | None = None
+    digest = hashlib.sha256()
     with file.open("rb") as stream:
         line = stream.readline()
-        info = _head(line)
+        tally = _Tally(_head(line))
         for number, following in enumerate(stream, 2):
             digest.update(line)
             line = following
-            if b'"end"' in line and _is_end(line, nodes, digest.hexdigest()):
+            if b'"end"' in line and _is_end(line, tally.nodes, digest.hexdigest()):
                 if stream.read(1):
                     raise BackupDamagedError(f"line {number} is its end, and more follows")
-                return attrs.evolve(info, nodes=nodes, kinds=dict(kinds), highest_ledger=highest)
-            node = _node(line, number)
-            what = known(node.path, b"", info.layout)
-            kinds[what.kind] += what.kind in _KINDS
-            if what.kind == "ledger" and what.ledger_id is not None:
-                highest = max(highest or what.ledger_id, what.ledger_id)
-            nodes += 1
+                return tally.result()
+            tally.add(_node(line, number).path)
     raise BackupDamagedError("its end is missing: it was cut")
 
 

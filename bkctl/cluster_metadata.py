@@ -129,9 +129,10 @@ def backup(session: Session, file: Path) -> None:
 def restore(session: Session, *, file: Path, force: Sequence[str]) -> None:
     """Bring metadata back from a backup.
 
-    The root has to be empty. Nothing that is there is replaced: with --force root nodes that differ stay, and are named.
-    Another cluster's metadata is refused. Versions begin anew, and new ledger ids go on behind the
-    highest that the backup has. Bookies start again once their cookies are back.
+    The root has to be empty. Nothing that is there is replaced: with --force root nodes that
+    differ stay, and are named. Another cluster's metadata is refused. Versions begin anew, and new
+    ledger ids go on behind the highest that the backup has. Bookies start again once their cookies
+    are back.
     """
     from bkctl import cluster_backup
 

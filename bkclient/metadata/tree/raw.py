@@ -46,7 +46,9 @@ class TreeRaw(TreePart):
     async def _stored(self, path: str) -> tuple[StoredNode, list[str]] | None:
         """Return a node and the names of its children; None where there is none."""
         try:
-            node, names = await self._tree.get(path), await self._tree.children(path)
+            node = await self._tree.get(path)
+            # Most nodes are leaves; what has children by now is asked for their names.
+            names = await self._tree.children(path) if node.stat.children else []
         except NoNodeError:
             return None
         ephemeral = bool(node.stat.owner)
