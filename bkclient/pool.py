@@ -91,6 +91,17 @@ class BookiePool:
         self._closed: ClientError | None = None
         self.quarantine = Quarantine(clock, rng, config)
 
+    def anew(self) -> BookiePool:
+        """Return a pool like this one that is connected with nobody; its owner closes it."""
+        return BookiePool(
+            self._connect,
+            self.clock,
+            self._registry,
+            self.config,
+            protocol=self.protocol,
+            rng=self._rng,
+        )
+
     def next_txn_id(self) -> int:
         """Return an id that no other request of this client has."""
         return next(self._txn_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -12,6 +12,7 @@ from bkclient.autorecovery import Mark, Pause, Status
 from bkclient.sanity import Sanity
 from bkclient.stored_cookies import StoredCookie
 from bkctl.autorecovery_work import Auditor, Delay, Switched, Triggered, told
+from bkctl.bookie_figures import Figures
 from bkctl.bookie_work import BookieDetails
 from bkctl.cluster_removal import ClusterFormatted, ClusterRemoved
 from bkctl.cookie_work import CookieChanged, CookieText
@@ -170,6 +171,13 @@ def _endpoints(v: BookieDetails) -> str:
     return "\n".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
 
 
+def _figure(name: str, doc: str, get: Callable[[Figures], Any], **more: Any) -> Field:
+    def of(value: BookieDetails) -> Any:
+        return None if value.figures is None else get(value.figures)
+
+    return Field(name, doc, of, rank=NEVER, **more)
+
+
 _DETAILS: Final = (
     _BOOKIE,
     Field("state", "writable, read-only or down.", lambda v: v.state, Kind.STATE),
@@ -202,6 +210,21 @@ _DETAILS: Final = (
         rank=WIDE,
         cell=lambda v: "\n".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
     ),
+    Field("rack", "Its network location.", lambda v: v.rack, rank=WIDE),
+    _figure("version", "What it runs, by its metrics.", lambda f: f.version),
+    _figure(
+        "uptime_s",
+        "How long it has been up, by its metrics.",
+        lambda f: None if f.started_s is None else max(0.0, time.time() - f.started_s),
+        kind=Kind.SECONDS,
+        header="UPTIME",
+    ),
+    _figure("adds", "Adds since its start.", lambda f: f.adds, kind=Kind.COUNT),
+    _figure("reads", "Reads since its start.", lambda f: f.reads, kind=Kind.COUNT),
+    _figure("failures", "Of both, those that failed.", lambda f: f.failures, kind=Kind.COUNT),
+    _figure("add_p99_ms", "99 of 100 adds took less, in ms.", lambda f: f.add_p99_ms),
+    _figure("read_p99_ms", "99 of 100 reads took less, in ms.", lambda f: f.read_p99_ms),
+    _figure("journal_queue", "Entries that wait for the journal.", lambda f: f.journal_queue),
 )
 
 

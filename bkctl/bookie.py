@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from bkctl.bookie_http import LAZY
-from bkctl.command import Effect, SubGroup
+from bkctl.command import Command, Effect, SubGroup
 from bkctl.exit_status import ExitStatus
+from bkctl.options import is_global
 from bkctl.params import BOOKIE_ID
+from bkctl.top import LAZY as LOAD
 
 if TYPE_CHECKING:
     from bkctl.session import Session
@@ -18,12 +21,18 @@ if TYPE_CHECKING:
 
 _STATES: Final = {"rw": "writable", "ro": "read-only", "down": "down"}
 
+_TEST_EXITS: Final = (
+    ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
+)  # fmt: skip
+_TEST_REPLACES: Final = "bookkeeper shell bookiesanity [-entries N] [-timeout SECONDS]"
+
 bookie = SubGroup(
     name="bookie",
     short_help="Bookies: who is there, and how they are.",
     help="Bookies: who is there, and how they are.",
     lazy={
         **LAZY,
+        **LOAD,
         "flip-id": ("bkctl.bookie_change:flip_id", "Let a stopped bookie go by its new id."),
         "rename": (
             "bkctl.bookie_rename:rename",
@@ -50,7 +59,7 @@ bookie = SubGroup(
             "Let a stopped bookie use more directories.",
         ),
     },
-    order=("list", "info", "sanity"),
+    order=("list", "show", "info", "test", "sanity"),
 )
 
 
@@ -81,6 +90,8 @@ def list_(session: Session, *, state: str, ask: bool) -> None:
     wanted = _STATES.get(state)
     ids_only = session.options.output == "id"
     found = session.call(cluster_work.bookies, wanted, ask=ask and not ids_only)
+    if ask and session.options.output not in {None, "table", "id"}:
+        found = cluster_work.with_figures(found, now_s=time.time())
     session.emit_all(found, BookieSummary)
 
 
@@ -108,6 +119,30 @@ def info(session: Session, bookie_ids: Sequence[BookieId], *, ledgers: bool) -> 
 
 
 @bookie.command(
+    "show",
+    effect=Effect.READ,
+    examples=(
+        ("bkctl bookie show 10.0.0.1:3181", "endpoints, disks, cookie, rack, load"),
+        ("bkctl bookie show 10.0.0.1:3181 -o yaml", "the same for programs"),
+    ),
+    exits=(
+        ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
+    ),
+    replaces="bookkeeper shell endpointinfo -b ID",
+)  # fmt: skip
+@click.argument("bookie_id", type=BOOKIE_ID)
+@click.pass_obj
+def show(session: Session, bookie_id: BookieId) -> None:
+    """Show one bookie whole, with what its metrics say.
+
+    What it runs, since when and its load are known where it has published its HTTP server.
+    """
+    from bkctl import bookie_work
+
+    bookie_work.show_one(session, bookie_id)
+
+
+@bookie.command(
     "sanity",
     effect=Effect.REVERSIBLE,
     examples=(
@@ -115,11 +150,9 @@ def info(session: Session, bookie_ids: Sequence[BookieId], *, ledgers: bool) -> 
         ("bkctl bookie sanity 10.0.0.1:3181 --entries 100", "another one, with more entries"),
         ("bkctl bookie sanity --timeout 2 -c bk_server.conf", "as a health check: 0 is healthy"),
     ),
-    exits=(
-        ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
-    ),
-    replaces="bookkeeper shell bookiesanity [-entries N] [-timeout SECONDS]",
-)  # fmt: skip
+    exits=_TEST_EXITS,
+    replaces=_TEST_REPLACES,
+)
 @click.argument("bookie_id", type=BOOKIE_ID, required=False)
 @click.option("-n", "--entries", type=click.IntRange(1), default=10, show_default=True,
               help="How many to write and read.")  # fmt: skip
@@ -135,3 +168,23 @@ def sanity(session: Session, *, bookie_id: BookieId | None, entries: int) -> Non
         session.plan([f"write, read and delete a ledger of {entries} entries"])
         return
     session.emit(bookie_work.sanity(session, bookie_id, entries))
+
+
+bookie.add_command(
+    Command(
+        "test",
+        callback=sanity.callback,
+        params=[p for p in sanity.params if not is_global(p)],
+        help="""Write a ledger to one bookie alone, read it back and delete it.
+
+        The same as `bookie sanity`: of any bookie, or of that of the settings of -c.
+        """,
+        effect=Effect.REVERSIBLE,
+        examples=(
+            ("bkctl bookie test 10.0.0.1:3181", "any bookie of the cluster, from anywhere"),
+            ("bkctl bookie test 10.0.0.1:3181 -n 1000 --timeout 5", "with more, and a bound"),
+        ),
+        exits=_TEST_EXITS,
+        replaces=_TEST_REPLACES,
+    )
+)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session import Session
     from wire.ids import BookieId
+    from wire.records import BookieServiceInfo
 
 FROM_ENVIRONMENT: Final = "BKCTL_ADMIN_TOKEN"
 HTTP: Final = "http"
@@ -142,12 +143,20 @@ async def published(client: Client, bookie_id: BookieId) -> tuple[str, int]:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
         raise NothingFoundError(f"bookie {bookie_id} is not registered", next_step=hint) from error
-    endpoint, own = info.endpoint(HTTP), info.endpoint()
-    if endpoint is None:
+    found = http_address(info)
+    if found is None:
         raise NothingFoundError(
             f"bookie {bookie_id} has published no HTTP server",
             next_step=f"set httpServerEnabled=true for it, or {hint}",
         )
+    return found
+
+
+def http_address(info: BookieServiceInfo) -> tuple[str, int] | None:
+    """Return where a bookie's HTTP server listens, if it has published one."""
+    endpoint, own = info.endpoint(HTTP), info.endpoint()
+    if endpoint is None:
+        return None
     host = own.host if own is not None and endpoint.host in _ANY_ADDRESS else endpoint.host
     return host, endpoint.port
 
@@ -346,10 +355,11 @@ def metrics(admin: AdminClient, pattern: str | None) -> Iterator[MetricSample]:
         raise UsageError(f"--grep: {error}") from error
     for line in admin.ask("GET", "/metrics").body.splitlines():
         if line and not line.startswith("#") and wanted.search(line):
-            yield _sample(line)
+            yield parse_sample(line)
 
 
-def _sample(line: str) -> MetricSample:
+def parse_sample(line: str) -> MetricSample:
+    """Return what a line of /metrics says; raise ``CommandError`` where it is none."""
     match = _SAMPLE.fullmatch(line)
     if match is None:
         raise CommandError(f"no metric: {line[:80]!r}")
@@ -390,4 +400,4 @@ def jmx(admin: AdminClient) -> Iterator[JmxSample]:
     for attribute, pattern in JMX_NAMES.items():
         for line in lines:
             if re.search(pattern, line):
-                yield JmxSample(attribute=attribute, sample=_sample(line))
+                yield JmxSample(attribute=attribute, sample=parse_sample(line))

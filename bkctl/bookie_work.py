@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -14,10 +14,14 @@ from bkclient.metadata.api import CookieNotFoundError
 from bkclient.metadata.tree.nodes import together
 from bkclient.sanity import Sanity, check_bookie
 from bkclient.walk import walk
-from bkctl.errors import NothingFoundError
+from bkctl import bookie_figures, cluster_work
+from bkctl.bookie_figures import Figures
+from bkctl.bookie_http_work import http_address
+from bkctl.errors import NothingFoundError, error_message
 from bkctl.units import human_bytes
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
+from wire.records import BookieServiceInfo
 
 if TYPE_CHECKING:
     from bkclient.admin import BookieStatus
@@ -40,6 +44,10 @@ class BookieDetails:
     cookie: Cookie | None = None
     ledgers: int | None = None
     not_closed: int | None = None
+    rack: str | None = None
+    """Its network location, where a topology script is configured."""
+    figures: Figures | None = None
+    """What its metrics say, where they were asked for and it has some."""
 
     @property
     def host(self) -> str:
@@ -63,7 +71,37 @@ def show(session: Session, wanted: Sequence[BookieId], *, count_ledgers: bool) -
         session.note(f"together {human_bytes(free)} free of {human_bytes(total)}")
 
 
-def space(found: Sequence[BookieDetails]) -> tuple[int, int]:
+def show_one(session: Session, bookie_id: BookieId) -> None:
+    """Print one bookie whole, with what its metrics say.
+
+    Raises:
+        NothingFoundError: it is neither registered nor has a cookie.
+    """
+    session.about = f"bookie {bookie_id}"
+    found: BookieDetails = session.call(details, [bookie_id], count_ledgers=False)[0]
+    address = http_address(BookieServiceInfo(found.endpoints))
+    told = bookie_figures.ask_all([address], cluster_work.FIGURES_TIMEOUT_S)[0]
+    if isinstance(told, BookKeeperError):
+        session.warn(f"its metrics are not known: {error_message(told)}")
+    elif told is not None:
+        found = attrs.evolve(found, figures=told)
+    session.emit(found)
+
+
+class HasDisks(Protocol):
+    """A bookie that told its disks, or did not."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def free(self) -> int | None: ...
+
+    @property
+    def total(self) -> int | None: ...
+
+
+def space(found: Sequence[HasDisks]) -> tuple[int, int]:
     """Return free and total bytes; bookies of one host with equal totals share their disks."""
     disks = {(one.host, one.total): one.free for one in found if one.free is not None}
     return sum(free or 0 for free in disks.values()), sum(total or 0 for _, total in disks)
@@ -80,7 +118,10 @@ async def details(
             f"there is no bookie {missing[0]}", next_step="`bkctl bookie list` shows them"
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
-    found = await together(_details(client, one) for one in chosen)
+    racks = await cluster_work.racks_of(
+        client, [one.bookie_id for one in chosen if one.info is not None]
+    )
+    found = await together(_details(client, one, racks.get(one.bookie_id)) for one in chosen)
     return await _with_ledgers(client, found) if count_ledgers else found
 
 
@@ -99,8 +140,8 @@ async def _with_ledgers(client: Client, found: Sequence[BookieDetails]) -> list[
     ]
 
 
-async def _details(client: Client, one: BookieStatus) -> BookieDetails:
-    found = BookieDetails(bookie_id=one.bookie_id, state=one.state.value)
+async def _details(client: Client, one: BookieStatus, rack: str | None) -> BookieDetails:
+    found = BookieDetails(bookie_id=one.bookie_id, state=one.state.value, rack=rack)
     if one.info is not None:
         found = attrs.evolve(
             found, endpoints=one.info.endpoints, properties=dict(one.info.properties)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from bkctl.cluster_look import LAZY as LOOKS
+from bkctl.cluster_metadata import LAZY as METADATA
 from bkctl.command import Command, Effect, SubGroup
 from bkctl.exit_status import ExitStatus
 
@@ -17,7 +19,8 @@ cluster = SubGroup(
     name="cluster",
     short_help="The cluster as a whole: make one, look at it, take it away.",
     help="The cluster as a whole: make one, look at it, take it away.",
-    order=("init", "info", "instance-id"),
+    lazy={**LOOKS, **METADATA},
+    order=("init", "status", "info", "id", "instance-id"),
 )
 
 LEDGERS: Final = "ledgers"

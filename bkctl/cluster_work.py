@@ -6,8 +6,8 @@ Functions whose first argument is a ``client`` are coroutines for the reactor's 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
@@ -16,7 +16,9 @@ from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import AlreadyInitializedError
 from bkclient.metadata.tree.nodes import together
-from bkctl.errors import NothingFoundError
+from bkctl import bookie_figures
+from bkctl.bookie_http_work import http_address
+from bkctl.errors import NothingFoundError, error_message
 from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary, HealthCheck
 from wire.errors import BookKeeperError
 
@@ -32,27 +34,63 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FIGURES_TIMEOUT_S: Final = 3.0
+"""How long one bookie's metrics may take where they are only an addition."""
+
 
 async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[BookieSummary]:
     """Return the bookies in a state (``None``: all), by id; ``ask`` them for their free space."""
     found = [one for one in await admin.list_bookies(client) if wanted in {None, one.state.value}]
-    return await together(_look_at(client, one, ask=ask) for one in found)
+    racks = await racks_of(client, [one.bookie_id for one in found if one.info is not None])
+    return await together(_look_at(client, one, racks.get(one.bookie_id), ask=ask) for one in found)
 
 
-async def _look_at(client: Client, one: admin.BookieStatus, *, ask: bool) -> BookieSummary:
+async def _look_at(
+    client: Client, one: admin.BookieStatus, rack: str | None, *, ask: bool
+) -> BookieSummary:
     found = BookieSummary(one.bookie_id, one.state.value)
     if one.info is None:
         return found
     endpoint = one.info.endpoint()
-    address = None if endpoint is None else f"{endpoint.host}:{endpoint.port}"
-    found = attrs.evolve(found, address=address, properties=one.info.properties)
+    found = attrs.evolve(
+        found,
+        address=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        properties=one.info.properties,
+        http=http_address(one.info),
+        rack=rack,
+    )
     if not ask:
         return found
     try:
         disks = await admin.bookie_info(client, one.bookie_id)
-    except BookKeeperError:
-        return found  # The state is what metadata says; the sizes stay unknown.
+    except BookKeeperError as error:
+        # The state is what metadata says; the sizes stay unknown.
+        return attrs.evolve(found, unreachable=error_message(error))
     return attrs.evolve(found, free=disks.free_bytes, total=disks.total_bytes)
+
+
+async def racks_of(client: Client, bookies: Collection[BookieId]) -> Mapping[BookieId, str]:
+    """Return where bookies are in the network; nothing where no topology script is configured."""
+    topology = client.cluster.topology
+    if topology is None:
+        return {}
+    await topology.learn(bookies)
+    return {bookie: topology.rack_of(bookie) for bookie in bookies}
+
+
+def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[BookieSummary]:
+    """Return bookies with what only their metrics tell, where they can be asked; blocks."""
+    told = bookie_figures.ask_all([one.http for one in found], FIGURES_TIMEOUT_S)
+    return [
+        attrs.evolve(
+            one,
+            version=figures.version,
+            uptime_s=None if figures.started_s is None else max(0.0, now_s - figures.started_s),
+        )
+        if isinstance(figures, bookie_figures.Figures)
+        else one
+        for one, figures in zip(found, told, strict=True)
+    ]
 
 
 async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import attrs
 
 from bkctl import units
+from bkctl.canvas import WIDTH_DEFAULT as CANVAS_WIDTH
+from bkctl.canvas import Canvas, speaks_unicode
 from bkctl.errors import UsageError
 from bkctl.options import SCHEMA
 from bkctl.params import format_ledger_id
@@ -133,6 +135,23 @@ class Emitter:
             return
         for text in self._texts(view, values):
             self._write(text)
+
+    def draw(self, value: Any, drawing: Callable[[Canvas], Iterable[str]]) -> None:
+        """Print the lines of a drawing of ``value`` where a table would be, else the value."""
+        if self._form == "table" and not self._options.columns:
+            self._write_lines(drawing(self.canvas))
+        else:
+            self.one(value)
+
+    @property
+    def canvas(self) -> Canvas:
+        """What a drawing on stdout may use."""
+        stdout = self._host.stdout
+        return Canvas(
+            self._width or CANVAS_WIDTH,
+            speaks_unicode(self._host.environ, stdout.encoding),
+            self._color,
+        )
 
     def finish(self) -> None:
         """Wait for the pager to be left, if there is one."""
@@ -363,6 +382,10 @@ _VIEWS: Final = (
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.repair_views", "REPAIR_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
+    ("bkctl.cluster_views", "CLUSTER_VIEWS"),
+    ("bkctl.top_views", "TOP_VIEWS"),
+    ("bkctl.ledger_map_views", "LEDGER_MAP_VIEWS"),
+    ("bkctl.cluster_metadata_views", "CLUSTER_METADATA_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 

@@ -9,6 +9,7 @@ import click
 
 from bkctl.command import Effect, SubGroup
 from bkctl.exit_status import ExitStatus
+from bkctl.ledger_map import LAZY as MAPS
 from bkctl.params import BOOKIE_ID, DURATION, KEY_VALUE, LEDGER_ID, LEDGER_IDS
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ ledger = SubGroup(
             "bkctl.ledger_bookie:update_bookie",
             "Put one bookie id in the place of another.",
         ),
+        **MAPS,
     },
     order=("create", "add", "write", "read", "tail", "close", "list", "show"),
 )

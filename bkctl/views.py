@@ -215,6 +215,18 @@ class BookieSummary:
     free: int | None = None
     total: int | None = None
     properties: Mapping[str, str] = attrs.field(factory=dict)
+    rack: str | None = None
+    """Its network location, where a topology script is configured."""
+    unreachable: str = ""
+    """Why it did not tell its disks; empty if it did, or was not asked."""
+    http: tuple[str, int] | None = None
+    """Where its HTTP server listens, if it has published one."""
+    version: str | None = None
+    uptime_s: float | None = None
+
+    @property
+    def host(self) -> str:
+        return (self.address or "").rpartition(":")[0]
 
 
 @attrs.frozen
@@ -710,6 +722,16 @@ VIEWS: Final[Mapping[type, View]] = {
                 Kind.NESTED,
                 rank=WIDE,
                 cell=lambda v: " ".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
+            ),
+            Field("rack", "Its network location.", lambda v: v.rack, rank=WIDE),
+            Field("version", "What it runs, where it tells.", lambda v: v.version, rank=WIDE),
+            Field(
+                "uptime_s",
+                "How long it has been up, where it tells.",
+                lambda v: v.uptime_s,
+                Kind.SECONDS,
+                rank=WIDE,
+                header="UPTIME",
             ),
         ),
         "bookie_id",

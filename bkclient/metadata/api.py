@@ -15,7 +15,7 @@ Rules that hold for every driver:
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 import attrs
@@ -174,6 +174,21 @@ class HeldLock:
     ledger_id: LedgerId
     owner: str
     since_ms: int
+
+
+@attrs.frozen
+class StoredNode:
+    """One node of the tree: its path below the root, its value and its version.
+
+    The root's path is ``""``; what lies beside it begins with ``.logs``. ``children`` is how many
+    lie right below it. An ephemeral one vanishes with its session.
+    """
+
+    path: str
+    value: bytes
+    version: Version
+    children: int = 0
+    is_ephemeral: bool = False
 
 
 class Watch(Protocol):
@@ -402,6 +417,35 @@ class ClusterAdmin(Protocol):
         ...
 
 
+class RawNodes(Protocol):
+    """Every stored value by its path in ZooKeeper's tree: to look at, to copy, to bring back."""
+
+    def nodes(
+        self, path: str = "", *, depth: int | None = None
+    ) -> AsyncIterator[tuple[StoredNode, ...]]:
+        """Yield a node and what is below it, parents first, some at a time.
+
+        With the root comes what lies beside it. ``depth`` is how many levels below are wanted. It
+        is not one moment: what changes meanwhile may be seen before or after.
+
+        Raises (while iterating):
+            NotFoundError: there is no such node.
+        """
+        ...
+
+    async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
+        """Make those of the nodes that are not there, and the root; nothing is replaced.
+
+        Each needs its parent, among them or there. Return the paths of those that are there with
+        another value.
+        """
+        ...
+
+    async def skip_ledger_ids(self, last: LedgerId) -> None:
+        """Let ``allocate_ledger_id`` return no id up to ``last`` any more."""
+        ...
+
+
 class UnderreplicationQueue(Protocol):
     """Ledgers that lack replicas, and who mends them.
 
@@ -509,6 +553,7 @@ class MetadataStore(
     CookieStore,
     LogStore,
     ClusterAdmin,
+    RawNodes,
     UnderreplicationQueue,
     AuditorElection,
     Protocol,

@@ -72,7 +72,7 @@ class _Stored:
     names: set[str] = attrs.field(factory=set)
 
     def stat(self) -> Stat:
-        return Stat(self.version, self.ctime_ms, self.owner)
+        return Stat(self.version, self.ctime_ms, self.owner, len(self.names))
 
 
 class MemoryCluster:

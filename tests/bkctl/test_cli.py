@@ -98,7 +98,7 @@ def test_the_examples_of_every_command_can_be_parsed(path: tuple[str, ...]) -> N
 
 def test_the_short_help_of_lazy_commands_is_their_own() -> None:
     ctx = click.Context(cli)
-    names = ("ledger", "disk", "bookie")
+    names = ("ledger", "disk", "bookie", "cluster")
     for group in (cli, *(cli.get_command(ctx, name) for name in names)):
         assert isinstance(group, Group)
         for name, (_, told) in group.lazy.items():

@@ -30,6 +30,7 @@ from bkclient.metadata.api import (
     NotInitializedError,
     RegistrationExistsError,
     SessionEvent,
+    StoredNode,
 )
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata, start
@@ -651,6 +652,124 @@ class TestCluster:
             assert dump["/underreplication/locks/urL0000000013"] == (b'bookieId: "host-1"\n', 0)
             assert dump["/underreplication/checkallledgersctime"][0].hex() == "08fbd095ffbc31"
             assert dump[f"/cookies/{B1}"] == (b"cookie", 0)
+
+        driver.run(scenario())
+
+
+async def all_nodes(store: Any, *path: str, **how: Any) -> dict[str, StoredNode]:
+    return {node.path: node async for some in store.nodes(*path, **how) for node in some}
+
+
+class TestRawNodes:
+    async def fill(self, store: Any) -> None:
+        for ledger_id in (1, 2, 12345, 2**32):
+            await store.create_ledger(LedgerId(ledger_id), metadata(creator_token=1))
+        await store.write_ledger(LedgerId(2), closed(), 0)
+        await store.write_cookie(B1, b"cookie", NEW)
+        await store.register(B1, info(B1), read_only=False)
+        await store.mark_underreplicated(LedgerId(13), (B2,))
+        assert await store.acquire_lock(LedgerId(13))
+        await store.set_check_time("replicas", 1700000000123)
+        await store.set_lost_bookie_recovery_delay(7)
+        await store.set_replication_enabled(enabled=False)
+        await store.create_log("l", b"record")
+
+    def test_every_node_comes_after_its_parent_with_its_value_and_version(
+        self, driver: Any
+    ) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            await self.fill(store)
+            found = await all_nodes(store)
+            dump = await store.dump()
+            assert {p: (n.value, n.version) for p, n in found.items() if p in dump} == dump
+            assert found.keys() - dump.keys() == {"", ".logs", ".logs/l"}
+            assert found["/00/0000/L0002"].version == 1
+            assert found["/cookies"].children == 1
+            seen: set[str] = set()
+            for path in found:
+                assert zk_paths.is_top(path) or zk_paths.parent(path) in seen, path
+                seen.add(path)
+            ephemeral = {path for path, node in found.items() if node.is_ephemeral}
+            assert {f"/available/{B1}", "/underreplication/locks/urL0000000013"} == ephemeral
+
+        driver.run(scenario())
+
+    def test_one_node_or_a_few_levels_can_be_asked_for(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            await self.fill(store)
+            cookies = await all_nodes(store, "/cookies")
+            assert list(cookies) == ["/cookies", f"/cookies/{B1}"]
+            assert list(await all_nodes(store, "/cookies", depth=0)) == ["/cookies"]
+            top = await all_nodes(store, depth=1)
+            assert "/00" in top
+            assert "/00/0000" not in top
+            assert list(await all_nodes(store, ".logs/l")) == [".logs/l"]
+            with pytest.raises(NotFoundError):
+                await all_nodes(store, "/cookies/nobody")
+
+        driver.run(scenario())
+
+    def test_where_there_is_no_cluster_there_is_no_root(self, bare_driver: Any) -> None:
+        async def scenario() -> None:
+            with pytest.raises(NotFoundError):
+                await all_nodes(await bare_driver.open())
+
+        bare_driver.run(scenario())
+
+    def test_nodes_can_be_brought_back_into_nothing(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            await self.fill(store)
+            before = await all_nodes(store)
+            await store.close()
+            keeper = await driver.open()
+            await keeper.nuke()
+            lasting = [node for node in before.values() if not node.is_ephemeral]
+            assert await keeper.add_nodes(lasting, "hierarchical") == []
+            after = await all_nodes(keeper)
+            valued = {path: node.value for path, node in after.items() if node.value}
+            assert valued == {node.path: node.value for node in lasting if node.value}
+            ranges = await all_ranges(keeper)
+            assert [one for ids in ranges for one in ids] == [1, 2, 12345, 2**32]
+            assert (await keeper.read_ledger(LedgerId(2))).value.is_closed
+            assert not await keeper.replication_enabled()
+            assert await keeper.lost_bookie_recovery_delay() == 7
+            assert (await keeper.read_log("l")).value == b"record"
+            assert await keeper.underreplicated(LedgerId(13)) is not None
+
+        driver.run(scenario())
+
+    def test_what_is_there_stays_and_is_told_where_it_differs(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            await self.fill(store)
+            before = await all_nodes(store)
+            await store.write_cookie(B1, b"new", 0)
+            await store.remove_ledger(LedgerId(1))
+            lasting = [node for node in before.values() if not node.is_ephemeral]
+            assert await store.add_nodes(lasting, "hierarchical") == [f"/cookies/{B1}"]
+            assert (await store.read_cookie(B1)).value == b"new"
+            brought_back = (await store.read_ledger(LedgerId(1))).value
+            assert brought_back.fragments == metadata().fragments
+
+        driver.run(scenario())
+
+    def test_ids_that_are_skipped_never_come(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            first = await store.allocate_ledger_id()
+            await store.skip_ledger_ids(LedgerId(first + 600))
+            assert await store.allocate_ledger_id() == first + 601
+            await store.skip_ledger_ids(LedgerId(first + 3))
+            # A tree uses one up to look.
+            assert await store.allocate_ledger_id() in {first + 602, first + 603}
+            await store.skip_ledger_ids(LedgerId(2_000_000))
+            assert await store.allocate_ledger_id() > 2_000_000
+            await store.skip_ledger_ids(LedgerId(2**40 + 5))
+            assert await store.allocate_ledger_id() > 2**40 + 5
+            assert await (await driver.open()).allocate_ledger_id() > 2**40 + 5
 
         driver.run(scenario())
 

@@ -106,7 +106,7 @@ class SqliteAdmin(SqlitePart):
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """See ``ClusterAdmin``; inner nodes are those that ZooKeeper would need."""
-        return await self._read(_dump)
+        return await self._read(dump_rows)
 
     async def health_check_enabled(self) -> bool:
         """See ``ClusterAdmin``."""
@@ -129,7 +129,8 @@ def _insert_layout(rows: Rows, name: str) -> None:
     rows.insert(META, zk_paths.LAYOUT, encode_layout(Layout(LAYOUT_FACTORIES[name], 1)))
 
 
-def _dump(rows: Rows, _session_id: int) -> dict[str, tuple[bytes, Version]]:
+def dump_rows(rows: Rows, _session_id: int) -> dict[str, tuple[bytes, Version]]:
+    """Return what the rows would be in ZooKeeper, but for logs."""
     layout = zk_paths.LAYOUTS[_stored_layout(rows).name]
 
     def path_of(kind: str, key: Key) -> str:

@@ -202,6 +202,13 @@ class Rows:
         number: int = found.fetchone()[0]
         return number
 
+    def skip_to(self, name: str, number: int) -> None:
+        """Let a sequence go on with ``number``, unless it is further."""
+        self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
+        self._connection.execute(
+            "UPDATE seq SET next = max(next, ?) WHERE name = ?", (number, name)
+        )
+
     def begun(self, name: str) -> bool:
         """Return whether a sequence has given numbers."""
         return self._one("SELECT 1 FROM seq WHERE name = ?", name) is not None

@@ -16,6 +16,7 @@ from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
 from bkclient.metadata.sqlite.core import Core
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteLogs
+from bkclient.metadata.sqlite.raw import SqliteRaw
 from bkclient.metadata.sqlite.repair import SqliteElection, SqliteRepair
 
 
@@ -25,6 +26,7 @@ class SqliteMetadata(
     SqliteCookies,
     SqliteLogs,
     SqliteAdmin,
+    SqliteRaw,
     SqliteRepair,
     SqliteElection,
 ):

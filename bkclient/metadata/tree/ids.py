@@ -19,6 +19,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     create_with_parents,
     insist,
+    together,
 )
 from bkclient.metadata.zk_paths import EPOCH_PREFIX, ID_PREFIX, SHORT_IDS_END
 from wire.ids import LedgerId
@@ -26,6 +27,11 @@ from wire.ids import LedgerId
 log = Logger()
 
 _EPOCHS_KEPT: Final = 3
+
+_SKIPPED_MAX: Final = 50_000
+"""Short ids that are used up one by one, where they are to be skipped."""
+
+_SKIPPED_AT_ONCE: Final = 256
 
 
 class TreeLedgerIds(TreePart):
@@ -54,6 +60,28 @@ class TreeLedgerIds(TreePart):
             await self._create_shared(zk_paths.IDGEN_LONG)
             self._short_ids_are_out = True
         return await self._next_long()
+
+    async def skip_ledger_ids(self, last: LedgerId) -> None:
+        """See ``RawNodes``.
+
+        Numbers cannot be set in a tree. A few are used up one by one; for more, long ids begin,
+        which is what Java's client does too once the short ones are used up.
+        """
+        layout = await self._ledger_layout()
+        if await self._tree.stat(zk_paths.IDGEN_LONG) is None:
+            next_id = await self.allocate_ledger_id()
+            missing = last - next_id
+            if missing < 0:
+                return
+            if last < SHORT_IDS_END and (missing <= _SKIPPED_MAX or not layout.long_ids):
+                for start in range(0, missing, _SKIPPED_AT_ONCE):
+                    count = min(_SKIPPED_AT_ONCE, missing - start)
+                    await together(self.allocate_ledger_id() for _ in range(count))
+                return
+        await self._create_shared(zk_paths.IDGEN_LONG)
+        self._short_ids_are_out = True
+        await self._read_epochs()
+        await self._begin_epoch(max(0, last >> 32, *self._epochs) + 1)
 
     async def _next_short(self, parent: str) -> int | None:
         path = f"{parent}/{ID_PREFIX}"

@@ -61,11 +61,15 @@ class AnswerLostError(MetadataUnavailableError):
 
 @attrs.frozen
 class Stat:
-    """What is known of a node besides its value. ``owner`` is a session's id, or 0."""
+    """What is known of a node besides its value. ``owner`` is a session's id, or 0.
+
+    ``children`` is how many lie right below it.
+    """
 
     version: Version
     ctime_ms: int
     owner: int
+    children: int = 0
 
 
 @attrs.frozen

@@ -17,6 +17,7 @@ from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeLogs
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, Tree, insist
+from bkclient.metadata.tree.raw import TreeRaw
 from bkclient.metadata.tree.repair import TreeRepair
 
 
@@ -27,6 +28,7 @@ class TreeMetadata(
     TreeCookies,
     TreeLogs,
     TreeAdmin,
+    TreeRaw,
     TreeRepair,
     TreeElection,
 ):

@@ -1,0 +1,130 @@
+"""What the nodes of a cluster's tree are, by their paths, and what their values say."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from bkclient.errors import ClientError
+from bkclient.log.record import decode_record
+from bkclient.metadata import zk_paths
+from bkclient.metadata.tree.repair import parse_delay
+from bkclient.metadata.zk_paths import LAYOUTS
+from wire.errors import BookKeeperError, FormatError
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import decode_metadata
+from wire.records import (
+    decode_check_time,
+    decode_cookie,
+    decode_layout,
+    decode_lock,
+    decode_mark,
+    decode_repair_layout,
+    decode_service_info,
+    decode_vote,
+)
+
+_INNER: Final = {
+    "": "root",
+    zk_paths.AVAILABLE: "writable bookies",
+    zk_paths.READ_ONLY: "read-only bookies",
+    zk_paths.COOKIES: "cookies",
+    zk_paths.IDGEN: "ledger ids",
+    zk_paths.IDGEN_LONG: "long ledger ids",
+    zk_paths.UNDERREPLICATION: "autorecovery",
+    zk_paths.MARKS: "marks",
+    zk_paths.LOCKS: "locks",
+    zk_paths.LOGS: "logs",
+}
+_SWITCHES: Final = {
+    zk_paths.REPLICATION_DISABLED: "autorecovery is disabled",
+    zk_paths.DISABLE_HEALTH_CHECK: "the health check is disabled",
+}
+
+
+@attrs.frozen(kw_only=True)
+class KnownNode:
+    """What a node is, and its value in our terms: a record, a text, a number, or None.
+
+    ``problem`` says why a value that should be known cannot be read.
+    """
+
+    kind: str
+    value: Any = None
+    ledger_id: LedgerId | None = None
+    bookie_id: BookieId | None = None
+    problem: str = ""
+
+
+def known(path: str, value: bytes, layout: str) -> KnownNode:
+    """Return what a node is; its kind is ``unknown`` where it is none of a cluster's."""
+    found = _place(path, layout)
+    try:
+        return attrs.evolve(found, value=_decoded(found, path, value))
+    except (FormatError, ClientError, BookKeeperError, UnicodeDecodeError) as error:
+        return attrs.evolve(found, problem=str(error))
+
+
+def _place(path: str, layout: str) -> KnownNode:
+    """Return what a node is by its path alone."""
+    parent, name = zk_paths.parent(path), path.rpartition("/")[2]
+    if path in _INNER:
+        return KnownNode(kind=_INNER[path])
+    if path in _SWITCHES:
+        return KnownNode(kind="switch")
+    if path in _NAMED:
+        return KnownNode(kind=_NAMED[path])
+    if parent in {zk_paths.AVAILABLE, zk_paths.READ_ONLY}:
+        return KnownNode(kind="registration", bookie_id=BookieId(name))
+    if parent == zk_paths.COOKIES:
+        return KnownNode(kind="cookie", bookie_id=BookieId(name))
+    if parent == zk_paths.LOGS:
+        return KnownNode(kind="log")
+    if parent == zk_paths.LOCKS:
+        return KnownNode(kind="lock", ledger_id=zk_paths.marked_ledger(name))
+    if parent == zk_paths.ELECTION:
+        return KnownNode(kind="vote")
+    if path.startswith(f"{zk_paths.MARKS}/"):
+        ledger_id = zk_paths.marked_ledger(name)
+        return KnownNode(kind="marks" if ledger_id is None else "mark", ledger_id=ledger_id)
+    if path.startswith((f"{zk_paths.IDGEN}/", f"{zk_paths.IDGEN_LONG}/")):
+        return KnownNode(kind="ledger id maker")
+    ledger_id = LAYOUTS[layout].id_of(path)
+    if ledger_id is not None:
+        return KnownNode(kind="ledger", ledger_id=ledger_id)
+    if LAYOUTS[layout].is_ledger_parent(path.split("/")[1] if path.startswith("/") else path):
+        return KnownNode(kind="ledgers")
+    return KnownNode(kind="unknown")
+
+
+_NAMED: Final = {
+    zk_paths.LAYOUT: "layout",
+    zk_paths.INSTANCE_ID: "instance id",
+    zk_paths.UNDERREPLICATION_LAYOUT: "autorecovery layout",
+    zk_paths.LOST_BOOKIE_DELAY: "recovery delay",
+    zk_paths.ELECTION: "auditor election",
+    **dict.fromkeys(zk_paths.CHECK_TIMES.values(), "check time"),
+}
+
+
+def _decoded(found: KnownNode, path: str, value: bytes) -> Any:
+    name = path.rpartition("/")[2]
+    decoders: dict[str, Any] = {
+        "ledger": lambda: decode_metadata(value),
+        "registration": lambda: decode_service_info(value, BookieId(name)),
+        "cookie": lambda: decode_cookie(value),
+        "mark": lambda: decode_mark(value),
+        "lock": lambda: decode_lock(value),
+        "vote": lambda: decode_vote(value),
+        "auditor election": lambda: decode_vote(value) if value else None,
+        "layout": lambda: decode_layout(value),
+        "autorecovery layout": lambda: decode_repair_layout(value),
+        "recovery delay": lambda: parse_delay(value),
+        "check time": lambda: decode_check_time(value),
+        "instance id": value.decode,
+        "switch": lambda: _SWITCHES[path],
+        "log": lambda: decode_record(name, value),
+    }
+    decode = decoders.get(found.kind)
+    return None if decode is None else decode()

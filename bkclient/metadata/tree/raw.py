@@ -1,0 +1,93 @@
+"""Every node of a tree as it is: to look at, to copy, to bring back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import NotFoundError, StoredNode
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.nodes import (
+    NodeExistsError,
+    NoNodeError,
+    create_with_parents,
+    insist,
+    together,
+)
+
+_AT_ONCE: Final = 256
+_ROOT: Final = ""
+
+
+class TreeRaw(TreePart):
+    """Implements ``RawNodes``."""
+
+    async def nodes(
+        self, path: str = _ROOT, *, depth: int | None = None
+    ) -> AsyncIterator[tuple[StoredNode, ...]]:
+        """See ``RawNodes``."""
+        first = await self._stored(path)
+        if first is None:
+            raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
+        beside = await self._stored(zk_paths.LOGS) if path == _ROOT else None
+        found = [(first, 0)] if beside is None else [(first, 0), (beside, 0)]
+        yield tuple(node for (node, _), _ in found)
+        # The last ones first: what is still to be looked at stays little.
+        left = _below(found, depth)
+        while left:
+            some, left = left[-_AT_ONCE:][::-1], left[:-_AT_ONCE]
+            stored = await together(self._stored(one) for one, _ in some)
+            found = [(node, level) for node, (_, level) in zip(stored, some, strict=True) if node]
+            yield tuple(node for (node, _), _ in found)
+            left += _below(found, depth)
+
+    async def _stored(self, path: str) -> tuple[StoredNode, list[str]] | None:
+        """Return a node and the names of its children; None where there is none."""
+        try:
+            node = await self._tree.get(path)
+            # Most nodes are leaves; what has children by now is asked for their names.
+            names = await self._tree.children(path) if node.stat.children else []
+        except NoNodeError:
+            return None
+        ephemeral = bool(node.stat.owner)
+        return StoredNode(path, node.value, node.stat.version, len(names), ephemeral), names
+
+    async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:  # noqa: ARG002 - the paths say it
+        """See ``RawNodes``."""
+        if await self._tree.stat(_ROOT) is None:
+            await self._tree.make_root_parents()
+            await self._add(StoredNode(_ROOT, b"", 0))
+        levels: dict[int, list[StoredNode]] = defaultdict(list)
+        for node in nodes:
+            levels[node.path.count("/")].append(node)
+        differing: list[str] = []
+        for _, level in sorted(levels.items()):
+            for start in range(0, len(level), _AT_ONCE):
+                some = level[start : start + _AT_ONCE]
+                same = await together(self._add(node) for node in some)
+                differing += [
+                    node.path for node, is_same in zip(some, same, strict=True) if not is_same
+                ]
+        return differing
+
+    async def _add(self, node: StoredNode) -> bool:
+        """Make a node; return whether it has this value now."""
+        try:
+            await insist(lambda: create_with_parents(self._tree, node.path, node.value))
+        except NodeExistsError:
+            return (await self._tree.get(node.path)).value == node.value
+        return True
+
+
+def _below(
+    found: Sequence[tuple[tuple[StoredNode, list[str]], int]], depth: int | None
+) -> list[tuple[str, int]]:
+    """Return the paths below nodes with their levels, to be taken from the end."""
+    return [
+        (f"{node.path}/{name}", level + 1)
+        for (node, names), level in reversed(found)
+        if depth is None or level < depth
+        for name in sorted(names, reverse=True)
+    ]
