@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkclient.settings import value_text
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.process import ChildProcess, free_port, port_is_free
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 STATE_FILE: Final = "cluster.json"
 ENV_FILE: Final = "bkctl.env"
+CONF_FILE: Final = "bookie.conf"
 BACKGROUND_LOG: Final = "local.log"
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 15.0
@@ -209,11 +211,11 @@ class LocalCluster:
             raise LocalStartError(
                 f"port {bookie.port} is in use", next_step="try another --port-base"
             )
-        conf = bookie.directory / "bookie.conf"
+        conf = bookie.directory / CONF_FILE
         settings = {
             "bookiePort": str(bookie.port),
             "advertisedAddress": HOST,
-            "metadataServiceUri": self.uri.replace(",", "\\,"),
+            "metadataServiceUri": value_text(self.uri),
             "journalDirectories": str(bookie.directory / "journal"),
             "ledgerDirectories": str(bookie.directory / "ledgers"),
             **_loopback(),
@@ -267,6 +269,19 @@ class LocalCluster:
         """Remove the directory, if it is one that was made here for the time being."""
         if self.is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def write_configs(self, directory: Path) -> None:
+        """Leave the settings of each bookie there, and those of all as ``baseconf.conf``.
+
+        The names are those of Java's `localbookie`, which `bookkeeper shell -localbookie` looks
+        for.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        for bookie in self._bookies:
+            text = (bookie.directory / CONF_FILE).read_text("utf-8")
+            (directory / f"{bookie.bookie_id}.conf").write_text(text, "utf-8")
+        base = f"metadataServiceUri={value_text(self.uri)}\n"
+        (directory / "baseconf.conf").write_text(base, "utf-8")
 
     # One bookie ---------------------------------------------------------------------------------
 
