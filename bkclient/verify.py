@@ -26,6 +26,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.fragments import LedgerFragment, fragments_of
+from bkclient.handed_over import confirmed_by_handover
 from bkclient.read import NEGATIVE
 from wire.codes import ENTRY_HEADER_BYTES, ReturnCode
 from wire.digest import Entry, header
@@ -117,7 +118,7 @@ async def verify(
         MetadataSerializationError: its metadata cannot be read.
     """
     for more in reversed(range(TRIES)):
-        ledger = await view(client, ledger_id)
+        ledger = as_far_as_told(await view(client, ledger_id))
         run = _Run(client, ledger)
         try:
             async for step in run.read_all(share, rng):
@@ -128,6 +129,14 @@ async def verify(
         if outcome.sound or not more or not await _has_moved(client, ledger):
             yield outcome
             return
+
+
+def as_far_as_told(ledger: ViewedLedger) -> ViewedLedger:
+    """Let a ledger that was handed over end where its last writer says, if bookies know of less."""
+    if ledger.lac is None:
+        return ledger
+    told = confirmed_by_handover(ledger.ledger_id, ledger.metadata)
+    return attrs.evolve(ledger, lac=max(ledger.lac, told))
 
 
 async def _has_moved(client: Client, ledger: ViewedLedger) -> bool:

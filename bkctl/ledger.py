@@ -35,6 +35,15 @@ ledger = SubGroup(
         "write": ("bkctl.ledger_write:write", "Create a ledger, fill it, close it."),
         "read": ("bkctl.ledger_read:read", "Print the entries of a ledger."),
         "tail": ("bkctl.ledger_read:tail", "Print the last entries, and those to come."),
+        "verify": ("bkctl.ledger_check:verify", "Read and compare every copy of every entry."),
+        "orphans": (
+            "bkctl.ledger_check:orphans",
+            "List ledgers that the application does not name.",
+        ),
+        "metadata": (
+            "bkctl.ledger_metadata:metadata",
+            "A ledger's metadata to a file, and back.",
+        ),
         "update-bookie": (
             "bkctl.ledger_bookie:update_bookie",
             "Put one bookie id in the place of another.",
@@ -374,6 +383,7 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
     examples=(
         ("bkctl ledger delete 42", "shows what goes, and asks"),
         ("bkctl ledger delete 42 43 --yes", "from a script"),
+        ("bkctl ledger delete --from-file ids --dry-run", "what would be lost"),
         ("bkctl ledger list -o id --older-than 90d | bkctl ledger delete - --yes", "in bulk"),
     ),
     exits=(
@@ -381,7 +391,8 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
     ),
     replaces="bookkeeper shell deleteledger -ledgerid ID [-force]",
 )  # fmt: skip
-@click.argument("ledger_ids", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
+@click.argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID...")
+@click.option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin.")
 @click.option(
     "--force",
     type=click.Choice([OPEN_LEDGER]),
@@ -389,15 +400,18 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
     help="Override a safety check by its name.",
 )
 @click.pass_obj
-def delete(session: Session, ledger_ids: Sequence[Any], force: Sequence[str]) -> None:
+def delete(
+    session: Session, given: Sequence[Any], from_file: str | None, force: Sequence[str]
+) -> None:
     """Delete ledgers for good; `-` reads ids from stdin.
 
     Bookies free the space at their next garbage collection. A ledger that is not closed is left
     alone unless its check is overridden with --force open-ledger.
     """
-    from bkctl import ledger_work
+    from bkctl import ledger_ids, ledger_work
 
-    doomed = ledger_work.doomed(session, session.words(ledger_ids, LEDGER_ID))
+    chosen = ledger_ids.chosen(session, given, from_file)
+    doomed = ledger_work.doomed(session, chosen)
     ledger_work.refuse_open(doomed, forced=OPEN_LEDGER in force)
     lines = [ledger_work.loss(one) for one in doomed]
     if session.dry_run:
