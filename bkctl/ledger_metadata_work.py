@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ from bkclient import admin
 from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError
 from bkctl.ledger_work import instance_id
+from bkctl.whole_file import write_whole
 from wire.errors import FormatError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata, encode_metadata
@@ -52,7 +51,7 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
         session.stdout_bytes.write(data)
         session.stdout_bytes.flush()
         return
-    _write(path, data)
+    write_whole(path, data, private=True)
     session.emit(MetadataDumped(ledger_id, path, len(data), stored.version))
 
 
@@ -114,7 +113,7 @@ def _replace(
         f"Replace it? What is there now goes to {kept}.",
         proof=session.call(instance_id),
     )
-    _write(kept, encode_metadata(stored.value), only_new=True)
+    write_whole(kept, encode_metadata(stored.value), only_new=True, private=True)
     try:
         version = session.call(_store, ledger_id, new, stored.version)
     except MetadataVersionError as error:
@@ -205,33 +204,3 @@ def _read(session: Session, path: str) -> LedgerMetadata:
         return decode_metadata(data)
     except FormatError as error:
         raise RefusedError(f"{path}: this is no ledger's metadata: {error}") from error
-
-
-def _write(path: str, data: bytes, *, only_new: bool = False) -> None:
-    """Write a file that takes its name when all of it is on the disk.
-
-    Raises:
-        ConflictError: ``only_new``, and there is one with other content.
-        NothingFoundError: its directory is not there, or not ours to write.
-    """
-    part = f"{path}.part"
-    try:
-        if only_new and os.path.exists(path):  # noqa: PTH110 -- pathlib costs start time
-            with open(path, "rb") as file:  # noqa: PTH123
-                if file.read() == data:
-                    return
-            raise ConflictError(f"{path} is there already", next_step="give --backup FILE")
-        with open(part, "wb", opener=_private) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)  # noqa: PTH105
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(part)  # noqa: PTH108
-        raise NothingFoundError(f"{path}: {error.strerror or error}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that others cannot read: a password is in it."""
-    return os.open(path, flags, 0o600)

@@ -26,11 +26,6 @@ COMING = {
     "autorecovery active",
     "cluster status",
     "cluster test",
-    "ledger metadata",
-    "ledger read --bookie",
-    "disk expand",
-    "cookie delete --local",
-    "cookie generate --out",
 }
 """What is not in the tree yet."""
 
