@@ -47,6 +47,10 @@ COMMANDS: Final = {
         "A bookie's directories: look into them, check them, repair them.",
     ),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
+    "bench": (
+        "bkctl.bench:bench",
+        "How fast a cluster or a disk takes entries and gives them back.",
+    ),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "shell": ("bkctl.shell:shell", "Run commands from a prompt or a script, on one connection."),
     "compat": (

@@ -363,6 +363,7 @@ _VIEWS: Final = (
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
     ("bkctl.ledger_check_views", "LEDGER_CHECK_VIEWS"),
+    ("bkctl.bench_views", "BENCH_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
