@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from bkctl.command import Command, Effect
 from bkctl.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, Option, Row
 from bkctl.exit_status import ExitStatus
-from bkctl.options import as_words, global_options, options_of
+from bkctl.options import as_words, global_options, is_global, options_of
 
 if TYPE_CHECKING:
     from bkctl.cli import RootGroup
@@ -36,9 +37,9 @@ class CompatCommand(Command):
     def invoke(self, ctx: click.Context) -> Any:
         root = ctx.find_root()
         tree: RootGroup = root.command  # type: ignore[assignment] # there is no other root
-        words = [*translate(ctx.params["words"]), *ctx.meta["bkctl.compat"]]
-        words += [word for option in as_words(options_of(ctx)).values() for word in option]
-        click.echo(f"bkctl {shlex.join(words)}", err=True)
+        words = [*translate(ctx.params["words"], _tell(root)), *ctx.meta["bkctl.compat"]]
+        words += _given_here(root, ctx)
+        _tell(root)(f"bkctl {shlex.join(words)}")
         ctx.exit(tree.run(words, root.obj))
 
 
@@ -66,6 +67,30 @@ def compat(words: Sequence[str]) -> None:
     questions are that command's own. Java's -nonInteractive is --no-input, and its -force is --yes,
     which overrides no safety check.
     """
+
+
+def _tell(root: click.Context) -> Callable[[str], None]:
+    """Return what writes a line to the stderr of whoever runs us."""
+    stderr = getattr(root.obj, "stderr", None)
+    return lambda line: click.echo(line, file=stderr, err=stderr is None)
+
+
+def _given_here(*contexts: click.Context) -> list[str]:
+    """Return our own options as they were typed; the environment speaks for itself again."""
+    typed = {
+        name.lstrip("-")
+        for ctx in contexts
+        for parameter in ctx.command.params
+        if is_global(parameter)
+        and ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        for name in (*parameter.opts, *_ALSO.get(parameter.name or "", ()))
+    }
+    given = as_words(options_of(contexts[0]))
+    return [word for name, words in given.items() if name in typed for word in words]
+
+
+_ALSO: Final = {"as_json": ("output",)}
+"""Options that set what another one is named after."""
 
 
 def _environ(ctx: click.Context) -> Mapping[str, str]:
@@ -96,8 +121,10 @@ def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list
     return ours, rest
 
 
-def translate(java: Sequence[str]) -> list[str]:
+def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: None) -> list[str]:
     """Return our command line for one of Java's, without the program's name.
+
+    ``tell`` hears of options that become nothing.
 
     Raises:
         click.UsageError: there is no such command or option, or something is missing.
@@ -113,7 +140,7 @@ def translate(java: Sequence[str]) -> list[str]:
     arguments = [row.of_arguments(word) for word in given.arguments]
     line = list(_filled(row, _form(row, given.options), given.options, arguments))
     for option in row.options:
-        line += _of_option(option, given.options.get(option.name))
+        line += _of_option(option, given.options.get(option.name), tell)
     return [*line, *given.ours]
 
 
@@ -261,12 +288,14 @@ def _filled(
         yield from (f"{prefix}{one}" for one in found)
 
 
-def _of_option(option: Option, values: list[str] | None) -> Iterator[str]:
+def _of_option(
+    option: Option, values: list[str] | None, tell: Callable[[str], object]
+) -> Iterator[str]:
     """Yield our words for one option that was given, or for its absence."""
     if values is None:
         yield from option.default.split()
         return
     if option.why:
-        click.echo(f"bkctl: -{option.name} is not needed here: {option.why}", err=True)
+        tell(f"bkctl: -{option.name} is not needed here: {option.why}")
     for value in values:
         yield from (word.replace("{}", value) for word in option.to.split())
