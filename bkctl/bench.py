@@ -26,6 +26,7 @@ bench = SubGroup(
 
     Figures are of this process and this moment: one writer, one reader. Run it twice.
     """,
+    order=("write", "read", "journal"),
 )
 
 

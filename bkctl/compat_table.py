@@ -60,6 +60,8 @@ class Option(NamedTuple):
     """The words that stand for its absence, where Java's default is not ours."""
     why: str = ""
     """Why it becomes nothing."""
+    fixed: str = ""
+    """The one value, or flag, that ``how`` makes anything of; for the page."""
 
     @property
     def name(self) -> str:
@@ -151,7 +153,7 @@ _METADATA: Final = (
     _LEDGER,
     _value("dumptofile", "FILE"),
     _value("restorefromfile", "FILE"),
-    Option(("update",), how=_replace),
+    Option(("update",), how=_replace, fixed="-"),
 )
 _METADATA_FORMS: Final = (
     ("dumptofile", "ledger metadata dump {l} {dumptofile}"),
@@ -195,7 +197,9 @@ _FLIP_PACE: Final = (
     _value("l limit", "N", why="a bookie is renamed in all of its ledgers, or in none"),
     _value("p printprogress", "SECONDS", why=_PROGRESS),
 )
-_TRUE_VERBOSE: Final = _value("v verbose", "true|false", "--verbose{}", how=_if_true)
+_TRUE_VERBOSE: Final = Option(
+    ("v", "verbose"), "true|false", "--verbose{}", how=_if_true, fixed="true"
+)
 _DELETE: Final = (_LEDGER, _YES)
 _NOT_TYPED: Final = "it is taken from the metadata; where that is lost, --password-file FILE"
 _REGENERATE: Final = (
@@ -288,7 +292,7 @@ SHELL: Final = (
         (("b", "bookie flip-id {b}"), ("e", "disk expand"), ("l", "cookie list"),
          ("d", "cookie delete --local")),
         (_value("b bookieId", "hostname|ip"), _flag("e expandstorage"), _flag("l list"),
-         _value("d delete", "[force]", "{}", how=lambda _: ["--yes"])),
+         Option(("d", "delete"), "[force]", "{}", how=lambda _: ["--yes"], fixed="force")),
         note=f"-b {_FLIP_NOTE}"),
     Row("updateledgers", _only("bookie flip-id {b}"),
         (_value("b bookieId", "hostname|ip"), *_FLIP_PACE, _TRUE_VERBOSE), note=_FLIP_NOTE),
@@ -369,7 +373,7 @@ BKCTL: Final = (
         (("d", "ledger metadata dump {l} {d}"), ("r", "ledger metadata restore {l} {r} {u?}"),
          ("", "ledger show {l}")),
         (_LEDGER, _value("d dumptofile", "FILE"), _value("r restorefromfile", "FILE"),
-         Option(("u", "update"), how=_replace), _LF)),
+         Option(("u", "update"), how=_replace, fixed="-"), _LF)),
     Row("bookieid searchreplace", _only("ledger update-bookie {f} {t}"),
         (_value("f from", "ID"), _value("t to", "ID"), _value("m max", "N", "--limit {}"),
          _value("r rate", "N", "--rate {}"), _flag("dry-run", "--dry-run"), _VERBOSE)),
