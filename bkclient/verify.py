@@ -5,10 +5,11 @@ Java has nothing like it: its checker reads samples, and asks only whether a boo
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -30,18 +31,23 @@ from bkclient.handed_over import confirmed_by_handover
 from bkclient.read import NEGATIVE
 from wire.codes import ENTRY_HEADER_BYTES, ReturnCode
 from wire.digest import Entry, header
+from wire.errors import DigestMismatchError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Response
+from wire.reads import PlainRead
 
 ENTRIES_AT_ONCE: Final = 64
-"""Entries whose copies are being read; fewer where entries are large."""
+"""Entries that are asked for singly."""
 
 BYTES_AT_ONCE: Final = 32 << 20
-"""What the copies under way may hold together, going by the ledger's mean entry."""
+"""What the copies under way may hold together, going by the mean of those before."""
 
 BATCH: Final = 512
-"""Entries between two reports of how far it is."""
+"""Entries that are asked for at once; fewer where they are large."""
+
+BATCH_FIRST: Final = 16
+"""How many of them while nobody knows how large they are."""
 
 TRIES: Final = 3
 """How often a ledger is looked at again whose copies moved meanwhile."""
@@ -184,13 +190,32 @@ class CopyReader:
 
     def __init__(self, client: Client, ledger: ViewedLedger) -> None:
         self._ledger_id, self._pool = ledger.ledger_id, client.cluster.pool
-        self._fetcher = client.cluster.fetcher(ledger.keys)
+        self._fetcher, self._keys = client.cluster.fetcher(ledger.keys), ledger.keys
+        self._wait_s = float(client.config.read_timeout_s)
         self.can_verify = ledger.metadata.password is not None
         """Without a password in the metadata the digest may be another than we are told to take."""
 
     def close(self) -> None:
         """Stop timers."""
         self._fetcher.close()
+
+    async def read_many(self, bookie_id: BookieId, entries: Sequence[EntryId]) -> list[Entry]:
+        """Return the sound ones of these copies that come at once; never fails."""
+        if not self.can_verify:
+            return []
+        verify, ledger_id, found = self._keys.digester.verify, self._ledger_id, []
+        try:
+            channel = await self._pool.channel(bookie_id, ledger_id)
+            answers = await channel.read_many(ledger_id, entries, self._wait_s)
+        except OURS:
+            raise
+        except ClientError:
+            return []
+        for entry_id, answer in answers.items():
+            if isinstance(answer, PlainRead):
+                with contextlib.suppress(DigestMismatchError):
+                    found.append(verify(ledger_id, entry_id, answer.packet))
+        return found
 
     async def read(self, bookie_id: BookieId, entry_id: EntryId) -> Entry | bytes:
         """Return a copy: verified, or the packet where it cannot be.
@@ -219,7 +244,6 @@ class _Run:
         self._found: dict[tuple[BookieId, Flaw], _Found] = {}
         self._silent: Counter[BookieId] = Counter()
         self._entries_read = self._copies_read = self._size = 0
-        self._at_once = _at_once(ledger.metadata, ledger.lac)
 
     def close(self) -> None:
         self._copies.close()
@@ -231,32 +255,82 @@ class _Run:
         done = 0
         for fragment in fragments:
             entries = chosen(fragment, share, rng)
-            while batch := list(islice(entries, BATCH)):
+            while batch := list(islice(entries, self._room())):
                 await self._read(fragment, batch)
                 done += len(batch)
                 yield Verifying(min(done, total), total)
 
+    def _room(self) -> int:
+        """Return how many entries to read now, going by the mean size of those before."""
+        if not self._copies_read:
+            return BATCH_FIRST
+        held = max(1, self._size // self._copies_read) * self._ledger.metadata.write_quorum
+        return max(1, min(BATCH, BYTES_AT_ONCE // held))
+
     async def _read(self, fragment: LedgerFragment, entries: list[EntryId]) -> None:
+        """Read and compare all copies: many at once, and by themselves those that did not come."""
+        placed = {entry_id: self._places(fragment, entry_id) for entry_id in entries}
+        copies = await self._in_bulk(placed)
+        rest = [entry_id for entry_id in entries if len(copies[entry_id]) < len(placed[entry_id])]
+        for entry_id in entries:
+            if len(copies[entry_id]) == len(placed[entry_id]):
+                self._settle(fragment, entry_id, placed[entry_id], copies[entry_id], {})
+
         async def look(entry_id: EntryId) -> None:
-            await self._look(fragment, entry_id)
+            found = copies[entry_id]
+            failed = await self._singly(placed[entry_id], found, entry_id)
+            self._settle(fragment, entry_id, placed[entry_id], found, failed)
 
-        await for_each(entries, look, self._at_once)
+        await for_each(rest, look, ENTRIES_AT_ONCE)
 
-    async def _look(self, fragment: LedgerFragment, entry_id: EntryId) -> None:
+    def _places(self, fragment: LedgerFragment, entry_id: EntryId) -> list[BookieId]:
         indexes = write_set(entry_id, len(fragment.ensemble), fragment.write_quorum)
-        bookies = [fragment.ensemble[index] for index in indexes]
-        read: dict[BookieId, Entry | bytes] = {}
+        return [fragment.ensemble[index] for index in indexes]
+
+    async def _in_bulk(
+        self, placed: Mapping[EntryId, list[BookieId]]
+    ) -> dict[EntryId, dict[BookieId, Entry | bytes]]:
+        """Return the sound copies that come when many are asked for at once."""
+        found: dict[EntryId, dict[BookieId, Entry | bytes]] = {one: {} for one in placed}
+        wanted: dict[BookieId, list[EntryId]] = {}
+        for entry_id, bookies in placed.items():
+            for bookie_id in bookies:
+                if self._silent[bookie_id] < SILENCES_MAX:
+                    wanted.setdefault(bookie_id, []).append(entry_id)
+
+        async def ask(bookie_id: BookieId) -> None:
+            for entry in await self._copies.read_many(bookie_id, wanted[bookie_id]):
+                found[entry.entry_id][bookie_id] = entry
+
+        await for_each(wanted, ask, max(1, len(wanted)))
+        return found
+
+    async def _singly(
+        self, bookies: list[BookieId], found: dict[BookieId, Entry | bytes], entry_id: EntryId
+    ) -> dict[BookieId, ClientError]:
+        """Add the copies that are still missing to ``found``; return what kept the others away."""
         failed: dict[BookieId, ClientError] = {}
 
         async def one(bookie_id: BookieId) -> None:
             try:
-                read[bookie_id] = await self._copy(bookie_id, entry_id)
+                found[bookie_id] = await self._copy(bookie_id, entry_id)
             except OURS:
                 raise
             except ClientError as error:
                 failed[bookie_id] = error
 
-        await for_each(bookies, one, len(bookies))
+        await for_each([b for b in bookies if b not in found], one, len(bookies))
+        return failed
+
+    def _settle(
+        self,
+        fragment: LedgerFragment,
+        entry_id: EntryId,
+        bookies: list[BookieId],
+        read: dict[BookieId, Entry | bytes],
+        failed: dict[BookieId, ClientError],
+    ) -> None:
+        """Note what the copies of one entry showed."""
         unknown = [error for error in failed.values() if not isinstance(error, NEGATIVE)]
         if fragment.may_be_empty and not read and not unknown:
             return  # It was perhaps never written.
@@ -328,14 +402,6 @@ def content_of(copy: Entry | bytes) -> tuple[int, int, bytes]:
     return header(copy).length, len(copy), b""
 
 
-def _at_once(metadata: LedgerMetadata, lac: EntryId | None) -> int:
-    """Return how many entries to read at a time, so that few bytes are held."""
-    if not metadata.length or not lac:
-        return ENTRIES_AT_ONCE
-    mean = metadata.length // (lac + 1) + 1
-    return max(1, min(ENTRIES_AT_ONCE, BYTES_AT_ONCE // (mean * metadata.write_quorum)))
-
-
 @attrs.frozen
 class Copy:
     """What one bookie has of one entry: a verified copy, or why there is none."""
@@ -362,16 +428,16 @@ async def read_copies(
         ClientError: the bookie does not answer at all.
     """
     ledger = await view(client, ledger_id)
-    reader, at_once = CopyReader(client, ledger), _at_once(ledger.metadata, ledger.lac)
+    reader = CopyReader(client, ledger)
     iterator = iter(entries)
     try:
-        while batch := list(islice(iterator, at_once)):
+        while batch := list(islice(iterator, ENTRIES_AT_ONCE)):
             found: dict[EntryId, Copy] = {}
 
             async def one(entry_id: EntryId, found: dict[EntryId, Copy] = found) -> None:
                 found[entry_id] = await _copy_of(reader, bookie_id, entry_id)
 
-            await for_each(batch, one, at_once)
+            await for_each(batch, one, ENTRIES_AT_ONCE)
             yield [found[entry_id] for entry_id in batch]
     finally:
         reader.close()
