@@ -15,6 +15,7 @@ from bkclient.metadata.tree.nodes import together
 from bkclient.sanity import Sanity, check_bookie
 from bkclient.walk import walk
 from bkctl.errors import NothingFoundError
+from bkctl.params import BOOKIE_ID
 from bkctl.units import human_bytes
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -44,6 +45,18 @@ class BookieDetails:
     @property
     def host(self) -> str:
         return self.endpoints[0].host if self.endpoints else ""
+
+
+def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
+    """Return the bookies that a command line names; ``-`` stands for those on stdin.
+
+    Raises:
+        NothingFoundError: some were to be named, and none is.
+    """
+    found = tuple(map(BookieId, session.words(given, BOOKIE_ID)))
+    if given and not found:
+        raise NothingFoundError("no bookie ids on stdin")
+    return found
 
 
 def show(session: Session, wanted: Sequence[BookieId], *, count_ledgers: bool) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bkctl.errors import NothingFoundError, UsageError
+from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.params import LEDGER_ID, parse_ledger_id
+from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:
@@ -60,3 +61,53 @@ def _given(session: Session, given: Sequence[Any], from_file: str | None) -> Ite
     yield from session.words(given, LEDGER_ID)
     if from_file is not None:
         yield from ids_in_file(session, from_file)
+
+
+def each(
+    session: Session,
+    given: Sequence[Any],
+    work: Callable[[Session, LedgerId], Any],
+    kind: type,
+    *,
+    after: Callable[[Any], object] = lambda _: None,
+) -> None:
+    """Do ``work`` on one ledger after another, printing what it gives, values of ``kind``.
+
+    In a dry run it gives the step that it would have done, as text. ``after`` looks at a value that
+    has been printed, and raises where that is only a part.
+
+    Raises:
+        BookKeeperError: the work on the only one failed.
+        PartlyDoneError: that on some of many.
+    """
+    ids = map(LedgerId, session.words(given, LEDGER_ID))
+    if session.dry_run:
+        session.plan([work(session, ledger_id) for ledger_id in ids])
+        return
+    if len(given) == 1 and given[0] != "-":
+        value = work(session, LedgerId(given[0]))
+        session.emit(value)
+        after(value)
+        return
+    failures: list[str] = []
+    session.emit_all(_outcomes(session, ids, work, after, failures), kind)
+    session.about = ""
+    if failures:
+        raise PartlyDoneError(f"{len(failures)} failed: {'; '.join(failures[:3])}")
+
+
+def _outcomes(
+    session: Session,
+    ids: Iterable[LedgerId],
+    work: Callable[[Session, LedgerId], Any],
+    after: Callable[[Any], object],
+    failures: list[str],
+) -> Iterator[Any]:
+    for ledger_id in ids:
+        try:
+            value = work(session, ledger_id)
+            yield value
+            after(value)
+        except BookKeeperError as error:
+            failures.append(f"ledger {ledger_id}: {error}")
+            session.warn(failures[-1])

@@ -271,3 +271,42 @@ def test_differences_never_show_a_password(world: World) -> None:
     changes = {one.field: (one.old, one.new) for one in differences(old, new)}
     assert changes == {"ack_quorum": ("2", "1"), "password": ("one", "another")}
     assert LedgerId(writer.ledger_id) == writer.ledger_id
+
+
+# Many ids --------------------------------------------------------------------------------------
+
+
+def test_many_ledgers_are_closed_recovered_and_fenced_by_their_ids(world: World) -> None:
+    client = world.client()
+    ids = [open_writer(world, client, 2, **TRIPLE).ledger_id for _ in range(4)]
+    typed = "".join(f"{one}\n" for one in ids[:2])
+    planned = run_in(world, "ledger", "recover", "-", "--dry-run", typed=typed).out.splitlines()
+    assert planned == [f"would fence, recover and close ledger {one} (open)" for one in ids[:2]]
+    asked = run_in(world, "ledger", "recover", "-", typed=typed, ok=False)
+    assert asked.status == ExitStatus.PARTLY
+    done = run_in(world, "ledger", "recover", "-", "--yes", "--json", typed=typed).json["ledgers"]
+    assert [(one["ledger_id"], one["last_entry"]) for one in done] == [
+        (str(one), 1) for one in ids[:2]
+    ]
+    fenced = run_in(world, "ledger", "fence", ids[2], ids[3], "--yes").out
+    assert fenced.count("no writer can add") == 2
+    assert run_in(world, "ledger", "close", *ids, "--yes").out.count("ledger ") == 4
+    assert {world.stored(one).is_closed for one in ids} == {True}
+
+
+def test_what_fails_for_one_of_many_is_told_and_the_others_are_done(world: World) -> None:
+    there = open_writer(world, world.client(), 1, **TRIPLE).ledger_id
+    partly = run_in(world, "ledger", "recover", 99, there, "--yes", ok=False)
+    assert partly.status == ExitStatus.PARTLY
+    assert "1 failed: ledger 99:" in partly.err
+    assert world.stored(there).is_closed
+    assert run_in(world, "ledger", "recover", 99, ok=False).status == ExitStatus.NOT_FOUND
+    assert run_in(world, "ledger", "recover", "-", typed="").out == ""
+
+
+def test_bookie_ids_come_from_stdin_too(world: World) -> None:
+    first, second = sorted(world.bookies)[:2]
+    shown = run_in(world, "bookie", "info", "-", "-o", "id", typed=f"{first} {second}\n").out
+    assert shown.split() == [first, second]
+    for words in (("bookie", "info", "-"), ("bookie", "recover", "-")):
+        assert run_in(world, *words, ok=False).status == ExitStatus.NOT_FOUND
