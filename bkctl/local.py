@@ -95,6 +95,8 @@ def cluster_options(function: Any) -> Any:
 @click.option(
     "--zookeeper", is_flag=True, help="Real ZooKeeper (needs the extra `spark`, for its jars)."
 )
+@click.option("--zk", "zookeeper_at", metavar="HOST:PORT",
+              help="A ZooKeeper that runs already; what is made there stays.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True,
               help="ZooKeeper, autorecovery, admin HTTP and metrics too.")  # fmt: skip
 @cluster_options
@@ -105,6 +107,7 @@ def local(
     *,
     bookies: int | str,
     zookeeper: bool,
+    zookeeper_at: str | None,
     everything: bool,
     directory: str | None,
     port_base: int | None,
@@ -122,10 +125,13 @@ def local(
 
         local_zookeeper.run(session, directory, port_base, keep=keep)
         return
+    if zookeeper and zookeeper_at:
+        raise click.UsageError("--zookeeper starts one, --zk is one that runs: which?")
     _local(
         session,
         bookies,
-        zookeeper=zookeeper or everything,
+        zookeeper=zookeeper or (everything and not zookeeper_at),
+        uri=f"zk+hierarchical://{zookeeper_at}/ledgers" if zookeeper_at else "",
         everything=everything,
         directory=directory,
         port_base=port_base,
@@ -167,6 +173,7 @@ def _local(
     port_base: int | None,
     settings: tuple[tuple[str, str], ...],
     background: bool,
+    uri: str = "",
 ) -> None:
     from bkctl.errors import UsageError
     from bkctl.local_cluster import LocalCluster
@@ -183,6 +190,7 @@ def _local(
         Path(directory) if directory else None,
         bookies,
         zookeeper=zookeeper,
+        uri=uri,
         port_base=port_base or 0,
         settings={**(ALL if everything else {}), **dict(settings)},
     )

@@ -93,10 +93,13 @@ class LocalCluster:
         bookies: int,
         *,
         zookeeper: bool = False,
+        uri: str = "",
         port_base: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
+
+        With ``zookeeper`` one is started; with ``uri`` the metadata is there already, and stays.
 
         Raises:
             RefusedError: the directory holds something else.
@@ -108,6 +111,7 @@ class LocalCluster:
         self.directory = directory.absolute()
         self._settings = {**BOOKIE_SETTINGS, **(settings or {})}
         self._zookeeper: ZooKeeperProcess | None = None
+        self._uri = uri
         known = self._known(bookies, zookeeper=zookeeper)
         self._zookeeper_port = known.get("zookeeper_port", 0)
         ports = list(known.get("ports", ()))
@@ -127,6 +131,9 @@ class LocalCluster:
             raise ConflictError(
                 f"{self.directory} was made {'without' if zookeeper else 'with'} --zookeeper"
             )
+        if self._uri != known.get("elsewhere", ""):
+            made_for = known.get("elsewhere") or "metadata of its own"
+            raise ConflictError(f"{self.directory} was made with {made_for}")
         if len(known["ports"]) > bookies:
             raise ConflictError(
                 f"{self.directory} holds {len(known['ports'])} bookies, not {bookies}",
@@ -137,6 +144,8 @@ class LocalCluster:
     @property
     def uri(self) -> str:
         """The metadata service URI."""
+        if self._uri:
+            return self._uri
         if self._with_zookeeper:
             return f"zk+hierarchical://{HOST}:{self._zookeeper_port}/ledgers"
         return f"sqlite://{self.directory / 'metadata.db'}"
@@ -197,6 +206,7 @@ class LocalCluster:
             "uri": self.uri,
             "ports": [bookie.port for bookie in self._bookies],
             "zookeeper_port": self._zookeeper_port,
+            "elsewhere": self._uri,
         }
         (self.directory / STATE_FILE).write_text(json.dumps(state, indent=1) + "\n", "utf-8")
         self.env_file.write_text(

@@ -17,6 +17,7 @@ import pytest
 from bkctl.cli import cli
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import ExitStatus
+from bkctl.java import ZooKeeperProcess
 from bkctl.local_cluster import CONF_FILE, STATE_FILE, LocalCluster
 from bkctl.local_zookeeper import settings as zookeeper_settings
 from tests.bkctl.cluster import BKCTL, local_cluster
@@ -99,6 +100,19 @@ def test_the_settings_of_each_bookie_are_left_for_javas_shell(tmp_path: Path) ->
         "127.0.0.1:15001.conf": "bookiePort=15001\n",
         "baseconf.conf": f"metadataServiceUri=sqlite://{tmp_path}/a\\,b/metadata.db\n",
     }
+
+
+def test_metadata_elsewhere_stays_what_a_directory_was_made_with(tmp_path: Path) -> None:
+    uri = "zk+hierarchical://zk:2181/ledgers"
+    made = LocalCluster(tmp_path, 1, uri=uri)
+    made._save()
+    assert made.uri == LocalCluster(tmp_path, 1, uri=uri).uri == uri
+    with pytest.raises(ConflictError, match="was made with zk"):
+        LocalCluster(tmp_path, 1)
+    (tmp_path / "own").mkdir()
+    LocalCluster(tmp_path / "own", 1)._save()
+    with pytest.raises(ConflictError, match="metadata of its own"):
+        LocalCluster(tmp_path / "own", 1, uri=uri)
 
 
 def test_javas_zookeeper_conf_gives_port_and_directory(tmp_path: Path) -> None:
@@ -267,6 +281,16 @@ def _until_told(words: list[str], environ: dict[str, str] | None = None) -> tupl
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     return json.loads(told), err
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_bookies_may_join_a_zookeeper_that_runs(tmp_path: Path) -> None:
+    with ZooKeeperProcess(tmp_path / "zk", fsync=False) as zookeeper:
+        told, _ = _until_told(["local", "1", "--zk", zookeeper.address])
+        assert told["uri"] == f"zk+hierarchical://{zookeeper.address}/ledgers"
+        assert [one["state"] for one in told["bookies"]] == ["up"]
+        assert _run("-u", told["uri"], "cluster", "instance-id").returncode == 0
 
 
 @pytest.mark.processes
