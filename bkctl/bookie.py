@@ -112,10 +112,10 @@ def list_(session: Session, *, state: str, ask: bool) -> None:
 @click.option("--ledgers", is_flag=True, help="Count the ledgers that list it, of all there are.")
 @click.pass_obj
 def info(session: Session, bookie_ids: Sequence[BookieId], *, ledgers: bool) -> None:
-    """Show bookies whole: what they published, their disks, their cookie."""
+    """Show bookies whole: what they published, their disks, their cookie; `-` is ids on stdin."""
     from bkctl import bookie_work
 
-    bookie_work.show(session, bookie_ids, count_ledgers=ledgers)
+    bookie_work.show(session, bookie_work.named(session, bookie_ids), count_ledgers=ledgers)
 
 
 @bookie.command(

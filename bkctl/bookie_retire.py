@@ -77,11 +77,12 @@ def recover(session: Session, /, bookie_ids: Sequence[BookieId], **options: Any)
     This works without autorecovery, from this process. A ledger that is open and grows on one of
     the bookies is recovered first: its writer is fenced. It may be interrupted and run again.
     """
-    from bkctl import bookie_retire_work
+    from bkctl import bookie_retire_work, bookie_work
 
     if options.pop("plan"):
         session.options.dry_run = True
-    bookie_retire_work.recover(session, bookie_ids, **options)
+    named = bookie_work.named(session, bookie_ids)
+    bookie_retire_work.recover(session, named, **options)
 
 
 @click.command(
@@ -115,7 +116,7 @@ def recover_either(ctx: click.Context, /, names: Sequence[str], **options: Any) 
             next_step="`bkctl ledger recover --help` shows how",
         )
     ledger_id: LedgerId = LEDGER_ID.convert(names[0], None, ctx)
-    ctx.invoke(ledger.recover, ledger_id=ledger_id)
+    ctx.invoke(ledger.recover, given=[ledger_id])
 
 
 def _is_ledger_id(text: str) -> bool:

@@ -18,6 +18,7 @@ from bkctl import bookie_figures, cluster_work
 from bkctl.bookie_figures import Figures
 from bkctl.bookie_http_work import http_address
 from bkctl.errors import NothingFoundError, error_message
+from bkctl.params import BOOKIE_ID
 from bkctl.units import human_bytes
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -52,6 +53,18 @@ class BookieDetails:
     @property
     def host(self) -> str:
         return self.endpoints[0].host if self.endpoints else ""
+
+
+def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
+    """Return the bookies that a command line names; ``-`` stands for those on stdin.
+
+    Raises:
+        NothingFoundError: some were to be named, and none is.
+    """
+    found = tuple(map(BookieId, session.words(given, BOOKIE_ID)))
+    if given and not found:
+        raise NothingFoundError("no bookie ids on stdin")
+    return found
 
 
 def show(session: Session, wanted: Sequence[BookieId], *, count_ledgers: bool) -> None:

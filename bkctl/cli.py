@@ -48,9 +48,18 @@ COMMANDS: Final = {
     ),
     "top": ("bkctl.top:top", "Watch the load of the cluster and of each bookie."),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
+    "bench": (
+        "bkctl.bench:bench",
+        "How fast a cluster or a disk takes entries and gives them back.",
+    ),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "shell": ("bkctl.shell:shell", "Run commands from a prompt or a script, on one connection."),
+    "compat": (
+        "bkctl.compat:compat",
+        "Run a command of Java's tools, by its name and options.",
+    ),
     "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
+    "standalone": ("bkctl.local:standalone", "Short for `local 1 --all`."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),
     "metaformat": (
         "bkctl.cluster:metaformat",

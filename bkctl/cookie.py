@@ -105,6 +105,7 @@ def get(session: Session, bookie_id: BookieId) -> None:
 @click.option("--index-dir", "index_dirs", metavar="DIR", multiple=True,
               help="Index directory, where they are not the ledger directories.")  # fmt: skip
 @click.option("--instance-id", metavar="ID", help="The cluster's.  [default: asked of it]")
+@click.option("--out", metavar="FILE", help="Write it to FILE, not to stdout.")
 @click.pass_obj
 def generate(session: Session, /, bookie_id: BookieId | None, **given: Any) -> None:
     """Print the cookie that a bookie with these directories has; nothing is stored.
@@ -164,24 +165,33 @@ def update(session: Session, bookie_id: BookieId, *, path: str, force: Sequence[
     examples=(
         ("bkctl cookie delete 10.0.0.1:3181", "shows what relies on the bookie, and asks"),
         ("bkctl cookie delete 10.0.0.1:3181 --dry-run", "only shows it"),
+        ("bkctl cookie delete --local -c bk_server.conf", "and the VERSION files of this bookie"),
         (
             "bkctl cookie delete 10.0.0.1:3181 --yes --force only-copies",
             "although what it holds is nowhere else",
         ),
     ),
     exits=_REFUSED,
-    replaces="bookkeeper shell cookie_delete ID; updatecookie -delete",
+    replaces="bookkeeper shell cookie_delete ID; updatecookie -delete [force]",
 )
-@click.argument("bookie_id", type=BOOKIE_ID)
+@click.argument("bookie_id", type=BOOKIE_ID, required=False)
+@click.option("--local", is_flag=True, help="Remove the VERSION files of -c's bookie as well.")
 @_force(REGISTERED, OPEN_LEDGERS, ONLY_COPIES)
 @click.pass_obj
-def delete(session: Session, bookie_id: BookieId, force: Sequence[str]) -> None:
+def delete(
+    session: Session, bookie_id: BookieId | None, *, local: bool, force: Sequence[str]
+) -> None:
     """Remove the stored cookie of BOOKIE_ID: its directories can never be started again.
 
     A new bookie may begin under the same id then, one that knows of no fence. So this is refused
     while a ledger that is not closed lists the bookie, while it has the only copy of anything, and
-    while it is registered.
+    while it is registered. With --local it is the bookie of the settings, which must be stopped.
     """
     from bkctl import cookie_work
 
-    cookie_work.delete(session, bookie_id, force)
+    if local:
+        cookie_work.delete_with_files(session, bookie_id, force)
+    elif bookie_id is None:
+        raise click.UsageError("which bookie? give its id, or --local for that of -c")
+    else:
+        cookie_work.delete(session, bookie_id, force)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bkclient import stored_cookies
-from bkclient.metadata.api import NEW
+from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkctl.cookie import ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
 from bkctl.objections import Objection, heed, named
 from bkctl.units import counted
+from bkctl.whole_file import write_whole
 from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
@@ -63,6 +64,7 @@ def generate(
     ledger_dirs: Sequence[str],
     index_dirs: Sequence[str],
     instance_id: str | None,
+    out: str | None,
 ) -> None:
     """Print the cookie of a bookie with these directories, or of the one of the settings.
 
@@ -86,7 +88,12 @@ def generate(
         )
     else:
         made = _of_settings(session, bookie_id, cluster)
-    session.emit(CookieText(BookieId(made.bookie_id), encode_cookie(made), made))
+    text = CookieText(BookieId(made.bookie_id), encode_cookie(made), made)
+    if out is None:
+        session.emit(text)
+        return
+    write_whole(out, text.text)
+    session.emit(CookieChanged(text.bookie_id, f"written to {out}"))
 
 
 def _of_settings(session: Session, bookie_id: BookieId | None, cluster: str | None) -> Cookie:
@@ -189,32 +196,72 @@ async def _write(client: Client, bookie_id: BookieId, text: bytes, version: int)
 # Delete -----------------------------------------------------------------------------------------
 
 
-def delete(session: Session, bookie_id: BookieId, force: Collection[str]) -> None:
-    """Show what relies on a bookie, ask, and remove its cookie.
+def delete_with_files(session: Session, bookie_id: BookieId | None, force: Collection[str]) -> None:
+    """Remove the cookie of the settings' bookie, which is stopped, here and in the cluster.
 
     Raises:
+        UsageError: another bookie is named.
+        RefusedError: it runs, or something relies on it that must not be lost.
+    """
+    from bkctl.disk_change import held, stopped_bookie
+    from bookied.dirs import VERSION
+
+    bookie = stopped_bookie(session)
+    if bookie_id not in {None, bookie.bookie_id}:
+        raise UsageError(
+            f"the settings are those of {bookie.bookie_id}", next_step="leave the id out"
+        )
+    with held(bookie.found, port=bookie.config.port):
+        files = [directory / VERSION for directory in bookie.found.all_dirs]
+        delete(session, bookie.bookie_id, force, files=[one for one in files if one.exists()])
+
+
+def delete(
+    session: Session, bookie_id: BookieId, force: Collection[str], *, files: Sequence[Path] = ()
+) -> None:
+    """Show what relies on a bookie, ask, and remove its cookie; ``files`` are its VERSION files.
+
+    Those go first, as with Java: it is the stored one that another bookie must not find gone.
+
+    Raises:
+        CookieNotFoundError: there is none, and no file either.
         RefusedError: something does that must not be lost.
     """
     session.about = f"bookie {bookie_id}"
-    found: StoredCookie = session.call(stored_cookies.read, bookie_id)
+    found = _if_stored(session, bookie_id, needed=not files)
     reliance: Reliance = session.call(stored_cookies.reliance_on, bookie_id)
     heed(session, _objections(reliance), force)
     if session.dry_run:
         for line in _remarks(reliance):
             session.note(line)
-        session.plan([f"remove the cookie of {bookie_id}"])
+        stored = [f"remove the cookie of {bookie_id}"] if found else []
+        session.plan([*(f"remove {path}" for path in files), *stored])
         return
     session.confirm(
         [
             f"The cookie of {bookie_id} will be removed, and its directories never start again:",
-            *(f"  {line}" for line in _held(found)),
+            *(f"  {line}" for line in (_held(found) if found else ["(none is stored)"])),
             *(f"  {line}" for line in _remarks(reliance)),
+            *(f"  {path}" for path in files),
         ],
         f"Remove the cookie of {bookie_id}?",
         proof=bookie_id,
     )
-    session.call(_remove, bookie_id, found.stored.version)
+    for path in files:
+        path.unlink()
+    if found is not None:
+        session.call(_remove, bookie_id, found.stored.version)
     session.emit(CookieChanged(bookie_id, "deleted"))
+
+
+def _if_stored(session: Session, bookie_id: BookieId, *, needed: bool) -> StoredCookie | None:
+    try:
+        found: StoredCookie = session.call(stored_cookies.read, bookie_id)
+    except CookieNotFoundError:
+        if needed:
+            raise
+        return None
+    return found
 
 
 def _held(found: StoredCookie) -> list[str]:

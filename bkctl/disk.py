@@ -87,6 +87,10 @@ disk = SubGroup(
             "Bring directories of an old release up to date, or back.",
         ),
         "init": ("bkctl.disk_format:init", "Make sure that a new bookie can begin."),
+        "expand": (
+            "bkctl.bookie_change:expand_storage",
+            "Let a stopped bookie use more directories.",
+        ),
         "format": ("bkctl.disk_format:format_", "Remove all data of a stopped bookie."),
     },
 )

@@ -386,6 +386,8 @@ _VIEWS: Final = (
     ("bkctl.top_views", "TOP_VIEWS"),
     ("bkctl.ledger_map_views", "LEDGER_MAP_VIEWS"),
     ("bkctl.cluster_metadata_views", "CLUSTER_METADATA_VIEWS"),
+    ("bkctl.ledger_check_views", "LEDGER_CHECK_VIEWS"),
+    ("bkctl.bench_views", "BENCH_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 

@@ -36,6 +36,15 @@ ledger = SubGroup(
         "write": ("bkctl.ledger_write:write", "Create a ledger, fill it, close it."),
         "read": ("bkctl.ledger_read:read", "Print the entries of a ledger."),
         "tail": ("bkctl.ledger_read:tail", "Print the last entries, and those to come."),
+        "verify": ("bkctl.ledger_check:verify", "Read and compare every copy of every entry."),
+        "orphans": (
+            "bkctl.ledger_check:orphans",
+            "List ledgers that the application does not name.",
+        ),
+        "metadata": (
+            "bkctl.ledger_metadata:metadata",
+            "A ledger's metadata to a file, and back.",
+        ),
         "update-bookie": (
             "bkctl.ledger_bookie:update_bookie",
             "Put one bookie id in the place of another.",
@@ -247,36 +256,43 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
         ("bkctl ledger close 42", "nobody adds to it any more; readers see its end"),
         ("bkctl ledger close 42 --yes", "also where a writer may still be at work"),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
+    exits=(
+        *FAILURES,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.CONFLICT,
+        ExitStatus.PARTLY,
+    ),
     replaces="nothing in Java's tools; close of its client",
 )
-@click.argument("ledger_id", type=LEDGER_ID)
+@click.argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
 @click.pass_obj
-def close(session: Session, ledger_id: LedgerId) -> None:
-    """Close LEDGER_ID where its last writer ended.
+def close(session: Session, given: Sequence[Any]) -> None:
+    """Close ledgers where their last writers ended; `-` reads ids from stdin.
 
     A ledger that `bkctl ledger create` made, or that `bkctl ledger add` handed back, is closed at
     once. Any other open ledger may have a writer: that one is fenced off, which is asked about.
     """
+    from bkctl import ledger_ids
+    from bkctl.views import LedgerClosed
+
+    ledger_ids.each(session, given, _close, LedgerClosed)
+
+
+def _close(session: Session, ledger_id: LedgerId) -> Any:
     from bkctl import ledger_work
 
     session.about = f"ledger {ledger_id}"
     how, found = ledger_work.way_to_close(session, ledger_id)
-    if how is ledger_work.Close.ALREADY:
-        session.emit(ledger_work.closed(ledger_id, found, "was closed before"))
-    elif how is ledger_work.Close.CLAIM:
-        _claim_and_close(session, ledger_id)
-    else:
-        _recover(session, ledger_id, found)
-
-
-def _claim_and_close(session: Session, ledger_id: LedgerId) -> None:
-    from bkctl import ledger_work
-
+    if how is ledger_work.Close.RECOVER:
+        return _recovered(session, ledger_id, found)
     if session.dry_run:
-        session.plan([f"close ledger {ledger_id}, which its last writer has handed over"])
-        return
-    session.emit(session.call(ledger_work.claim_and_close, ledger_id))
+        done = how is ledger_work.Close.ALREADY
+        what = "which is closed" if done else "which its last writer has handed over"
+        return f"{'leave' if done else 'close'} ledger {ledger_id}, {what}"
+    if how is ledger_work.Close.ALREADY:
+        return ledger_work.closed(ledger_id, found, "was closed before")
+    return session.call(ledger_work.claim_and_close, ledger_id)
 
 
 @ledger.command(
@@ -292,29 +308,40 @@ def _claim_and_close(session: Session, ledger_id: LedgerId) -> None:
     ),
     replaces="nothing in Java's tools",
 )  # fmt: skip
-@click.argument("ledger_id", type=LEDGER_ID)
+@click.argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
 @click.pass_obj
-def fence(session: Session, ledger_id: LedgerId) -> None:
-    """Make sure that no writer can add to LEDGER_ID any more, without closing it.
+def fence(session: Session, given: Sequence[Any]) -> None:
+    """Make sure that no writer can add to ledgers any more, without closing them.
 
-    Marks it in metadata, then tells the bookies that hold its end, and says which of them answered.
+    Marks each in metadata, then tells the bookies that hold its end, and says which of them
+    answered. `-` reads ids from stdin.
     """
+    from bkctl import ledger_ids
+    from bkctl.views import LedgerFenced
+
+    ledger_ids.each(session, given, _fence, LedgerFenced, after=_insist_covered)
+
+
+def _fence(session: Session, ledger_id: LedgerId) -> Any:
     from bkctl import ledger_work
-    from bkctl.errors import PartlyDoneError
 
     session.about = f"ledger {ledger_id}"
     found = ledger_work.metadata_of(session, ledger_id)
     ledger_work.refuse_closed(found)
     if session.dry_run:
-        session.plan([f"fence ledger {ledger_id} on {', '.join(found.ensemble)}"])
-        return
+        return f"fence ledger {ledger_id} on {', '.join(found.ensemble)}"
     _confirm_fencing(session, ledger_id, found, f"Fence ledger {ledger_id}?")
-    fenced = session.call(ledger_work.fence, ledger_id)
-    session.emit(fenced)
+    return session.call(ledger_work.fence, ledger_id)
+
+
+def _insist_covered(fenced: Any) -> None:
+    from bkctl.errors import PartlyDoneError
+
     if not fenced.covered:
         raise PartlyDoneError(
             "not every write set is covered: a writer may still add",
-            next_step=f"`bkctl ledger fence {ledger_id}` again when the missing bookies are back",
+            next_step=f"`bkctl ledger fence {fenced.ledger_id}` again when the missing bookies are "
+            "back",
         )
 
 
@@ -325,37 +352,54 @@ def fence(session: Session, ledger_id: LedgerId) -> None:
     examples=(
         ("bkctl ledger recover 42", "close a ledger whose writer has died"),
         ("bkctl ledger recover 42 --yes --timeout 60", "the same from a script"),
+        (
+            "bkctl ledger list -o id --state in-recovery | bkctl ledger recover -",
+            "all recoveries that somebody began and did not end",
+        ),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
+    exits=(
+        *FAILURES,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.CONFLICT,
+        ExitStatus.PARTLY,
+    ),
     replaces="opening the ledger with Java's client",
 )
-@click.argument("ledger_id", type=LEDGER_ID)
+@click.argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
 @click.pass_obj
-def recover(session: Session, ledger_id: LedgerId) -> None:
-    """Find out where LEDGER_ID ends and close it there.
+def recover(session: Session, given: Sequence[Any]) -> None:
+    """Find out where ledgers end and close them there; `-` reads ids from stdin.
 
-    Fences its writer, reads on from the last entry that is known to be confirmed, writes what it
+    Fences the writer, reads on from the last entry that is known to be confirmed, writes what it
     finds to full copies and closes the ledger. It may be interrupted and run again at any time.
     """
+    from bkctl import ledger_ids
+    from bkctl.views import LedgerClosed
+
+    ledger_ids.each(session, given, _recover, LedgerClosed)
+
+
+def _recover(session: Session, ledger_id: LedgerId) -> Any:
     from bkctl import ledger_work
 
     session.about = f"ledger {ledger_id}"
     found = ledger_work.metadata_of(session, ledger_id)
-    if found.is_closed:
-        session.emit(ledger_work.closed(ledger_id, found, "was closed before"))
-    else:
-        _recover(session, ledger_id, found)
+    if not found.is_closed:
+        return _recovered(session, ledger_id, found)
+    if session.dry_run:
+        return f"leave ledger {ledger_id}, which is closed"
+    return ledger_work.closed(ledger_id, found, "was closed before")
 
 
-def _recover(session: Session, ledger_id: LedgerId, found: Any) -> None:
+def _recovered(session: Session, ledger_id: LedgerId, found: Any) -> Any:
     from bkctl import ledger_work
 
     if session.dry_run:
-        session.plan([f"fence, recover and close ledger {ledger_id} ({found.state.name.lower()})"])
-        return
+        return f"fence, recover and close ledger {ledger_id} ({found.state.name.lower()})"
     _confirm_fencing(session, ledger_id, found, f"Recover and close ledger {ledger_id}?")
     session.resume = f"it is safe to run again: {session.again()}"
-    session.emit(ledger_work.recover(session, ledger_id))
+    return ledger_work.recover(session, ledger_id)
 
 
 def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question: str) -> None:
@@ -376,6 +420,7 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
     examples=(
         ("bkctl ledger delete 42", "shows what goes, and asks"),
         ("bkctl ledger delete 42 43 --yes", "from a script"),
+        ("bkctl ledger delete --from-file ids --dry-run", "what would be lost"),
         ("bkctl ledger list -o id --older-than 90d | bkctl ledger delete - --yes", "in bulk"),
     ),
     exits=(
@@ -383,7 +428,8 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
     ),
     replaces="bookkeeper shell deleteledger -ledgerid ID [-force]",
 )  # fmt: skip
-@click.argument("ledger_ids", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
+@click.argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID...")
+@click.option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin.")
 @click.option(
     "--force",
     type=click.Choice([OPEN_LEDGER]),
@@ -391,15 +437,18 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
     help="Override a safety check by its name.",
 )
 @click.pass_obj
-def delete(session: Session, ledger_ids: Sequence[Any], force: Sequence[str]) -> None:
+def delete(
+    session: Session, given: Sequence[Any], from_file: str | None, force: Sequence[str]
+) -> None:
     """Delete ledgers for good; `-` reads ids from stdin.
 
     Bookies free the space at their next garbage collection. A ledger that is not closed is left
     alone unless its check is overridden with --force open-ledger.
     """
-    from bkctl import ledger_work
+    from bkctl import ledger_ids, ledger_work
 
-    doomed = ledger_work.doomed(session, session.words(ledger_ids, LEDGER_ID))
+    chosen = ledger_ids.chosen(session, given, from_file)
+    doomed = ledger_work.doomed(session, chosen)
     ledger_work.refuse_open(doomed, forced=OPEN_LEDGER in force)
     lines = [ledger_work.loss(one) for one in doomed]
     if session.dry_run:

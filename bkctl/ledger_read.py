@@ -15,14 +15,14 @@ import click
 from bkctl.command import Effect
 from bkctl.exit_status import ExitStatus
 from bkctl.ledger import FAILURES, ledger
-from bkctl.params import ENTRY_RANGE, LEDGER_ID
+from bkctl.params import BOOKIE_ID, ENTRY_RANGE, LEDGER_ID
 
 if TYPE_CHECKING:
     from bkctl.framing import Form
     from bkctl.session import Session
     from bkctl.views import EntryRecord
     from wire.digest import Entry
-    from wire.ids import LedgerId
+    from wire.ids import BookieId, LedgerId
     from wire.ledger_metadata import LedgerMetadata
 
 _RECORD_FORMS = frozenset({"table", "wide", "json", "jsonl", "yaml", "csv", "id"})
@@ -60,12 +60,13 @@ def form_options(function: Any) -> Any:
         ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
         ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
         ("bkctl ledger read 42 --out copy.bin", "what `bkctl ledger write` was given"),
+        ("bkctl ledger read 42 --bookie 10.0.0.1:3181 -o jsonl", "the copies of one bookie"),
     ),
     exits=(
         *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
-        ExitStatus.INTERRUPTED,
+        ExitStatus.PARTLY, ExitStatus.INTERRUPTED,
     ),
-    replaces="bookkeeper shell readledger -ledgerid ID [-firstentryid N] [-lastentryid N] [-msg]",
+    replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
 )  # fmt: skip
 @click.argument("ledger_id", type=LEDGER_ID)
 @click.argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]")
@@ -75,6 +76,7 @@ def form_options(function: Any) -> Any:
 )
 @click.option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet.")
 @click.option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off.")
+@click.option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie.")
 @click.option("--out", metavar="FILE", help="Write to FILE, which appears when it is whole.")
 @click.option("--password-file", metavar="FILE", help="File with the ledger's password.")
 @form_options
@@ -88,6 +90,7 @@ def read(
     last: int | None,
     unconfirmed: bool,
     recover: bool,
+    bookie: BookieId | None,
     out: str | None,
     password_file: str | None,
     form: str | None,
@@ -97,7 +100,9 @@ def read(
     """Print the payloads of LEDGER_ID's entries.
 
     Without --recover nothing is changed, and an open ledger is read up to what is confirmed. A
-    ledger that `bkctl ledger write` made is put together again as the bytes it was made from.
+    ledger that `bkctl ledger write` made is put together again as the bytes it was made from. With
+    --bookie only that bookie is asked, for what it should have; what it lacks ends the command
+    with 8.
     """
     from bkctl import ledger_reading, ledger_work
     from bkctl.errors import UsageError
@@ -119,8 +124,29 @@ def read(
     )
     chosen = ledger_reading.range_of(reading, first or 0, last, unconfirmed=unconfirmed)
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=out is not None)
-    found = ledger_reading.entries(session, reading, chosen)
-    with session.progress(f"reading ledger {ledger_id}", total=chosen.size) as progress:
+    if bookie is None:
+        found = ledger_reading.entries(session, reading, chosen)
+        _print(session, ledger_id, found, forms, out, chosen.size)
+        return
+    if chosen.last is None:
+        raise UsageError("--bookie with --unconfirmed: how far?", next_step="give --last as well")
+    from bkctl.ledger_check_work import CopiesOfBookie
+
+    copies = CopiesOfBookie(session, ledger_id, reading.metadata, bookie)
+    _print(session, ledger_id, copies.entries(chosen.first, chosen.last), forms, out, None)
+    copies.insist_whole()
+
+
+def _print(
+    session: Session,
+    ledger_id: LedgerId,
+    found: Iterator[Entry],
+    forms: Form,
+    out: str | None,
+    size: int | None,
+) -> None:
+    """Print entries as records or in a form, to stdout or into a file."""
+    with session.progress(f"reading ledger {ledger_id}", total=size) as progress:
         if session.options.output in _RECORD_FORMS and out is None:
             session.emit_all(_records(session, found), _record_kind())
             return

@@ -9,13 +9,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
 from bkctl.params import KEY_VALUE
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType
 
 if TYPE_CHECKING:
     from bkctl.cluster_work import Watched
@@ -28,6 +33,50 @@ DETACHED: Final = "BKCTL_LOCAL_DETACHED"
 _LOOK_EVERY_S: Final = 0.5
 
 
+CONFIG_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
+"""In the environment: where to leave the settings of each bookie for Java's `-localbookie`."""
+
+ALL: Final = {"autoRecoveryDaemonEnabled": "true", "httpServerEnabled": "true",
+              "httpServerPort": "0", "statsProviderClass":
+              "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider"}  # fmt: skip
+"""What ``--all`` gives each bookie."""
+
+_BOOKIES_MAX: Final = 100
+_EXITS: Final = (
+    ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT,
+    ExitStatus.INTERRUPTED,
+)  # fmt: skip
+
+
+class _Size(_ParamType):
+    """A number of bookies, or the word ``zookeeper``: none of them, but a ZooKeeper."""
+
+    name = "bookies"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "zookeeper" or isinstance(value, int):
+            return value
+        if not value.isdigit() or not 1 <= int(value) <= _BOOKIES_MAX:
+            self.fail(f"{value!r} is neither 1 to {_BOOKIES_MAX} nor `zookeeper`", param, ctx)
+        return int(value)
+
+
+def cluster_options(function: Any) -> Any:
+    """Add the options that say where a cluster lives."""
+    for option in reversed((
+        click.option("--dir", "directory", metavar="DIR",
+                     help="Keep everything in DIR, and start it again."),
+        click.option("--keep", is_flag=True, help="Keep the directory made without --dir."),
+        click.option("--port-base", "--port", "port_base", type=click.IntRange(1, 65000),
+                     metavar="PORT", help="Ports from here on, not free ones."),
+        click.option("--set", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",
+                     help="A setting for every bookie, as in bk_server.conf."),
+        click.option("--background", is_flag=True, help="Return when all are up; needs --dir."),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
 @click.command(
     "local",
     cls=Command,
@@ -36,51 +85,96 @@ _LOOK_EVERY_S: Final = 0.5
         ("bkctl local 3", "three bookies; everything is removed at the end"),
         ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),
         ("bkctl local 3 --zookeeper", "with a real ZooKeeper, which Java bookies can join"),
+        ("bkctl local zookeeper --dir /tmp/zk", "only that ZooKeeper, on port 2181"),
     ),
-    exits=(
-        ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT,
-        ExitStatus.INTERRUPTED,
-    ),
+    exits=_EXITS,
     replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
     short_help="Run a cluster of N bookies on this machine.",
-)  # fmt: skip
-@click.argument("bookies", metavar="N", type=click.IntRange(1, 100))
-@click.option(
-    "--dir", "directory", metavar="DIR", help="Keep everything in DIR, and start it again."
 )
-@click.option("--keep", is_flag=True, help="Keep the directory made without --dir.")
+@click.argument("bookies", metavar="N|zookeeper", type=_Size())
 @click.option(
     "--zookeeper", is_flag=True, help="Real ZooKeeper (needs the extra `spark`, for its jars)."
 )
-@click.option(
-    "--port-base",
-    type=click.IntRange(1, 65000),
-    metavar="PORT",
-    help="Ports from here on, not free ones.",
-)
-@click.option(
-    "--set", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",
-    help="A setting for every bookie, as in bk_server.conf.",
-)  # fmt: skip
-@click.option("--background", is_flag=True, help="Return when all are up; needs --dir.")
+@click.option("--zk", "zookeeper_at", metavar="HOST:PORT",
+              help="A ZooKeeper that runs already; what is made there stays.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True,
+              help="ZooKeeper, autorecovery, admin HTTP and metrics too.")  # fmt: skip
+@cluster_options
 @click.pass_obj
 def local(
     session: Session,
+    /,
     *,
-    bookies: int,
-    directory: str | None,
-    keep: bool,
+    bookies: int | str,
     zookeeper: bool,
+    zookeeper_at: str | None,
+    everything: bool,
+    directory: str | None,
     port_base: int | None,
-    settings: tuple[tuple[str, str], ...],
-    background: bool,
+    keep: bool,
+    **more: Any,
 ) -> None:
-    """Run a cluster of N bookies on this machine until Ctrl-C.
+    """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
     only. Without --dir they live in a temporary directory that is removed at the end; a directory
     that was not made here is never removed.
     """
+    if not isinstance(bookies, int):
+        from bkctl import local_zookeeper
+
+        local_zookeeper.run(session, directory, port_base, keep=keep)
+        return
+    if zookeeper and zookeeper_at:
+        raise click.UsageError("--zookeeper starts one, --zk is one that runs: which?")
+    _local(
+        session,
+        bookies,
+        zookeeper=zookeeper or (everything and not zookeeper_at),
+        uri=f"zk+hierarchical://{zookeeper_at}/ledgers" if zookeeper_at else "",
+        everything=everything,
+        directory=directory,
+        port_base=port_base,
+        keep=keep,
+        **more,
+    )
+
+
+@click.command(
+    "standalone",
+    cls=Command,
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl standalone", "one bookie and all that goes with one; removed at the end"),
+        ("bkctl standalone --dir /tmp/bk", "the same again next time"),
+    ),
+    exits=_EXITS,
+    replaces="bookkeeper standalone",
+    short_help="Short for `local 1 --all`.",
+)
+@cluster_options
+@click.pass_obj
+def standalone(session: Session, /, **options: Any) -> None:
+    """Run one bookie with ZooKeeper, autorecovery, admin HTTP and metrics: `bkctl local 1 --all`.
+
+    The table service that Java's has besides is another product.
+    """
+    _local(session, 1, zookeeper=True, everything=True, **options)
+
+
+def _local(
+    session: Session,
+    bookies: int,
+    *,
+    zookeeper: bool,
+    everything: bool,
+    directory: str | None,
+    keep: bool,
+    port_base: int | None,
+    settings: tuple[tuple[str, str], ...],
+    background: bool,
+    uri: str = "",
+) -> None:
     from bkctl.errors import UsageError
     from bkctl.local_cluster import LocalCluster
 
@@ -96,11 +190,14 @@ def local(
         Path(directory) if directory else None,
         bookies,
         zookeeper=zookeeper,
+        uri=uri,
         port_base=port_base or 0,
-        settings=dict(settings),
+        settings={**(ALL if everything else {}), **dict(settings)},
     )
     try:
         with running(session, cluster):
+            if config_dir := session.host.environ.get(CONFIG_DIR):
+                cluster.write_configs(Path(config_dir))
             _run_until_stopped(session, cluster)
     finally:
         if not keep:

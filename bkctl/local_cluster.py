@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkclient.settings import value_text
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.process import ChildProcess, free_port, port_is_free
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 STATE_FILE: Final = "cluster.json"
 ENV_FILE: Final = "bkctl.env"
+CONF_FILE: Final = "bookie.conf"
 BACKGROUND_LOG: Final = "local.log"
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 15.0
@@ -91,10 +93,13 @@ class LocalCluster:
         bookies: int,
         *,
         zookeeper: bool = False,
+        uri: str = "",
         port_base: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
+
+        With ``zookeeper`` one is started; with ``uri`` the metadata is there already, and stays.
 
         Raises:
             RefusedError: the directory holds something else.
@@ -106,6 +111,7 @@ class LocalCluster:
         self.directory = directory.absolute()
         self._settings = {**BOOKIE_SETTINGS, **(settings or {})}
         self._zookeeper: ZooKeeperProcess | None = None
+        self._uri = uri
         known = self._known(bookies, zookeeper=zookeeper)
         self._zookeeper_port = known.get("zookeeper_port", 0)
         ports = list(known.get("ports", ()))
@@ -125,6 +131,9 @@ class LocalCluster:
             raise ConflictError(
                 f"{self.directory} was made {'without' if zookeeper else 'with'} --zookeeper"
             )
+        if self._uri != known.get("elsewhere", ""):
+            made_for = known.get("elsewhere") or "metadata of its own"
+            raise ConflictError(f"{self.directory} was made with {made_for}")
         if len(known["ports"]) > bookies:
             raise ConflictError(
                 f"{self.directory} holds {len(known['ports'])} bookies, not {bookies}",
@@ -135,6 +144,8 @@ class LocalCluster:
     @property
     def uri(self) -> str:
         """The metadata service URI."""
+        if self._uri:
+            return self._uri
         if self._with_zookeeper:
             return f"zk+hierarchical://{HOST}:{self._zookeeper_port}/ledgers"
         return f"sqlite://{self.directory / 'metadata.db'}"
@@ -195,6 +206,7 @@ class LocalCluster:
             "uri": self.uri,
             "ports": [bookie.port for bookie in self._bookies],
             "zookeeper_port": self._zookeeper_port,
+            "elsewhere": self._uri,
         }
         (self.directory / STATE_FILE).write_text(json.dumps(state, indent=1) + "\n", "utf-8")
         self.env_file.write_text(
@@ -209,11 +221,11 @@ class LocalCluster:
             raise LocalStartError(
                 f"port {bookie.port} is in use", next_step="try another --port-base"
             )
-        conf = bookie.directory / "bookie.conf"
+        conf = bookie.directory / CONF_FILE
         settings = {
             "bookiePort": str(bookie.port),
             "advertisedAddress": HOST,
-            "metadataServiceUri": self.uri.replace(",", "\\,"),
+            "metadataServiceUri": value_text(self.uri),
             "journalDirectories": str(bookie.directory / "journal"),
             "ledgerDirectories": str(bookie.directory / "ledgers"),
             **_loopback(),
@@ -267,6 +279,19 @@ class LocalCluster:
         """Remove the directory, if it is one that was made here for the time being."""
         if self.is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def write_configs(self, directory: Path) -> None:
+        """Leave the settings of each bookie there, and those of all as ``baseconf.conf``.
+
+        The names are those of Java's `localbookie`, which `bookkeeper shell -localbookie` looks
+        for.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        for bookie in self._bookies:
+            text = (bookie.directory / CONF_FILE).read_text("utf-8")
+            (directory / f"{bookie.bookie_id}.conf").write_text(text, "utf-8")
+        base = f"metadataServiceUri={value_text(self.uri)}\n"
+        (directory / "baseconf.conf").write_text(base, "utf-8")
 
     # One bookie ---------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def counted(count: int, what: str) -> str:
     """
     if count == 1:
         return f"1 {what}"
-    return f"{count} {what[:-1]}ies" if what.endswith("ry") else f"{count} {what}s"
+    return f"{count} {what[:-1]}ies" if what.endswith(("ry", "py")) else f"{count} {what}s"
 
 
 def human_duration(seconds: float) -> str:

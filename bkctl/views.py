@@ -281,6 +281,17 @@ class LocalBookie:
 
 
 @attrs.frozen
+class LocalZooKeeper:
+    """A ZooKeeper server that runs on this machine."""
+
+    address: str
+    pid: int
+    directory: str
+    uri: str
+    """For a cluster in it, once `bkctl cluster init` has made one."""
+
+
+@attrs.frozen
 class LocalSummary:
     """A local cluster, for programs."""
 
@@ -502,6 +513,16 @@ VIEWS: Final[Mapping[type, View]] = {
             ),
         ),
         "uri",
+    ),
+    LocalZooKeeper: View(
+        "zookeepers",
+        (
+            Field("address", "Where it listens.", lambda v: v.address),
+            Field("uri", "For `bkctl -u URI cluster init`.", lambda v: v.uri),
+            Field("directory", "Where everything lies.", lambda v: v.directory),
+            Field("pid", "Its process.", lambda v: v.pid, Kind.COUNT),
+        ),
+        "address",
     ),
     Plan: View(
         "plans",

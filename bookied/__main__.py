@@ -18,8 +18,10 @@ from bkclient.config import ClientConfig
 from bkclient.properties import PropertiesError
 from bkclient.settings import ConfigError, Finding, Findings, Severity, changed
 from bookied.config import BookieConfig
+from bookied.environment import remarks
 from bookied.exit_status import BookieStopError, ExitStatus
 from bookied.options import (
+    AUTORECOVERY,
     Options,
     configure,
     configure_client,
@@ -36,7 +38,12 @@ ABANDON_S: Final = 15.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one bookie until it is told to stop; return the exit status."""
-    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["stop"]:
+        from bookied import daemon
+
+        return daemon.stop(given[1:], os.environ)
+    options = parse_options(given)
     try:
         config, findings = configure(options, os.environ)
         client_config = None
@@ -48,7 +55,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _end(error, ExitStatus.INVALID_CONFIGURATION)
     if options.check_config:
         return _show(findings, "the settings can be used")
+    if options.daemonize:
+        return _run_in_background(config, client_config, findings, options)
     return _run(config, client_config, findings, options)
+
+
+def _run_in_background(
+    config: BookieConfig,
+    client_config: ClientConfig | None,
+    findings: Findings,
+    options: Options,
+) -> int:
+    from bookied import daemon
+
+    service = AUTORECOVERY if options.autorecovery_only else "bookie"
+    try:
+        started = daemon.daemonize(daemon.pid_path(options.pid_file, os.environ, service))
+    except daemon.PidFileError as error:
+        return _end(error, error.status)
+    if isinstance(started, int):
+        return started
+    try:
+        return _run(config, client_config, findings, options)
+    finally:
+        started.remove()
 
 
 def _refused(options: Options, error: ConfigError) -> int:
@@ -268,6 +298,10 @@ class Process:
         self._notifier.tell(f"STATUS={phase}")
 
     def _report_settings(self) -> None:
+        from twisted.logger import LogLevel
+
+        for level, text in remarks(os.environ):
+            self._log.emit(LogLevel.lookupByName(level), "{text}", text=text)
         different = ", ".join(f"{key}={text}" for key, text in changed(self._config))
         self._log.info("settings that are not the defaults: {different}", different=different)
         ignored = [found.key for found in self._findings if found.severity is Severity.NOTE]

@@ -68,6 +68,8 @@ class Options(argparse.Namespace):
     log_format: str
     log_level: str | None
     log_file: Path | None
+    daemonize: bool
+    pid_file: Path | None
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -156,6 +158,12 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
     add("--log-format", choices=FORMATS, default="text", help="form of the log lines")
     add("--log-level", choices=LEVELS, help="least level that is logged (info)")
     add("--log-file", type=Path, metavar="FILE", help="log there rather than to stderr")
+    add(
+        "--daemonize",
+        action="store_true",
+        help="run in the background; returns once it serves. `bookied stop` ends it",
+    )
+    add("--pid-file", type=Path, metavar="FILE", help="its pid file (one in BOOKIE_PID_DIR)")
     add("--version", action=_ShowVersion, nargs=0, help="show the version, and end")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import attrs
@@ -9,8 +10,10 @@ import pytest
 
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkclient.metadata.memory import MemoryMetadata
+from bkctl.exit_status import ExitStatus
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import metadata
+from tests.bkctl.stopped import new_bookie
 from tests.bkctl.world import run_in
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
@@ -220,3 +223,52 @@ class TestDelete:
         assert refused.status == 4
         assert "b1 is registered" in refused.err
         assert not self.gone(world, store)
+
+
+# A stopped bookie's own files -------------------------------------------------------------------
+
+
+def test_a_generated_cookie_goes_to_a_file(tmp_path: Path) -> None:
+    bookie, file = new_bookie(tmp_path), tmp_path / "cookie"
+    printed = bookie.run("cookie", "generate").out
+    said = bookie.run("cookie", "generate", "--out", file).out
+    assert said == f"cookie of {bookie.old} written to {file}\n"
+    assert file.read_text() == printed
+
+
+def test_a_cookie_is_deleted_with_the_files_of_its_stopped_bookie(tmp_path: Path) -> None:
+    bookie = new_bookie(tmp_path)
+    planned = bookie.run("cookie", "delete", "--local", "--dry-run").out.splitlines()
+    assert planned == [
+        f"would remove {tmp_path}/journal/current/VERSION",
+        f"would remove {tmp_path}/ledgers/current/VERSION",
+        f"would remove the cookie of {bookie.old}",
+    ]
+    other = bookie.run("cookie", "delete", "other:1", "--local", "--yes", ok=False)
+    assert other.status == ExitStatus.USAGE
+    with socket.create_server(("127.0.0.1", bookie.port)):
+        assert bookie.run("cookie", "delete", "--local", "--yes", ok=False).status == 4
+    assert (bookie.versions(), bookie.cookies()) == ({bookie.old}, {bookie.old})
+    bookie.run("cookie", "delete", "--local", typed=f"{bookie.old}\n", tty=True)
+    assert (bookie.versions(), bookie.cookies()) == (set(), set())
+    assert bookie.run("cookie", "delete", "--local", "--yes", ok=False).status == 3
+
+
+def test_files_are_deleted_too_where_no_cookie_is_stored(tmp_path: Path) -> None:
+    bookie = new_bookie(tmp_path)
+    bookie.run("cookie", "delete", bookie.old, "--yes")
+    assert bookie.versions() == {bookie.old}
+    bookie.run("cookie", "delete", "--local", "--yes")
+    assert bookie.versions() == set()
+
+
+def test_deleting_needs_to_know_whose_cookie(tmp_path: Path) -> None:
+    refused = new_bookie(tmp_path).run("cookie", "delete", "--yes", ok=False)
+    assert refused.status == ExitStatus.USAGE
+    assert "which bookie?" in refused.err
+
+
+def test_disk_expand_is_what_expand_storage_is(tmp_path: Path) -> None:
+    bookie = new_bookie(tmp_path)
+    bookie.settings["ledgerDirectories"] = f"{tmp_path}/ledgers,{tmp_path}/more"
+    assert bookie.run("disk", "expand", "--dry-run").out == f"would add {tmp_path}/more\n"

@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.errors import ConflictError, RefusedError
+from bkctl.cli import cli
+from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.local_cluster import STATE_FILE, LocalCluster
+from bkctl.java import ZooKeeperProcess
+from bkctl.local_cluster import CONF_FILE, STATE_FILE, LocalCluster
+from bkctl.local_zookeeper import settings as zookeeper_settings
 from tests.bkctl.cluster import BKCTL, local_cluster
+from tests.bkctl.terminal import FakeHost
 
 TIMEOUT_S = 60.0
 
@@ -81,6 +85,60 @@ def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
     assert caught.value.hint == f"bkctl local 3 --dir {tmp_path}"
     with pytest.raises(ConflictError, match="without --zookeeper"):
         LocalCluster(tmp_path, 3, zookeeper=True)
+
+
+def test_the_settings_of_each_bookie_are_left_for_javas_shell(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "a,b", 2, port_base=15_000)
+    for number in (1, 2):
+        conf = tmp_path / "a,b" / f"bookie-{number}" / CONF_FILE
+        conf.parent.mkdir(parents=True)
+        conf.write_text(f"bookiePort={14_999 + number}\n")
+    cluster.write_configs(tmp_path / "configs")
+    found = {path.name: path.read_text() for path in (tmp_path / "configs").iterdir()}
+    assert found == {
+        "127.0.0.1:15000.conf": "bookiePort=15000\n",
+        "127.0.0.1:15001.conf": "bookiePort=15001\n",
+        "baseconf.conf": f"metadataServiceUri=sqlite://{tmp_path}/a\\,b/metadata.db\n",
+    }
+
+
+def test_metadata_elsewhere_stays_what_a_directory_was_made_with(tmp_path: Path) -> None:
+    uri = "zk+hierarchical://zk:2181/ledgers"
+    made = LocalCluster(tmp_path, 1, uri=uri)
+    made._save()
+    assert made.uri == LocalCluster(tmp_path, 1, uri=uri).uri == uri
+    with pytest.raises(ConflictError, match="was made with zk"):
+        LocalCluster(tmp_path, 1)
+    (tmp_path / "own").mkdir()
+    LocalCluster(tmp_path / "own", 1)._save()
+    with pytest.raises(ConflictError, match="metadata of its own"):
+        LocalCluster(tmp_path / "own", 1, uri=uri)
+
+
+def test_javas_zookeeper_conf_gives_port_and_directory(tmp_path: Path) -> None:
+    assert zookeeper_settings({}) == {}
+    conf = tmp_path / "zookeeper.conf"
+    conf.write_text("# dataDir=/not/this\ntickTime=2000\ndataDir=/zk\nclientPort = 21810\n")
+    planned = _bkctl("local", "zookeeper", "--dry-run", environ={"BOOKIE_ZK_CONF": str(conf)})
+    assert planned == (0, "would start ZooKeeper at 127.0.0.1:21810 in /zk\n")
+    conf.write_text("clientPort=x\n")
+    with pytest.raises(UsageError, match="clientPort=x is no port"):
+        zookeeper_settings({"BOOKIE_ZK_CONF": str(conf)})
+    with pytest.raises(NothingFoundError, match="No such file"):
+        zookeeper_settings({"BOOKIE_ZK_CONF": str(tmp_path / "none")})
+
+
+def _bkctl(*words: str, environ: dict[str, str]) -> tuple[int, str]:
+    host = FakeHost(environ=environ)
+    return cli.run(words, host), host.out.text
+
+
+@pytest.mark.parametrize("size", ["0", "101", "three", "-1"])
+def test_a_cluster_has_one_to_a_hundred_bookies(
+    size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["local", "--dry-run", "--", size]) == ExitStatus.USAGE
+    assert "is neither 1 to 100 nor `zookeeper`" in capsys.readouterr().err
 
 
 # With processes --------------------------------------------------------------------------------
@@ -205,3 +263,55 @@ def test_a_real_zookeeper_can_be_had(tmp_path: Path) -> None:
         added = _run("-u", cluster.uri, "ledger", "add", made.stdout.strip(), "hello")
         assert added.returncode == 0, added.stderr
         assert _run("-u", cluster.uri, "ledger", "read", made.stdout.strip()).stdout == "hello\n"
+
+
+def _until_told(words: list[str], environ: dict[str, str] | None = None) -> tuple[dict, bytes]:
+    """Run until it has told what runs, end it with Ctrl-C; return what it told, and its stderr."""
+    process = subprocess.Popen(
+        [*BKCTL, *words, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, **(environ or {})},
+    )  # fmt: skip
+    assert process.stdout is not None
+    told = b""
+    while not told.rstrip().endswith(b"\n}"):
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        told += line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    return json.loads(told), err
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_bookies_may_join_a_zookeeper_that_runs(tmp_path: Path) -> None:
+    with ZooKeeperProcess(tmp_path / "zk", fsync=False) as zookeeper:
+        told, _ = _until_told(["local", "1", "--zk", zookeeper.address])
+        assert told["uri"] == f"zk+hierarchical://{zookeeper.address}/ledgers"
+        assert [one["state"] for one in told["bookies"]] == ["up"]
+        assert _run("-u", told["uri"], "cluster", "instance-id").returncode == 0
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_a_zookeeper_alone_runs_until_ctrl_c(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    told, _ = _until_told(["local", "zookeeper", "--dir", str(tmp_path), "--port", str(port)])
+    assert told["uri"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
+    assert (tmp_path / "data").is_dir()
+    told, _ = _until_told(["local", "zookeeper", "--port", str(port)])
+    assert not Path(told["directory"]).exists()
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_standalone_has_all_that_goes_with_a_bookie(tmp_path: Path) -> None:
+    configs = {"LOCALBOOKIES_CONFIG_DIR": str(tmp_path / "configs")}
+    told, _ = _until_told(["standalone"], configs)
+    assert told["uri"].startswith("zk+hierarchical://")
+    (bookie,) = told["bookies"]
+    conf = (tmp_path / "configs" / f"{bookie['bookie_id']}.conf").read_text()
+    assert "autoRecoveryDaemonEnabled=true" in conf
+    assert "httpServerEnabled=true" in conf

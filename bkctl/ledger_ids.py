@@ -1,0 +1,113 @@
+"""Ledger ids as commands take them: on the command line, in a file, on stdin, or all there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bkctl.params import LEDGER_ID, parse_ledger_id
+from wire.errors import BookKeeperError
+from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkctl.session import Session
+
+
+def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:
+    """Yield the ledger ids in a file, or of stdin for ``-``; ``#`` begins a comment.
+
+    Raises:
+        NothingFoundError: the file cannot be read.
+        UsageError: a word in it is no ledger id.
+    """
+    if path == "-":
+        lines: Iterable[str] = session.host.stdin
+    else:
+        try:
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123 -- pathlib costs start time
+                lines = file.readlines()
+        except OSError as error:
+            raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+    for number, line in enumerate(lines, 1):
+        for word in line.partition("#")[0].split():
+            try:
+                yield LedgerId(parse_ledger_id(word, session.options.ledger_id_format))
+            except ValueError as error:
+                raise UsageError(f"{path}, line {number}: {error}") from error
+
+
+def chosen(
+    session: Session, given: Sequence[Any], from_file: str | None, *, everything: bool = False
+) -> Iterator[LedgerId]:
+    """Return the ids that a command line names, in its order.
+
+    Raises:
+        UsageError: it names none, or all of them and some.
+    """
+    if everything == bool(given or from_file):
+        raise UsageError("which ledgers?", next_step="give ids, or - for stdin")
+    return _all(session) if everything else _given(session, given, from_file)
+
+
+def _all(session: Session) -> Iterator[LedgerId]:
+    from bkctl.ledger_work import LedgerFilter, ledgers
+
+    for one in ledgers(session, LedgerFilter(), after=None, limit=None, ids_only=True):
+        yield one.ledger_id
+
+
+def _given(session: Session, given: Sequence[Any], from_file: str | None) -> Iterator[LedgerId]:
+    yield from session.words(given, LEDGER_ID)
+    if from_file is not None:
+        yield from ids_in_file(session, from_file)
+
+
+def each(
+    session: Session,
+    given: Sequence[Any],
+    work: Callable[[Session, LedgerId], Any],
+    kind: type,
+    *,
+    after: Callable[[Any], object] = lambda _: None,
+) -> None:
+    """Do ``work`` on one ledger after another, printing what it gives, values of ``kind``.
+
+    In a dry run it gives the step that it would have done, as text. ``after`` looks at a value that
+    has been printed, and raises where that is only a part.
+
+    Raises:
+        BookKeeperError: the work on the only one failed.
+        PartlyDoneError: that on some of many.
+    """
+    ids = map(LedgerId, session.words(given, LEDGER_ID))
+    if session.dry_run:
+        session.plan([work(session, ledger_id) for ledger_id in ids])
+        return
+    if len(given) == 1 and given[0] != "-":
+        value = work(session, LedgerId(given[0]))
+        session.emit(value)
+        after(value)
+        return
+    failures: list[str] = []
+    session.emit_all(_outcomes(session, ids, work, after, failures), kind)
+    session.about = ""
+    if failures:
+        raise PartlyDoneError(f"{len(failures)} failed: {'; '.join(failures[:3])}")
+
+
+def _outcomes(
+    session: Session,
+    ids: Iterable[LedgerId],
+    work: Callable[[Session, LedgerId], Any],
+    after: Callable[[Any], object],
+    failures: list[str],
+) -> Iterator[Any]:
+    for ledger_id in ids:
+        try:
+            value = work(session, ledger_id)
+            yield value
+            after(value)
+        except BookKeeperError as error:
+            failures.append(f"ledger {ledger_id}: {error}")
+            session.warn(failures[-1])

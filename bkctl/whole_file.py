@@ -1,0 +1,38 @@
+"""Small files that take their names when all of them is on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from bkctl.errors import ConflictError, NothingFoundError
+
+
+def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool = False) -> None:
+    """Write a file; ``private``: nobody else may read it.
+
+    Raises:
+        ConflictError: ``only_new``, and there is one with other content.
+        NothingFoundError: its directory is not there, or not ours to write.
+    """
+    part = f"{path}.part"
+    try:
+        if only_new and os.path.exists(path):  # noqa: PTH110 -- pathlib costs start time
+            with open(path, "rb") as file:  # noqa: PTH123
+                if file.read() == data:
+                    return
+            raise ConflictError(f"{path} is there already", next_step="give another file")
+        opener = _private if private else None
+        with open(part, "wb", opener=opener) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)  # noqa: PTH105
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)  # noqa: PTH108
+        raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
