@@ -127,7 +127,7 @@ def connect(
     else:
         host, port = _parsed(address)
     session.verbose(f"asking {host}:{port}")
-    token = _token(session.host.environ, token_file)
+    token = _token(session.host.environ, token_file or _token_file(session))
     return AdminClient(host, port, token=token, timeout_s=timeout_s)
 
 
@@ -157,6 +157,14 @@ def _parsed(address: str) -> tuple[str, int]:
     if match is None:
         raise UsageError(f"--http: {address!r} is not HOST:PORT")
     return match[1], int(match[2])
+
+
+def _token_file(session: Session) -> Path | None:
+    """Return the profile's file, where the environment has no token."""
+    profile = session.profile
+    if profile is None or not profile.admin_token_file or FROM_ENVIRONMENT in session.host.environ:
+        return None
+    return Path(profile.admin_token_file).expanduser()
 
 
 def _token(environ: Mapping[str, str], path: Path | None) -> str:

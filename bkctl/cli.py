@@ -46,6 +46,7 @@ COMMANDS: Final = {
         "bkctl.disk:disk",
         "A bookie's directories: look into them, check them, repair them.",
     ),
+    "profile": ("bkctl.profile:profile", "Profiles: clusters by name."),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "shell": ("bkctl.shell:shell", "Run commands from a prompt or a script, on one connection."),

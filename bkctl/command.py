@@ -44,14 +44,19 @@ class Command(click.Command):
         examples: Sequence[tuple[str, str]],
         exits: Sequence[ExitStatus] = (),
         replaces: str = "",
+        takes_profile: bool = True,
         **kwargs: Any,
     ) -> None:
-        """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out."""
+        """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out.
+
+        ``takes_profile`` is false for what must run whatever the file of profiles says.
+        """
         super().__init__(*args, **kwargs)
         self.effect = effect
         self.examples = tuple(examples)
         self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
         self.replaces = replaces
+        self.takes_profile = takes_profile
         self.params.extend(global_options(root=False))
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -22,9 +22,12 @@ from bkctl.interrupt import Interrupts, Stop, leave
 from bkctl.options import Options, options_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bkclient.blocking import BlockingClient
     from bkclient.config import ClientConfig
     from bkctl.emit import Emitter
+    from bkctl.profiles import Profile
     from bkctl.progress import Progress
 
 T = TypeVar("T")
@@ -49,6 +52,8 @@ class Host:
         self._streams = stdin, stdout, stderr
         self._connect = connect or _connect
         self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
+        self.warned: set[str] = set()
+        """What has been warned about and need not be said twice."""
 
     @property
     def stdin(self) -> TextIO:
@@ -94,6 +99,8 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         session = Session(host, options, effect, interrupts)
         ctx.find_root().meta[SESSION_META] = session
         try:
+            if getattr(ctx.command, "takes_profile", True):
+                session.use_profile()
             yield session
         finally:
             # The pager shows what there is, also of a list that broke off.
@@ -124,7 +131,7 @@ class Session:
 
     @property
     def uri(self) -> str:
-        """The metadata service: flag, environment, settings file, in this order.
+        """The metadata service: flag, environment, profile, settings file, in this order.
 
         Raises:
             UsageError: nothing says which.
@@ -151,6 +158,34 @@ class Session:
     def iterate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Yield what ``function(client, *args)``, an async iterator, yields on the reactor."""
         return self.client.iterate(lambda client: function(client, *args, **kwargs))
+
+    @property
+    def profile(self) -> Profile | None:
+        """The profile that settings come from, if any do."""
+        return self.options.used_profile
+
+    def use_profile(self) -> None:
+        """Take from the profile what neither flags nor the environment say.
+
+        Raises:
+            NothingFoundError: there is no such profile.
+            UsageError: the file of profiles cannot be used.
+        """
+        from bkctl.profiles import profile_path, use_profile
+
+        path = profile_path(self.host.environ)
+        if self.options.profile is None and (path is None or not path.exists()):
+            return
+        if use_profile(self.options, self.host.environ) is not None and path is not None:
+            self.warn_of_open_file(path)
+
+    def warn_of_open_file(self, path: Path) -> None:
+        """Warn, once, when others can read the file of profiles."""
+        from bkctl.profiles import is_open_to_others
+
+        if is_open_to_others(path) and str(path) not in self.host.warned:
+            self.host.warned.add(str(path))
+            self.warn(f"{path} can be read by others; chmod 600 {path}")
 
     def _where(self) -> tuple[str, ClientConfig]:
         if self._settings is not None:
@@ -259,6 +294,8 @@ class Session:
         assert proof is None or effect is Effect.LOSES_DATA
         if self.options.yes:
             return
+        if self.profile is not None and self.profile.production:
+            self._tell(f"profile {self.profile.name} is marked production")
         for line in plan:
             self._tell(line)
         if not self.interactive:

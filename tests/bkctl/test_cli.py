@@ -189,6 +189,25 @@ def test_the_environment_gives_way_to_flags_wherever_they_stand() -> None:
     assert _options("inner", "probe", "-u", "b", environ=environ).service_uri == "b"
 
 
+def test_every_global_option_has_a_variable_and_the_help_names_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli.run(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for option in global_options(root=True):
+        assert isinstance(option, click.Option)
+        word = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+        assert isinstance(option.envvar, list)
+        assert option.envvar[0] == f"BKCTL_{word}"
+        assert option.envvar[0] in text
+    assert "BKCTL_CONF, BOOKIE_CONF, CLI_CONF" in text
+
+
+def test_where_a_value_is_from_is_known() -> None:
+    options = _options("inner", "probe", "-o", "id", environ={"BOOKIE_CONF": "x", "BKCTL_YES": "1"})
+    assert options.origins == {"output": "--output", "conf": "BOOKIE_CONF", "yes": "BKCTL_YES"}
+
+
 def test_repeated_options_add_up_over_both_places() -> None:
     options = _options("-v", "-X", "a=1", "inner", "probe", "-v", "-X", "b=2", "-X", "c=3")
     assert options.verbose == 2
@@ -246,7 +265,7 @@ def test_no_arguments_at_all_print_help(capsys: pytest.CaptureFixture[str]) -> N
 def test_without_a_cluster_the_error_says_how_to_name_one() -> None:
     status, out, err = _run("ledger", "list")
     assert (status, out) == (ExitStatus.USAGE, "")
-    assert "Give -u URI or -c FILE, set BKCTL_SERVICE_URI, or start one: bkctl local 3" in err
+    assert "Give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start one" in err
 
 
 def test_an_error_is_one_json_object_with_a_hint() -> None:
