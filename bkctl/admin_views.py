@@ -213,8 +213,14 @@ _LEDGERS_GONE: Final = Field("ledgers", "Ledgers that are gone.", lambda v: v.le
 
 
 ADMIN_VIEWS: Final[Mapping[type, View]] = {
-    Status: View("autorecoveries", _STATUS, "auditor"),
-    Mark: View("marks", _MARK, "ledger_id"),
+    Status: View(
+        "autorecoveries",
+        _STATUS,
+        "auditor",
+        healthy=lambda v: v.enabled and v.auditor is not None and not v.marked,
+        done=lambda v: not v.marked,
+    ),
+    Mark: View("marks", _MARK, "ledger_id", done=lambda _: False),
     Switched: View(
         "switches",
         (
@@ -280,7 +286,7 @@ ADMIN_VIEWS: Final[Mapping[type, View]] = {
         "bookie_id",
         sentence=_changed,
     ),
-    BookieDetails: View("bookies", _DETAILS, "bookie_id"),
+    BookieDetails: View("bookies", _DETAILS, "bookie_id", healthy=lambda v: v.state == "writable"),
     Sanity: View(
         "tests",
         (

@@ -27,11 +27,16 @@ from bkctl import units
 from bkctl.errors import UsageError
 from bkctl.options import SCHEMA
 from bkctl.params import format_ledger_id
+from bkctl.selection import selection
 from bkctl.table import Cell, Table, vertical
 
 if TYPE_CHECKING:
     from bkctl.options import Options
     from bkctl.session import Host
+    from bkctl.watch import Watch
+
+WATCHED_AT: Final = "watched_at"
+"""The field that JSON lines have besides their own when a command is watched."""
 
 _WIDTHS_FROM_ROWS: Final = 200
 _WIDTHS_AFTER_S: Final = 0.3
@@ -93,6 +98,10 @@ class View:
     id_field: str
     sentence: Callable[[Any], str] | None = None
     """For the outcome of an action: its whole form where a table would be."""
+    healthy: Callable[[Any], bool] | None = None
+    """When ``--until healthy`` holds for one of them."""
+    done: Callable[[Any], bool] | None = None
+    """When ``--until done`` holds for one of them."""
     bare: bool = False
     """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
 
@@ -103,28 +112,37 @@ class View:
 class Emitter:
     """Prints values in the form that the options ask for."""
 
-    def __init__(self, options: Options, host: Host) -> None:
-        self._options, self._host = options, host
+    def __init__(self, options: Options, host: Host, watch: Watch | None = None) -> None:
+        self._options, self._host, self._watch = options, host, watch
         self._form = options.output or "table"
-        self._pager = Pager(host, wanted=not options.no_pager)
+        if watch is not None and self._form == "json":
+            self._form = "jsonl"
+        self._pager = Pager(host, wanted=not options.no_pager and watch is None)
+        self._select = selection(options, self._record)
 
     def one(self, value: Any) -> None:
         """Print one value."""
         view = view_of(type(value))
-        if self._form in {"table", "wide"}:
+        if not list(self._seen(view, self._select(view, [value]))):
+            self._host.stderr.write("" if self._options.quiet else f"no such {view.name}\n")
+        elif self._form in {"table", "wide"}:
             self._write_lines(self._object_lines(view, value))
         elif self._form == "json":
             self._write(
                 json.dumps({"schema": SCHEMA, **self.machine(view, value)}, indent=2) + "\n"
             )
         elif self._form == "yaml":
-            self._write("\n".join(yaml({"schema": SCHEMA, **self.machine(view, value)})) + "\n")
+            lines = yaml({"schema": SCHEMA, **self.machine(view, value)})
+            self._write(self._document + "\n".join(lines) + "\n")
         else:
-            self.many([value], type(value))
+            self._many(view, [value])
 
     def many(self, values: Iterable[Any], kind: type) -> None:
         """Print values as they come."""
         view = view_of(kind)
+        self._many(view, self._seen(view, self._select(view, values)))
+
+    def _many(self, view: View, values: Iterable[Any]) -> None:
         if self._form in {"table", "wide"}:
             if view.sentence is not None and self._form == "table" and not self._options.columns:
                 self._write_lines(map(view.sentence, values))
@@ -142,6 +160,19 @@ class Emitter:
         """Return the fields of ``value`` as JSON has them."""
         found = ((field, self._plain(field, field.get(value))) for field in view.fields)
         return {f.name: plain for f, plain in found if plain is not None or not f.optional}
+
+    def _record(self, view: View, value: Any) -> dict[str, Any]:
+        """Return all fields of a value as machine forms have them."""
+        return {field.name: self._plain(field, field.get(value)) for field in view.fields}
+
+    def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
+        """Let the watch see what is shown."""
+        if self._watch is None:
+            yield from values
+            return
+        for value in values:
+            self._watch.see(view, value, self._record(view, value))
+            yield value
 
     # Machine forms ------------------------------------------------------------------------------
 
@@ -170,11 +201,12 @@ class Emitter:
         yield "]}\n" if separator == "\n  " else "\n]}\n"
 
     def _json_lines(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        moment = {} if self._watch is None else {WATCHED_AT: self._watch.at}
         for value in values:
-            yield json.dumps({"schema": SCHEMA, **self.machine(view, value)}) + "\n"
+            yield json.dumps({"schema": SCHEMA, **self.machine(view, value), **moment}) + "\n"
 
     def _yaml(self, view: View, values: Iterable[Any]) -> Iterator[str]:
-        yield f"schema: {SCHEMA}\n"
+        yield f"{self._document}schema: {SCHEMA}\n"
         empty = True
         for value in values:
             if empty:
@@ -187,10 +219,15 @@ class Emitter:
 
     def _csv(self, view: View, values: Iterable[Any]) -> Iterator[str]:
         fields = self._chosen(view, view.fields)
-        if not self._options.no_headers:
+        if not self._options.no_headers and (self._watch is None or self._watch.number == 1):
             yield csv_line([field.name for field in fields])
         for value in values:
             yield csv_line([flat(self._plain(field, field.get(value))) for field in fields])
+
+    @property
+    def _document(self) -> str:
+        """What begins one more document of YAML."""
+        return "" if self._watch is None or self._watch.number == 1 else "---\n"
 
     def _plain(self, field: Field, value: Any) -> Any:
         """Return a field's value as machine forms have it."""
@@ -215,7 +252,8 @@ class Emitter:
             if view.sentence is not None:
                 return iter((view.sentence(value),))
         fields = self._chosen(view, view.fields)
-        return vertical([(field.title, self._cell(field, value)) for field in fields], self._color)
+        cells = [(field.title, self._marked(view, value, field)) for field in fields]
+        return vertical(cells, self._color)
 
     def _table(self, view: View, values: Iterable[Any]) -> None:
         rank_max = WIDE if self._form == "wide" else WIDE - 1
@@ -226,7 +264,7 @@ class Emitter:
             headers=not self._options.no_headers,
             color=self._color,
         )
-        rows = ([self._cell(field, value) for field in fields] for value in values)
+        rows = ([self._marked(view, value, field) for field in fields] for value in values)
         for first in in_batches(rows, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
             self._write_lines(table.lines(first))
         if not table.started:
@@ -240,8 +278,19 @@ class Emitter:
         if found is None:
             return Cell("-")
         own = field.cell is not None and not self._options.exact
-        text = field.cell(value) if field.cell and own else self._human(field, found)
-        return Cell(safe(text), field.kind is Kind.STATE)
+        text = safe(field.cell(value) if field.cell and own else self._human(field, found))
+        return Cell(text, field.kind is Kind.STATE)
+
+    def _marked(self, view: View, value: Any, field: Field) -> Cell:
+        """Return a cell, marked where it is not as it was in the round before."""
+        cell = self._cell(field, value)
+        if self._watch is None or not self._host.stdout.isatty():
+            return cell
+        key = (view.name, flat(view[view.id_field].get(value)), field.name)
+        if not self._watch.is_new(key, cell.text):
+            return cell
+        text = cell.text if self._color else f"{cell.text}*"
+        return attrs.evolve(cell, text=text, changed=True)
 
     def _human(self, field: Field, value: Any) -> str:
         options = self._options

@@ -54,6 +54,8 @@ class ProfileType(click.types.StringParamType):
 PROFILE: Final = ProfileType()
 
 
+WATCH_EVERY_S: Final = 2.0
+
 _META: Final = "bkctl.options"
 
 
@@ -76,6 +78,12 @@ class Options:
         self.overrides: tuple[str, ...] = ()
         self.color = "auto"
         self.columns: str | None = None
+        self.sort_by: str | None = None
+        self.filters: tuple[str, ...] = ()
+        self.watch_s: float | None = None
+        self.until: str | None = None
+        self.lock: str | None = None
+        self.lock_wait_s: float = 0.0
         self.no_headers = False
         self.exact = False
         self.utc = False
@@ -102,12 +110,15 @@ def options_of(ctx: click.Context) -> Options:
 
 
 def as_words(options: Options) -> dict[str, tuple[str, ...]]:
-    """Return what differs from the defaults as words of a command line, by long names."""
+    """Return what differs from the defaults as words of a command line, by long names.
+
+    What is said of one command is not among them.
+    """
     defaults, found = Options(), {}
     for option in global_options(root=True):
         assert isinstance(option, _GlobalOption)
         value = getattr(options, option.to)
-        if option.const is None and value != getattr(defaults, option.to):
+        if option.const is None and not option.per_run and value != getattr(defaults, option.to):
             name = _long(option.opts)
             found[name.lstrip("-")] = option.words(name, value)
     return found
@@ -116,6 +127,23 @@ def as_words(options: Options) -> dict[str, tuple[str, ...]]:
 def global_options(*, root: bool) -> list[click.Parameter]:
     """Return the options, for the root (with environment variables) or for a command."""
     return [_GlobalOption(*args, root=root, **kwargs) for args, kwargs in _DECLARED]
+
+
+WATCHING: Final = frozenset({"watch_s", "until"})
+"""The options of commands that can be watched."""
+
+
+def with_seconds(args: Sequence[str]) -> list[str]:
+    """Return a command line whose ``--watch`` says how often.
+
+    Its value is optional, and click would take the next word for it: an id, or a group's name.
+    """
+    words = list(args)
+    end = words.index("--") if "--" in words else len(words)
+    return [
+        f"--watch={WATCH_EVERY_S:g}" if word == "--watch" and n < end else word
+        for n, word in enumerate(words)
+    ]
 
 
 def is_global(parameter: click.Parameter) -> bool:
@@ -133,9 +161,13 @@ class _GlobalOption(click.Option):
         to: str = "",
         const: Any = None,
         also_env: Sequence[str] = (),
+        per_run: bool = False,
         **kw: Any,
     ) -> None:
-        """``also_env`` are variables of others that count too, after ``BKCTL_<NAME>``."""
+        """``also_env`` are variables of others that count too, after ``BKCTL_<NAME>``.
+
+        ``per_run`` is for what is said of one command and not of those of a shell.
+        """
         super().__init__(
             list(args),
             expose_value=False,
@@ -145,6 +177,7 @@ class _GlobalOption(click.Option):
             show_envvar=root,
             **kw,
         )
+        self.per_run = per_run
         self.to, self.const = to or self.name or "", const
 
     def consume_value(
@@ -250,6 +283,33 @@ _DECLARED: Final = (
         help="Columns of tables and CSV, in order.",
     ),
     _option(
+        "--sort-by",
+        metavar="A[:desc]",
+        help="Sort by a field, or several: a,b:desc. Nothing is printed before all is known.",
+    ),
+    _option(
+        "--filter",
+        "filters",
+        metavar="FIELD=VALUE",
+        multiple=True,
+        help="Only what is so; also with != < <= > >=, and ~ for a part of a text.",
+    ),
+    _option(
+        "--watch",
+        "watch_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="[=SECONDS]",
+        per_run=True,
+        help="Show it again and again, every 2 seconds or as often as said.",
+    ),
+    _option(
+        "--until",
+        metavar="CONDITION",
+        per_run=True,
+        help="Watch until it is healthy, done, or FIELD=VALUE of all that is shown; "
+        "6 when --timeout comes first.",
+    ),
+    _option(
         "--no-headers",
         is_flag=True,
         help="Tables and CSV without their first line.",
@@ -263,6 +323,20 @@ _DECLARED: Final = (
         type=click.FloatRange(min=0),
         metavar="SECONDS",
         help="Bound on the whole command; 0 is none.",
+    ),
+    _option(
+        "--lock",
+        metavar="FILE",
+        per_run=True,
+        help="Run only if no other run holds this lock; else 7, with nothing done.",
+    ),
+    _option(
+        "--lock-wait",
+        "lock_wait_s",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        per_run=True,
+        help="Wait so long for the lock.",
     ),
     _option("-y", "--yes", is_flag=True, help="Answer yes to what would be asked."),
     _option("--no-input", is_flag=True, help="Never ask; refuse instead."),

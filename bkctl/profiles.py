@@ -150,7 +150,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         ValueError: it is none.
     """
-    return tomllib.loads(text)
+    found: dict[str, Any] = tomllib.loads(text)
+    return found
 
 
 def parse_profiles(text: str, path: Path) -> ProfileFile:

@@ -58,7 +58,12 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
     if isinstance(error, click.UsageError) and _is_plain_help(error):
         click.echo(error.format_message(), file=sys.stderr)
         return ExitStatus.USAGE
-    found = _describe(error, session)
+    return tell(error, session, args)
+
+
+def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
+    """Print an error in the form that was asked for; return its exit status."""
+    found = describe(error, session)
     stderr = session.host.stderr if session else sys.stderr
     verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
     if verbose:
@@ -71,7 +76,8 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
 _JSON = frozenset({"json", "jsonl"})
 
 
-def _describe(error: BaseException, session: Session | None) -> Report:
+def describe(error: BaseException, session: Session | None) -> Report:
+    """Return what there is to say about an error."""
     about = session.about if session else ""
     if isinstance(error, KeyboardInterrupt):
         status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)

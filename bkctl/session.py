@@ -11,6 +11,7 @@ import contextlib
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from bkctl.emit import Emitter
     from bkctl.profiles import Profile
     from bkctl.progress import Progress
+    from bkctl.watch import Watch
 
 T = TypeVar("T")
 
@@ -76,6 +78,14 @@ class Host:
     def leave(self, status: int, words: str) -> None:
         """End a command that does not end: by default, the process with it."""
         leave(status, words)
+
+    def clock_s(self) -> float:
+        """Return the time of day, in seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; a signal ends it at once."""
+        time.sleep(seconds)
 
     def close(self) -> None:
         """Close every connection."""
@@ -207,6 +217,14 @@ class Session:
 
             self._emitter = Emitter(self.options, self.host)
         return self._emitter
+
+    def in_round(self, host: Host, watch: Watch | None) -> None:
+        """Begin a round of a command that is watched, or go on without that."""
+        self.host, self._emitter = host, None
+        if watch is not None:
+            from bkctl.emit import Emitter
+
+            self._emitter = Emitter(self.options, host, watch)
 
     def emit(self, value: object) -> None:
         """Print one value in the form that was asked for."""
