@@ -46,6 +46,10 @@ COMMANDS: Final = {
         "bkctl.disk:disk",
         "A bookie's directories: look into them, check them, repair them.",
     ),
+    "config": (
+        "bkctl.config:config",
+        "Settings files: check, explain, compare, and what is in effect.",
+    ),
     "profile": ("bkctl.profile:profile", "Profiles: clusters by name."),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),

@@ -412,6 +412,7 @@ _VIEWS: Final = (
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
     ("bkctl.own_views", "OWN_VIEWS"),
+    ("bkctl.config_views", "CONFIG_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
