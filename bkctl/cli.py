@@ -51,6 +51,7 @@ COMMANDS: Final = {
         "Settings files: check, explain, compare, and what is in effect.",
     ),
     "profile": ("bkctl.profile:profile", "Profiles: clusters by name."),
+    "explain": ("bkctl.explain:explain", "Say what an error means, and what to do."),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "shell": ("bkctl.shell:shell", "Run commands from a prompt or a script, on one connection."),

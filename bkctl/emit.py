@@ -28,6 +28,7 @@ from bkctl.errors import UsageError
 from bkctl.options import SCHEMA
 from bkctl.params import format_ledger_id
 from bkctl.selection import selection
+from bkctl.similar import did_you_mean
 from bkctl.table import Cell, Table, vertical
 
 if TYPE_CHECKING:
@@ -313,7 +314,8 @@ class Emitter:
         unknown = [name for name in chosen if name not in names]
         if unknown:
             raise UsageError(
-                f"--columns: there is no {unknown[0]!r}", next_step=f"there are {', '.join(names)}"
+                f"--columns: there is no {unknown[0]!r}{did_you_mean(unknown[0], names)}",
+                next_step=f"there are {', '.join(names)}",
             )
         return [names[name] for name in chosen]
 
@@ -412,6 +414,7 @@ _VIEWS: Final = (
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
     ("bkctl.own_views", "OWN_VIEWS"),
+    ("bkctl.explain_views", "EXPLAIN_VIEWS"),
     ("bkctl.config_views", "CONFIG_VIEWS"),
 )
 """Where the views are, the cheapest import first."""

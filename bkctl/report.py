@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from bkctl.errors import Interrupted, error_message, error_name
+from bkctl.errors import (
+    CommandError,
+    Interrupted,
+    NothingFoundError,
+    ProblemsError,
+    UsageError,
+    WarningsError,
+    error_message,
+    error_name,
+)
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from wire.errors import BookKeeperError
@@ -22,16 +31,23 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Report:
-    """One failure: what it is called, what it says, what to do next, and the exit status."""
+    """One failure: what it is called, what it says, what to do next, and the exit status.
+
+    ``shows_name`` is for what `bkctl explain` has more to say about than the line itself.
+    """
 
     name: str
     message: str
     status: int
     about: str = ""
     hint: str = ""
+    shows_name: bool = False
 
     def line(self) -> str:
         """Return the line people read."""
+        return f"{self._told()} [{self.name}]" if self.shows_name else self._told()
+
+    def _told(self) -> str:
         told = f"{self.message} {self.hint}"
         named = self.about if self.about and self.about not in told else ""
         text = f"{named}: {self.message}" if named else self.message
@@ -73,6 +89,7 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
     return found.status
 
 
+_SELF_EVIDENT = (UsageError, NothingFoundError, ProblemsError, WarningsError)
 _JSON = frozenset({"json", "jsonl"})
 
 
@@ -94,7 +111,8 @@ def describe(error: BaseException, session: Session | None) -> Report:
     if isinstance(error, BookKeeperError):
         name, message = error_name(type(error)), error_message(error)
         hint = (session.failed if session else "") or error.hint
-        return Report(name, message, error.exit_status, about, hint)
+        shows_name = type(error) is not CommandError and not isinstance(error, _SELF_EVIDENT)
+        return Report(name, message, error.exit_status, about, hint, shows_name)
     if isinstance(error, OSError):
         return _os_error(error, about)
     words = f"{type(error).__name__}: {error_message(error)}"
