@@ -52,6 +52,7 @@ COMMANDS: Final = {
     ),
     "profile": ("bkctl.profile:profile", "Profiles: clusters by name."),
     "explain": ("bkctl.explain:explain", "Say what an error means, and what to do."),
+    "version": ("bkctl.version:version", "Show the version of this tool, and of all bookies."),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
     "export": ("bkctl.export_command:export", "Export ledgers to Parquet with Spark."),
     "shell": ("bkctl.shell:shell", "Run commands from a prompt or a script, on one connection."),
@@ -179,16 +180,12 @@ def _terminal_width() -> int:
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001
     if not wanted or ctx.resilient_parsing:
         return
-    from importlib.metadata import PackageNotFoundError, version
+    from bkctl.own_version import RELEASE, own_version
 
-    try:
-        number = version("bkctl")
-    except PackageNotFoundError:
-        number = "(not installed)"
     python = ".".join(map(str, sys.version_info[:3]))
     click.echo(
-        f"bkctl {number}, the Python toolkit for Apache BookKeeper (not the Java bkctl)\n"
-        f"Python {python}; protocol, files and metadata of BookKeeper 4.18.0"
+        f"bkctl {own_version()}, the Python toolkit for Apache BookKeeper (not the Java bkctl)\n"
+        f"Python {python}; protocol, files and metadata of BookKeeper {RELEASE}"
     )
     ctx.exit()
 

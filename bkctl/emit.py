@@ -194,12 +194,13 @@ class Emitter:
         return plain if isinstance(plain, list) else (plain,)
 
     def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:
-        yield f'{{"schema": {SCHEMA}, "{view.name}": ['
-        separator = "\n  "
+        # The head goes with the first value: what fails before that leaves no half a document.
+        head = f'{{"schema": {SCHEMA}, "{view.name}": ['
+        separator = f"{head}\n  "
         for value in values:
             yield separator + json.dumps(self.machine(view, value))
             separator = ",\n  "
-        yield "]}\n" if separator == "\n  " else "\n]}\n"
+        yield "\n]}\n" if separator == ",\n  " else f"{head}]}}\n"
 
     def _json_lines(self, view: View, values: Iterable[Any]) -> Iterator[str]:
         moment = {} if self._watch is None else {WATCHED_AT: self._watch.at}
@@ -207,23 +208,25 @@ class Emitter:
             yield json.dumps({"schema": SCHEMA, **self.machine(view, value), **moment}) + "\n"
 
     def _yaml(self, view: View, values: Iterable[Any]) -> Iterator[str]:
-        yield f"{self._document}schema: {SCHEMA}\n"
+        head = f"{self._document}schema: {SCHEMA}\n{view.name}:"
         empty = True
         for value in values:
             if empty:
-                yield f"{view.name}:\n"
+                yield f"{head}\n"
             empty = False
             lines = list(yaml(self.machine(view, value)))
             yield "".join(f"{'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(lines))
         if empty:
-            yield f"{view.name}: []\n"
+            yield f"{head} []\n"
 
     def _csv(self, view: View, values: Iterable[Any]) -> Iterator[str]:
         fields = self._chosen(view, view.fields)
-        if not self._options.no_headers and (self._watch is None or self._watch.number == 1):
-            yield csv_line([field.name for field in fields])
+        headed = self._options.no_headers or (self._watch is not None and self._watch.number > 1)
+        head = "" if headed else csv_line([field.name for field in fields])
         for value in values:
-            yield csv_line([flat(self._plain(field, field.get(value))) for field in fields])
+            yield head + csv_line([flat(self._plain(field, field.get(value))) for field in fields])
+            head = ""
+        yield head
 
     @property
     def _document(self) -> str:
@@ -407,19 +410,20 @@ def _pager_command(host: Host) -> str:
 _RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
 
 
-_VIEWS: Final = (
+VIEWS: Final = (
     ("bkctl.views", "VIEWS"),
+    ("bkctl.version_views", "VERSION_VIEWS"),
+    ("bkctl.profile_views", "PROFILE_VIEWS"),
     ("bkctl.bookie_http_views", "BOOKIE_HTTP_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
-    ("bkctl.own_views", "OWN_VIEWS"),
     ("bkctl.explain_views", "EXPLAIN_VIEWS"),
     ("bkctl.config_views", "CONFIG_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
-_DISK_VIEWS: Final = (
+DISK_VIEWS: Final = (
     ("bkctl.disk_views", "DISK_VIEWS"),
     ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
 )
@@ -429,7 +433,7 @@ _DISK_VIEWS: Final = (
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
     of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_"))
-    for module, name in _DISK_VIEWS if of_disk else _VIEWS:
+    for module, name in DISK_VIEWS if of_disk else VIEWS:
         views: Mapping[type, View] = getattr(importlib.import_module(module), name)
         if kind in views:
             return views[kind]

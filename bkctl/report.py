@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from bkctl.errors import (
-    CommandError,
-    Interrupted,
-    NothingFoundError,
-    ProblemsError,
-    UsageError,
-    WarningsError,
-    error_message,
-    error_name,
-)
+from bkctl.errors import CommandError, Interrupted, error_message, error_name
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from wire.errors import BookKeeperError
@@ -89,7 +80,6 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
     return found.status
 
 
-_SELF_EVIDENT = (UsageError, NothingFoundError, ProblemsError, WarningsError)
 _JSON = frozenset({"json", "jsonl"})
 
 
@@ -111,7 +101,8 @@ def describe(error: BaseException, session: Session | None) -> Report:
     if isinstance(error, BookKeeperError):
         name, message = error_name(type(error)), error_message(error)
         hint = (session.failed if session else "") or error.hint
-        shows_name = type(error) is not CommandError and not isinstance(error, _SELF_EVIDENT)
+        # The general ones of the command line say all there is, some of it to be pasted.
+        shows_name = type(error).__module__ != CommandError.__module__
         return Report(name, message, error.exit_status, about, hint, shows_name)
     if isinstance(error, OSError):
         return _os_error(error, about)

@@ -108,6 +108,31 @@ def test_the_short_help_of_lazy_commands_is_their_own() -> None:
                 assert command.get_short_help_str(100) == told, name
 
 
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_every_changing_command_says_what_it_can_do_and_cannot_be_watched(
+    path: tuple[str, ...],
+) -> None:
+    command = TREE[path]
+    changes = command.effect is not Effect.READ
+    text = " ".join(command.get_help(click.Context(command)).split())
+    assert (f"This command {command.effect.value}." in text) == changes
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    assert ("--watch" in flags) == ("--until" in flags) == command.can_be_watched
+    assert not (changes and command.can_be_watched)
+
+
+def test_every_list_status_and_show_command_can_be_watched() -> None:
+    words = {"list", "show", "status", "info", "state", "ready", "doctor", "usage"}
+    shown = {path for path in TREE if words & set(path[-1].split("-"))}
+    assert len(shown) > 15
+    assert all(TREE[path].can_be_watched for path in shown)
+
+
+def test_a_command_without_an_effect_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="effect"):
+        Command("probe", examples=())  # type: ignore[call-arg]
+
+
 def test_what_fences_or_loses_data_is_declared_so() -> None:
     effects = {" ".join(path): command.effect for path, command in TREE.items()}
     assert effects["ledger delete"] is Effect.LOSES_DATA

@@ -106,7 +106,7 @@ def test_an_error_is_found_by_its_name_in_any_case_and_by_other_names() -> None:
 
 def test_the_line_of_an_error_ends_with_its_name_where_there_is_more_to_say() -> None:
     assert describe(ClientLedgerFencedError(), None).line().endswith(" [BK-LEDGER-FENCED]")
-    assert describe(RefusedError("no"), None).line() == "bkctl: no [BK-REFUSED]"
+    assert describe(RefusedError("no", next_step="x"), None).line() == "bkctl: no; x"
     assert describe(UsageError("how?"), None).line() == "bkctl: how?"
     assert describe(CommandError("broken"), None).line() == "bkctl: broken"
     assert describe(CommandError("broken"), None).machine()["name"] == "BK-COMMAND"

@@ -1,4 +1,4 @@
-"""How ``bkctl`` shows what is its own: profiles, settings, errors, versions."""
+"""How profiles are shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROFILE: Final = (
     Field("client", "Keys of the settings file.", lambda v: v.client, Kind.NESTED, rank=WIDE),
 )
 
-OWN_VIEWS: Final[Mapping[type, View]] = {
+PROFILE_VIEWS: Final[Mapping[type, View]] = {
     ProfileRow: View("profiles", _PROFILE, "profile"),
     ProfileChanged: View(
         "profiles",
