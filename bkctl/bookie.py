@@ -67,7 +67,7 @@ def list_(session: Session, *, state: str, ask: bool) -> None:
     from bkctl.views import BookieSummary
 
     wanted = _STATES.get(state)
-    ids_only = session.options.output == "id"
+    ids_only = session.options.ids_only
     found = session.call(cluster_work.bookies, wanted, ask=ask and not ids_only)
     session.emit_all(found, BookieSummary)
 

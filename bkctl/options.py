@@ -98,6 +98,11 @@ class Options:
         self.used_profile: Profile | None = None
         self.profile_is_used = False
 
+    @property
+    def ids_only(self) -> bool:
+        """Whether nothing but the ids of values is looked at, so that the rest need not be read."""
+        return self.output == "id" and not self.filters and not self.sort_by and not self.until
+
 
 def options_of(ctx: click.Context) -> Options:
     """Return the options gathered so far on this command line."""
