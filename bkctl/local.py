@@ -32,6 +32,7 @@ _LOOK_EVERY_S: Final = 0.5
     "local",
     cls=Command,
     effect=Effect.REVERSIBLE,
+    takes_profile=False,
     examples=(
         ("bkctl local 3", "three bookies; everything is removed at the end"),
         ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),

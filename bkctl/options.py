@@ -56,6 +56,9 @@ PROFILE: Final = ProfileType()
 
 WATCH_EVERY_S: Final = 2.0
 
+OF_PROFILE: Final = "profile "
+"""How the origin begins of what a profile says."""
+
 _META: Final = "bkctl.options"
 
 
@@ -97,6 +100,10 @@ class Options:
         """The flag, variable or profile that gave an option its value, by attribute."""
         self.used_profile: Profile | None = None
         self.profile_is_used = False
+
+    def is_of_profile(self, name: str) -> bool:
+        """Tell whether it is a profile that gave an option its value."""
+        return self.origins.get(name, "").startswith(OF_PROFILE)
 
     @property
     def ids_only(self) -> bool:

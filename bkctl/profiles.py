@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.options import OUTPUTS
+from bkctl.options import OF_PROFILE, OUTPUTS
 from bkctl.similar import did_you_mean
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
             for name, value in (("conf", conf), ("output", found.output)):
                 if value is not None and getattr(options, name) is None:
                     setattr(options, name, value)
-                    options.origins[name] = f"profile {found.name}"
+                    options.origins[name] = f"{OF_PROFILE}{found.name}"
     return options.used_profile
 
 

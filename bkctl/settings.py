@@ -15,7 +15,7 @@ from bkclient.config import ClientConfig
 from bkclient.properties import Properties, PropertiesError, parse_properties, read_properties
 from bkclient.settings import Severity, environment, load
 from bkctl.errors import UsageError
-from bkctl.options import Options
+from bkctl.options import OF_PROFILE, Options
 from bkctl.profiles import Profile, use_profile
 
 DEFAULT_CONF: Final = (
@@ -75,7 +75,7 @@ def cluster_properties(
         keys = {key: _as_value(value) for key, value in profile.keys.items()}
         if profile.service_uri is not None:
             keys[URI_KEY] = _as_value(profile.service_uri)
-        properties = properties.override(keys, f"profile {profile.name}")
+        properties = properties.override(keys, f"{OF_PROFILE}{profile.name}")
     properties = properties.override(environment(environ, ClientConfig), "BK_{key}")
     properties = properties.override(overrides(options.overrides), "-X")
     if options.service_uri:

@@ -132,6 +132,7 @@ def test_a_profile_says_the_form_of_results_unless_a_flag_does(environ: dict[str
         use_profile(options, environ)
         use_profile(options, environ)
         assert options.output == output
+        assert options.is_of_profile("output") == (not given)
     assert options.used_profile is not None
 
 
