@@ -412,16 +412,22 @@ _RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
 
 VIEWS: Final = (
     ("bkctl.views", "VIEWS"),
-    ("bkctl.version_views", "VERSION_VIEWS"),
-    ("bkctl.profile_views", "PROFILE_VIEWS"),
     ("bkctl.bookie_http_views", "BOOKIE_HTTP_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
+)
+"""Where the views are, the cheapest import first."""
+
+OWN_VIEWS: Final = (
+    ("bkctl.version_views", "VERSION_VIEWS"),
+    ("bkctl.profile_views", "PROFILE_VIEWS"),
     ("bkctl.explain_views", "EXPLAIN_VIEWS"),
     ("bkctl.config_views", "CONFIG_VIEWS"),
 )
-"""Where the views are, the cheapest import first."""
+"""Those of values that are about ``bkctl`` itself; they need no cluster, nor what brings one."""
+
+_OWN: Final = ("bkctl.version_", "bkctl.profile_", "bkctl.expla", "bkctl.config_")
 
 DISK_VIEWS: Final = (
     ("bkctl.disk_views", "DISK_VIEWS"),
@@ -433,7 +439,8 @@ DISK_VIEWS: Final = (
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
     of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_"))
-    for module, name in DISK_VIEWS if of_disk else VIEWS:
+    own = kind.__module__.startswith(_OWN)
+    for module, name in OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS:
         views: Mapping[type, View] = getattr(importlib.import_module(module), name)
         if kind in views:
             return views[kind]

@@ -53,10 +53,10 @@ TLS: Final = "tls"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TLS_KEYS: Final = {
-    "ca-file": ("tlsTrustStore", {"tlsTrustStoreType": "PEM"}),
-    "cert-file": ("tlsCertificatePath", {}),
-    "key-file": ("tlsKeyStore", {"tlsKeyStoreType": "PEM"}),
-    "key-password-file": ("tlsKeyStorePasswordPath", {}),
+    "ca-file": ("clientTrustStore", {"clientTrustStoreType": "PEM"}),
+    "cert-file": ("tlsCertificatePath", {"tlsClientAuthentication": "true"}),
+    "key-file": ("clientKeyStore", {"clientKeyStoreType": "PEM"}),
+    "key-password-file": ("clientKeyStorePasswordPath", {}),
 }
 _TLS_SWITCH: Final = {"tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSContextFactory"}
 

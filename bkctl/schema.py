@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from bkctl.emit import DISK_VIEWS, VIEWS, WATCHED_AT, Field, Kind, View
+from bkctl.emit import DISK_VIEWS, OWN_VIEWS, VIEWS, WATCHED_AT, Field, Kind, View
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 
@@ -43,7 +43,7 @@ _UNITS: Final = MappingProxyType({Kind.BYTES: " In bytes.", Kind.SECONDS: " In s
 def views() -> dict[str, View]:
     """Return every view by the name of what it shows."""
     found: dict[str, View] = {}
-    for module, attribute in (*VIEWS, *DISK_VIEWS):
+    for module, attribute in (*VIEWS, *OWN_VIEWS, *DISK_VIEWS):
         for kind, view in getattr(importlib.import_module(module), attribute).items():
             assert kind.__name__ not in found, f"two kinds of {kind.__name__}"
             found[kind.__name__] = view

@@ -21,7 +21,7 @@ BAD = """\
 metadataServiceUri=sqlite:///x.db
 ledgerDirectory=/a
 journalSyncData=no
-authorizedRoles=admin
+journalWriteData=no
 readTimeot=3
 readTimeout=soon
 numAddWorkerThreads=3
@@ -52,7 +52,7 @@ def test_a_check_names_what_bookied_would_the_worst_first(run: Run, tmp_path: Pa
     assert status == ExitStatus.PROBLEMS
     found = [(one["severity"], one["key"], one["kind"]) for one in out["findings"]]
     assert found == [
-        ("error", "authorizedRoles", "refused"),
+        ("error", "journalWriteData", "refused"),
         ("error", "readTimeout", "invalid"),
         ("warning", "journalSyncData", "risky"),
         ("warning", "ledgerDirectory", "unknown"),
@@ -101,7 +101,7 @@ def test_notes_are_about_keys_that_there_are() -> None:
         ("journalSyncData", ["honoured", "warned"]),
         ("metadataServiceUri", ["honoured", "refused"]),
         ("zkRetryBackoffStartMs", ["no effect"]),
-        ("authorizedRoles", ["refused"]),
+        ("entryLogPerLedgerEnabled", ["honoured", "refused"]),
         ("journalDir", ["warned"]),
         ("dlog.anything", ["no effect"]),
     ],

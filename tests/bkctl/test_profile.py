@@ -138,8 +138,8 @@ def test_a_profile_says_the_form_of_results_unless_a_flag_does(environ: dict[str
 
 def test_its_files_for_tls_are_keys_of_java() -> None:
     keys = Profile(name="x", tls={"ca-file": "/ca.pem", "key-file": "/k.pem"}).keys
-    assert (keys["tlsTrustStore"], keys["tlsTrustStoreType"]) == ("/ca.pem", "PEM")
-    assert (keys["tlsKeyStore"], keys["tlsKeyStoreType"]) == ("/k.pem", "PEM")
+    assert (keys["clientTrustStore"], keys["clientTrustStoreType"]) == ("/ca.pem", "PEM")
+    assert (keys["clientKeyStore"], keys["clientKeyStoreType"]) == ("/k.pem", "PEM")
     assert "TLSContextFactory" in keys["tlsProviderFactoryClass"]
     assert Profile(name="x").keys == {}
 
