@@ -173,7 +173,7 @@ _DETAILS: Final = (
         "used",
         "Per cent of its disks in use.",
         lambda v: round(100 * (1 - v.free / v.total), 1) if v.total else None,
-        Kind.COUNT,
+        Kind.NUMBER,
         cell=lambda v: f"{100 * (1 - v.free / v.total):.0f} %" if v.total else "-",
     ),
     Field("unreachable", "Why it does not answer.", lambda v: v.unreachable or None, rank=1),

@@ -49,6 +49,8 @@ class Kind(enum.Enum):
 
     TEXT = "text"
     COUNT = "count"
+    NUMBER = "number"
+    """With a fraction."""
     BYTES = "number of bytes"
     TIME_MS = "time"
     SECONDS = "seconds"
@@ -407,7 +409,7 @@ def _pager_command(host: Host) -> str:
     return "less" if shutil.which("less") else ""
 
 
-_RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
+_RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 
 VIEWS: Final = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -128,10 +130,13 @@ def _is_plain_help(error: click.UsageError) -> bool:
 
 
 def _asks_for_json(args: Sequence[str]) -> bool:
-    """Tell whether a command line that could not be parsed asks for JSON."""
-    pairs = zip(args, [*args[1:], ""], strict=True)
-    return any(
-        word in {"--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"}
-        or (word in {"-o", "--output"} and value in _JSON)
-        for word, value in pairs
-    )
+    """Tell whether a command line that could not be parsed asks for JSON, or the environment."""
+    form = "json" if os.environ.get("BKCTL_JSON") else os.environ.get("BKCTL_OUTPUT", "")
+    for word, value in zip(args, [*args[1:], ""], strict=True):
+        if word == "--json":
+            form = "json"
+        elif word in {"-o", "--output"}:
+            form = value
+        elif match := re.fullmatch(r"(?:-o|--output=)([a-z]+)", word):
+            form = match[1]
+    return form in _JSON

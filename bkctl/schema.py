@@ -23,6 +23,7 @@ _TYPES: Final[Mapping[Kind, dict[str, Any]]] = MappingProxyType(
     {
         Kind.TEXT: {"type": "string"},
         Kind.COUNT: {"type": "integer"},
+        Kind.NUMBER: {"type": "number"},
         Kind.BYTES: {"type": "integer"},
         Kind.TIME_MS: _TIME,
         Kind.SECONDS: {"type": "number"},

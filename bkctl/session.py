@@ -135,6 +135,8 @@ class Session:
         self.resume = ""
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
+        self._is_watched = False
+        self._lines: list[str] | None = None
         self._settings: tuple[str, ClientConfig] | None = None
 
     # The cluster --------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ class Session:
 
     def in_round(self, host: Host, watch: Watch | None) -> None:
         """Begin a round of a command that is watched, or go on without that."""
-        self.host, self._emitter = host, None
+        self.host, self._emitter, self._is_watched = host, None, watch is not None
         if watch is not None:
             from bkctl.emit import Emitter
 
@@ -365,13 +367,21 @@ class Session:
     def stdout_bytes(self) -> BinaryIO:
         return self.host.stdout.buffer
 
+    def _piped_lines(self) -> Iterable[str]:
+        """Return the lines of stdin: as they come, or kept for the next round of a watch."""
+        if not self._is_watched:
+            return self.host.stdin
+        if self._lines is None:
+            self._lines = list(self.host.stdin)
+        return self._lines
+
     def words(self, values: Iterable[Any], kind: click.ParamType[Any]) -> Iterator[Any]:
         """Yield ``values``; in place of ``-`` the words of stdin, each converted by ``kind``."""
         for value in values:
             if value != "-":
                 yield value
                 continue
-            for line in self.host.stdin:
+            for line in self._piped_lines():
                 for word in line.split():
                     yield kind.convert(word, None, None)
 

@@ -281,6 +281,22 @@ def test_wrong_usage_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixt
         assert told["code"] == 2
 
 
+def test_wrong_usage_is_json_where_the_environment_asks_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*args: str) -> str:
+        assert cli.run(["ledger", "raed", *args]) == ExitStatus.USAGE
+        return capsys.readouterr().err
+
+    monkeypatch.setenv("BKCTL_OUTPUT", "jsonl")
+    assert json.loads(told())["code"] == 2
+    assert told("-o", "table").startswith("bkctl: ")
+    monkeypatch.setenv("BKCTL_OUTPUT", "csv")
+    assert told().startswith("bkctl: ")
+    monkeypatch.setenv("BKCTL_JSON", "1")
+    assert json.loads(told())["code"] == 2
+
+
 def test_no_arguments_at_all_print_help(capsys: pytest.CaptureFixture[str]) -> None:
     cli.run([])
     printed = capsys.readouterr()

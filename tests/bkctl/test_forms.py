@@ -111,12 +111,14 @@ def test_a_state_can_be_waited_for(run: Run, names: dict[str, str]) -> None:
     assert run("bookie", "list", "--until", "healthy").out
     assert run("bookie", "ready", names["BOOKIE"], "--until", "healthy").status == 0
     assert run("ledger", "show", names["LEDGER"], "--until", "done").status == 0
+    piped = run("ledger", "show", "-", "--until", "done", typed=f"{names['LEDGER']}\n")
+    assert (piped.status, bool(piped.out)) == (0, True)
     assert run("autorecovery", "status", "--until", "marked=0").status == 0
     assert run("autorecovery", "list", "--until", "done").status == 0
     opened = run("ledger", "create", "-E", 1, "-W", 1, "-A", 1).id
     late = run(
-        "ledger", "show", opened, "--until", "state=closed", "--watch=0.1", "--timeout", 1,
-        "--json", ok=False,
+        "ledger", "show", "-", "--until", "state=closed", "--watch=0.1", "--timeout", 1,
+        "--json", typed=f"{opened}\n", ok=False,
     )  # fmt: skip
     assert late.status == ExitStatus.TIME_LIMIT
     assert "state=closed is not so after" in late.error["error"]
