@@ -195,7 +195,7 @@ _DETAILS: Final = (
         "used",
         "Per cent of its disks in use.",
         lambda v: round(100 * (1 - v.free / v.total), 1) if v.total else None,
-        Kind.COUNT,
+        Kind.NUMBER,
         cell=lambda v: f"{100 * (1 - v.free / v.total):.0f} %" if v.total else "-",
     ),
     Field("unreachable", "Why it does not answer.", lambda v: v.unreachable or None, rank=1),
@@ -250,8 +250,14 @@ _LEDGERS_GONE: Final = Field("ledgers", "Ledgers that are gone.", lambda v: v.le
 
 
 ADMIN_VIEWS: Final[Mapping[type, View]] = {
-    Status: View("autorecoveries", _STATUS, "auditor"),
-    Mark: View("marks", _MARK, "ledger_id"),
+    Status: View(
+        "autorecoveries",
+        _STATUS,
+        "auditor",
+        healthy=lambda v: v.enabled and v.auditor is not None and not v.marked,
+        done=lambda v: not v.marked,
+    ),
+    Mark: View("marks", _MARK, "ledger_id", done=lambda _: False),
     Switched: View(
         "switches",
         (
@@ -317,7 +323,7 @@ ADMIN_VIEWS: Final[Mapping[type, View]] = {
         "bookie_id",
         sentence=_changed,
     ),
-    BookieDetails: View("bookies", _DETAILS, "bookie_id"),
+    BookieDetails: View("bookies", _DETAILS, "bookie_id", healthy=lambda v: v.state == "writable"),
     Sanity: View(
         "tests",
         (

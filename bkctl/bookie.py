@@ -88,7 +88,7 @@ def list_(session: Session, *, state: str, ask: bool) -> None:
     from bkctl.views import BookieSummary
 
     wanted = _STATES.get(state)
-    ids_only = session.options.output == "id"
+    ids_only = session.options.ids_only
     found = session.call(cluster_work.bookies, wanted, ask=ask and not ids_only)
     if ask and session.options.output not in {None, "table", "id"}:
         found = cluster_work.with_figures(found, now_s=time.time())

@@ -85,6 +85,7 @@ BOOKIE_HTTP_VIEWS: Final[dict[type, View]] = {
             Field("uptime", "Since its start.", lambda v: v.uptime_s, Kind.SECONDS),
         ),
         "bookie_id",
+        healthy=lambda v: v.registered is not False and not v.read_only,
     ),
     Mode: View(
         "modes",
@@ -127,6 +128,7 @@ BOOKIE_HTTP_VIEWS: Final[dict[type, View]] = {
             Field("last_error", "What ended the last round early.", lambda v: v.last_error, rank=5),
         ),
         "number",
+        done=lambda v: not v.running,
     ),
     Compactions: View(
         "compactions",

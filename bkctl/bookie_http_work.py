@@ -128,7 +128,7 @@ def connect(
     else:
         host, port = _parsed(address)
     session.verbose(f"asking {host}:{port}")
-    token = _token(session.host.environ, token_file)
+    token = admin_token(session, token_file)
     return AdminClient(host, port, token=token, timeout_s=timeout_s)
 
 
@@ -166,6 +166,23 @@ def _parsed(address: str) -> tuple[str, int]:
     if match is None:
         raise UsageError(f"--http: {address!r} is not HOST:PORT")
     return match[1], int(match[2])
+
+
+def admin_token(session: Session, token_file: Path | None = None) -> str:
+    """Return the token to ask bookies with: from a file, the environment, or the profile.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    return _token(session.host.environ, token_file or _token_file(session))
+
+
+def _token_file(session: Session) -> Path | None:
+    """Return the profile's file, where the environment has no token."""
+    profile = session.profile
+    if profile is None or not profile.admin_token_file or FROM_ENVIRONMENT in session.host.environ:
+        return None
+    return Path(profile.admin_token_file).expanduser()
 
 
 def _token(environ: Mapping[str, str], path: Path | None) -> str:

@@ -19,6 +19,7 @@ from bkctl.bookie_figures import Figures
 from bkctl.bookie_http_work import http_address
 from bkctl.errors import NothingFoundError, error_message
 from bkctl.params import BOOKIE_ID
+from bkctl.similar import did_you_mean
 from bkctl.units import human_bytes
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -128,7 +129,8 @@ async def details(
     missing = [bookie_id for bookie_id in wanted if bookie_id not in known]
     if missing:
         raise NothingFoundError(
-            f"there is no bookie {missing[0]}", next_step="`bkctl bookie list` shows them"
+            f"there is no bookie {missing[0]}{did_you_mean(missing[0], known)}",
+            next_step="`bkctl bookie list` shows them",
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
     racks = await cluster_work.racks_of(
@@ -185,6 +187,8 @@ def sanity(session: Session, bookie_id: BookieId | None, entries: int) -> Sanity
     session.about = f"bookie {bookie_id}"
     states = {one.bookie_id: one.state for one in session.call(admin.list_bookies)}
     if states.get(bookie_id) in {None, admin.BookieState.DOWN}:
-        raise NothingFoundError(f"bookie {bookie_id} is not registered: it does not run")
+        up = [one for one, state in states.items() if state is not admin.BookieState.DOWN]
+        meant = did_you_mean(bookie_id, up)
+        raise NothingFoundError(f"bookie {bookie_id} is not registered: it does not run{meant}")
     found: Sanity = session.call(check_bookie, bookie_id, entries)
     return found

@@ -47,6 +47,13 @@ COMMANDS: Final = {
         "A bookie's directories: look into them, check them, repair them.",
     ),
     "top": ("bkctl.top:top", "Watch the load of the cluster and of each bookie."),
+    "config": (
+        "bkctl.config:config",
+        "Settings files: check, explain, compare, and what is in effect.",
+    ),
+    "profile": ("bkctl.profile:profile", "Profiles: clusters by name."),
+    "explain": ("bkctl.explain:explain", "Say what an error means, and what to do."),
+    "version": ("bkctl.version:version", "Show the version of this tool, and of all bookies."),
     "log": ("bkctl.log:log", "Logs: endless sequences made of ledgers."),
     "bench": (
         "bkctl.bench:bench",
@@ -183,16 +190,12 @@ def _terminal_width() -> int:
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001
     if not wanted or ctx.resilient_parsing:
         return
-    from importlib.metadata import PackageNotFoundError, version
+    from bkctl.own_version import RELEASE, own_version
 
-    try:
-        number = version("bkctl")
-    except PackageNotFoundError:
-        number = "(not installed)"
     python = ".".join(map(str, sys.version_info[:3]))
     click.echo(
-        f"bkctl {number}, the Python toolkit for Apache BookKeeper (not the Java bkctl)\n"
-        f"Python {python}; protocol, files and metadata of BookKeeper 4.18.0"
+        f"bkctl {own_version()}, the Python toolkit for Apache BookKeeper (not the Java bkctl)\n"
+        f"Python {python}; protocol, files and metadata of BookKeeper {RELEASE}"
     )
     ctx.exit()
 

@@ -7,22 +7,28 @@ and tests read that.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from bkctl.exit_status import MEANING, ExitStatus
-from bkctl.options import global_options, is_global
+from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from bkctl.session import Host, Session
+    from bkctl.watch import Rounds
+
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE)
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
 _SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
+_SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
 
 
 class Effect(enum.Enum):
@@ -44,24 +50,51 @@ class Command(click.Command):
         examples: Sequence[tuple[str, str]],
         exits: Sequence[ExitStatus] = (),
         replaces: str = "",
+        takes_profile: bool = True,
+        watch: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out."""
+        """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out.
+
+        ``takes_profile`` is false for what must run whatever the file of profiles says. ``watch``
+        tells whether it can be run again and again; by default what only reads can.
+        """
         super().__init__(*args, **kwargs)
         self.effect = effect
         self.examples = tuple(examples)
         self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
         self.replaces = replaces
-        self.params.extend(global_options(root=False))
+        self.takes_profile = takes_profile
+        self.can_be_watched = effect is Effect.READ if watch is None else watch
+        self.params.extend(
+            option
+            for option in global_options(root=False)
+            if self.can_be_watched or option.name not in WATCHING
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_seconds(args))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the callback with a session for this one command as the context's object."""
         from bkctl.session import Host, session_for
 
         host = ctx.obj if isinstance(ctx.obj, Host) else Host()
-        with session_for(host, ctx) as session:
+        with locked(host, ctx), session_for(host, ctx) as session:
             ctx.obj = session
-            return super().invoke(ctx)
+            rounds = self._rounds(session)
+            if rounds is None:
+                return super().invoke(ctx)
+            return rounds(session, lambda: click.Command.invoke(self, ctx))
+
+    def _rounds(self, session: Session) -> Rounds | None:
+        """Return how it is to be repeated. On the root, ``--watch`` is for what can be."""
+        options = session.options
+        if not self.can_be_watched or (options.watch_s is None and options.until is None):
+            return None
+        from bkctl.watch import rounds_of
+
+        return rounds_of(session, self.exits)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)
@@ -76,6 +109,7 @@ class Command(click.Command):
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         own = [p for p in options if not is_global(p)]
         shown = _SHOWN_FOR_ALL + (() if self.effect is Effect.READ else _SHOWN_FOR_CHANGES)
+        shown += _SHOWN_FOR_WATCHING if self.can_be_watched else ()
         common = [p for p in options if is_global(p) and p.name in shown]
         for title, parameters in (("Options", own), ("Common options", common)):
             records = [r for r in (p.get_help_record(ctx) for p in parameters) if r is not None]
@@ -96,6 +130,17 @@ class Command(click.Command):
         super().format_epilog(ctx, formatter)
 
 
+def locked(host: Host, ctx: click.Context) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock that the options of a command name, if they name one."""
+    options = options_of(ctx)
+    if options.lock is None:
+        return contextlib.nullcontext()
+    from bkctl.lock import held
+
+    words = shlex.join(["bkctl", *options.args])
+    return held(options.lock, words, wait_s=options.lock_wait_s, sleep=host.sleep)
+
+
 class Group(click.Group):
     """A group whose commands may live in modules that are imported only when used.
 
@@ -114,6 +159,10 @@ class Group(click.Group):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy, self._order = dict(lazy or {}), tuple(order)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Only what is before the command's name: the rest is for others to read.
+        return super().parse_args(ctx, with_seconds(args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         names = dict.fromkeys([*self._order, *self.lazy, *super().list_commands(ctx)])

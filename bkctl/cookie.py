@@ -87,6 +87,7 @@ def get(session: Session, bookie_id: BookieId) -> None:
 @cookie.command(
     "generate",
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl cookie generate -c bk_server.conf > VERSION", "what this bookie would write"),
         (

@@ -41,6 +41,7 @@ KILLED: Final = 2
     "demo",
     cls=Command,
     effect=Effect.REVERSIBLE,
+    takes_profile=False,
     examples=(
         ("bkctl demo", "with a text that comes with Python"),
         ("bkctl demo /var/log/syslog --dir /tmp/demo", "with a file of yours, kept where you like"),

@@ -71,6 +71,7 @@ def rebuild_index(
     "salvage",
     short_help="Copy a ledger's entries out of logs and journals.",
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl disk salvage 42 --out saved -c bk_server.conf", "into saved/ledger-42.entries"),
         (

@@ -165,7 +165,7 @@ _LOG_USE: Final = (
     Field("live_bytes", "Bytes of ledgers that exist.", lambda v: v.live_bytes, Kind.BYTES),
     Field("dead_bytes", "Bytes of those that do not.", lambda v: v.dead_bytes, Kind.BYTES),
     Field(
-        "usage", "Share of live bytes.", lambda v: round(v.usage, 4), Kind.COUNT,
+        "usage", "Share of live bytes.", lambda v: round(v.usage, 4), Kind.NUMBER,
         header="LIVE %", cell=lambda v: f"{v.usage:.0%}",
     ),
     Field("ledgers", "Ledgers in it.", lambda v: len(v.summary.ledgers), Kind.COUNT, rank=2),
@@ -288,7 +288,7 @@ _DIRECTORY_USE: Final = (
     Field("free", "Free on its file system.", lambda v: v.free, Kind.BYTES),
     Field("total", "Size of that.", lambda v: v.total, Kind.BYTES, rank=2),
     Field(
-        "used", "Share of it in use.", lambda v: round(_used(v), 4), Kind.COUNT, rank=3,
+        "used", "Share of it in use.", lambda v: round(_used(v), 4), Kind.NUMBER, rank=3,
         header="USED %", cell=lambda v: f"{_used(v):.0%}",
     ),
 )  # fmt: skip

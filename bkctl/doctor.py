@@ -54,5 +54,7 @@ def doctor(session: Session, *, local: bool | None, stale_s: float, open_s: floa
     from bkctl.doctor_state import Limits
 
     session.reminds = False  # It is one of the findings.
-    wanted = bool(session.options.conf) if local is None else local
+    # The file of a profile says where the cluster is, and not that a bookie runs here.
+    named = session.options.conf and not session.options.is_of_profile("conf")
+    wanted = bool(named) if local is None else local
     doctor_look.run(session, Limits(stale_s=stale_s, open_s=open_s), local=wanted)

@@ -29,11 +29,17 @@ from bkctl.canvas import Canvas, speaks_unicode
 from bkctl.errors import UsageError
 from bkctl.options import SCHEMA
 from bkctl.params import format_ledger_id
+from bkctl.selection import selection
+from bkctl.similar import did_you_mean
 from bkctl.table import Cell, Table, vertical
 
 if TYPE_CHECKING:
     from bkctl.options import Options
     from bkctl.session import Host
+    from bkctl.watch import Watch
+
+WATCHED_AT: Final = "watched_at"
+"""The field that JSON lines have besides their own when a command is watched."""
 
 _WIDTHS_FROM_ROWS: Final = 200
 _WIDTHS_AFTER_S: Final = 0.3
@@ -45,6 +51,8 @@ class Kind(enum.Enum):
 
     TEXT = "text"
     COUNT = "count"
+    NUMBER = "number"
+    """With a fraction."""
     BYTES = "number of bytes"
     TIME_MS = "time"
     SECONDS = "seconds"
@@ -95,6 +103,10 @@ class View:
     id_field: str
     sentence: Callable[[Any], str] | None = None
     """For the outcome of an action: its whole form where a table would be."""
+    healthy: Callable[[Any], bool] | None = None
+    """When ``--until healthy`` holds for one of them."""
+    done: Callable[[Any], bool] | None = None
+    """When ``--until done`` holds for one of them."""
     bare: bool = False
     """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
 
@@ -105,28 +117,37 @@ class View:
 class Emitter:
     """Prints values in the form that the options ask for."""
 
-    def __init__(self, options: Options, host: Host) -> None:
-        self._options, self._host = options, host
+    def __init__(self, options: Options, host: Host, watch: Watch | None = None) -> None:
+        self._options, self._host, self._watch = options, host, watch
         self._form = options.output or "table"
-        self._pager = Pager(host, wanted=not options.no_pager)
+        if watch is not None and self._form == "json":
+            self._form = "jsonl"
+        self._pager = Pager(host, wanted=not options.no_pager and watch is None)
+        self._select = selection(options, self._record)
 
     def one(self, value: Any) -> None:
         """Print one value."""
         view = view_of(type(value))
-        if self._form in {"table", "wide"}:
+        if not list(self._seen(view, self._select(view, [value]))):
+            self._host.stderr.write("" if self._options.quiet else f"no such {view.name}\n")
+        elif self._form in {"table", "wide"}:
             self._write_lines(self._object_lines(view, value))
         elif self._form == "json":
             self._write(
                 json.dumps({"schema": SCHEMA, **self.machine(view, value)}, indent=2) + "\n"
             )
         elif self._form == "yaml":
-            self._write("\n".join(yaml({"schema": SCHEMA, **self.machine(view, value)})) + "\n")
+            lines = yaml({"schema": SCHEMA, **self.machine(view, value)})
+            self._write(self._document + "\n".join(lines) + "\n")
         else:
-            self.many([value], type(value))
+            self._many(view, [value])
 
     def many(self, values: Iterable[Any], kind: type) -> None:
         """Print values as they come."""
         view = view_of(kind)
+        self._many(view, self._seen(view, self._select(view, values)))
+
+    def _many(self, view: View, values: Iterable[Any]) -> None:
         if self._form in {"table", "wide"}:
             if view.sentence is not None and self._form == "table" and not self._options.columns:
                 self._write_lines(map(view.sentence, values))
@@ -162,6 +183,19 @@ class Emitter:
         found = ((field, self._plain(field, field.get(value))) for field in view.fields)
         return {f.name: plain for f, plain in found if plain is not None or not f.optional}
 
+    def _record(self, view: View, value: Any) -> dict[str, Any]:
+        """Return all fields of a value as machine forms have them."""
+        return {field.name: self._plain(field, field.get(value)) for field in view.fields}
+
+    def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
+        """Let the watch see what is shown."""
+        if self._watch is None:
+            yield from values
+            return
+        for value in values:
+            self._watch.see(view, value, self._record(view, value))
+            yield value
+
     # Machine forms ------------------------------------------------------------------------------
 
     def _texts(self, view: View, values: Iterable[Any]) -> Iterator[str]:
@@ -181,35 +215,44 @@ class Emitter:
         return plain if isinstance(plain, list) else (plain,)
 
     def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:
-        yield f'{{"schema": {SCHEMA}, "{view.name}": ['
-        separator = "\n  "
+        # The head goes with the first value: what fails before that leaves no half a document.
+        head = f'{{"schema": {SCHEMA}, "{view.name}": ['
+        separator = f"{head}\n  "
         for value in values:
             yield separator + json.dumps(self.machine(view, value))
             separator = ",\n  "
-        yield "]}\n" if separator == "\n  " else "\n]}\n"
+        yield "\n]}\n" if separator == ",\n  " else f"{head}]}}\n"
 
     def _json_lines(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        moment = {} if self._watch is None else {WATCHED_AT: self._watch.at}
         for value in values:
-            yield json.dumps({"schema": SCHEMA, **self.machine(view, value)}) + "\n"
+            yield json.dumps({"schema": SCHEMA, **self.machine(view, value), **moment}) + "\n"
 
     def _yaml(self, view: View, values: Iterable[Any]) -> Iterator[str]:
-        yield f"schema: {SCHEMA}\n"
+        head = f"{self._document}schema: {SCHEMA}\n{view.name}:"
         empty = True
         for value in values:
             if empty:
-                yield f"{view.name}:\n"
+                yield f"{head}\n"
             empty = False
             lines = list(yaml(self.machine(view, value)))
             yield "".join(f"{'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(lines))
         if empty:
-            yield f"{view.name}: []\n"
+            yield f"{head} []\n"
 
     def _csv(self, view: View, values: Iterable[Any]) -> Iterator[str]:
         fields = self._chosen(view, view.fields)
-        if not self._options.no_headers:
-            yield csv_line([field.name for field in fields])
+        headed = self._options.no_headers or (self._watch is not None and self._watch.number > 1)
+        head = "" if headed else csv_line([field.name for field in fields])
         for value in values:
-            yield csv_line([flat(self._plain(field, field.get(value))) for field in fields])
+            yield head + csv_line([flat(self._plain(field, field.get(value))) for field in fields])
+            head = ""
+        yield head
+
+    @property
+    def _document(self) -> str:
+        """What begins one more document of YAML."""
+        return "" if self._watch is None or self._watch.number == 1 else "---\n"
 
     def _plain(self, field: Field, value: Any) -> Any:
         """Return a field's value as machine forms have it."""
@@ -234,7 +277,8 @@ class Emitter:
             if view.sentence is not None:
                 return iter((view.sentence(value),))
         fields = self._chosen(view, view.fields)
-        return vertical([(field.title, self._cell(field, value)) for field in fields], self._color)
+        cells = [(field.title, self._marked(view, value, field)) for field in fields]
+        return vertical(cells, self._color)
 
     def _table(self, view: View, values: Iterable[Any]) -> None:
         rank_max = WIDE if self._form == "wide" else WIDE - 1
@@ -245,7 +289,7 @@ class Emitter:
             headers=not self._options.no_headers,
             color=self._color,
         )
-        rows = ([self._cell(field, value) for field in fields] for value in values)
+        rows = ([self._marked(view, value, field) for field in fields] for value in values)
         for first in in_batches(rows, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
             self._write_lines(table.lines(first))
         if not table.started:
@@ -259,8 +303,19 @@ class Emitter:
         if found is None:
             return Cell("-")
         own = field.cell is not None and not self._options.exact
-        text = field.cell(value) if field.cell and own else self._human(field, found)
-        return Cell(safe(text), field.kind is Kind.STATE)
+        text = safe(field.cell(value) if field.cell and own else self._human(field, found))
+        return Cell(text, field.kind is Kind.STATE)
+
+    def _marked(self, view: View, value: Any, field: Field) -> Cell:
+        """Return a cell, marked where it is not as it was in the round before."""
+        cell = self._cell(field, value)
+        if self._watch is None or not self._host.stdout.isatty():
+            return cell
+        key = (view.name, flat(view[view.id_field].get(value)), field.name)
+        if not self._watch.is_new(key, cell.text):
+            return cell
+        text = cell.text if self._color else f"{cell.text}*"
+        return attrs.evolve(cell, text=text, changed=True)
 
     def _human(self, field: Field, value: Any) -> str:
         options = self._options
@@ -283,7 +338,8 @@ class Emitter:
         unknown = [name for name in chosen if name not in names]
         if unknown:
             raise UsageError(
-                f"--columns: there is no {unknown[0]!r}", next_step=f"there are {', '.join(names)}"
+                f"--columns: there is no {unknown[0]!r}{did_you_mean(unknown[0], names)}",
+                next_step=f"there are {', '.join(names)}",
             )
         return [names[name] for name in chosen]
 
@@ -372,10 +428,10 @@ def _pager_command(host: Host) -> str:
     return "less" if shutil.which("less") else ""
 
 
-_RIGHT: Final = frozenset({Kind.COUNT, Kind.BYTES, Kind.SECONDS})
+_RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 
-_VIEWS: Final = (
+VIEWS: Final = (
     ("bkctl.views", "VIEWS"),
     ("bkctl.bookie_http_views", "BOOKIE_HTTP_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
@@ -391,7 +447,17 @@ _VIEWS: Final = (
 )
 """Where the views are, the cheapest import first."""
 
-_DISK_VIEWS: Final = (
+OWN_VIEWS: Final = (
+    ("bkctl.version_views", "VERSION_VIEWS"),
+    ("bkctl.profile_views", "PROFILE_VIEWS"),
+    ("bkctl.explain_views", "EXPLAIN_VIEWS"),
+    ("bkctl.config_views", "CONFIG_VIEWS"),
+)
+"""Those of values that are about ``bkctl`` itself; they need no cluster, nor what brings one."""
+
+_OWN: Final = ("bkctl.version_", "bkctl.profile_", "bkctl.expla", "bkctl.config_")
+
+DISK_VIEWS: Final = (
     ("bkctl.cookie_local_views", "COOKIE_LOCAL_VIEWS"),
     ("bkctl.disk_views", "DISK_VIEWS"),
     ("bkctl.disk_change_views", "DISK_CHANGE_VIEWS"),
@@ -402,7 +468,8 @@ _DISK_VIEWS: Final = (
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
     of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_", "bkctl.cookie_local"))
-    for module, name in _DISK_VIEWS if of_disk else _VIEWS:
+    own = kind.__module__.startswith(_OWN)
+    for module, name in OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS:
         views: Mapping[type, View] = getattr(importlib.import_module(module), name)
         if kind in views:
             return views[kind]

@@ -86,7 +86,8 @@ class Interrupted(KeyboardInterrupt):
 
 def error_name(kind: type[BaseException]) -> str:
     """Return the stable name of a kind of error: ``BK-NO-SUCH-LEDGER``."""
-    words = re.sub(r"(Error|Exception)$", "", kind.__name__).removeprefix("Client")
+    words = re.sub(r"(Error|Exception)$", "", kind.__name__)
+    words = words.removeprefix("Client") or words
     return "BK-" + re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", words).upper()
 
 

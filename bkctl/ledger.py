@@ -211,7 +211,7 @@ def list_(
     wanted = ledger_work.LedgerFilter.of(
         state=state, bookie=bookie, older_than_s=older_than, meta=dict(meta)
     )
-    ids_only = wanted.is_open and (count or session.options.output == "id")
+    ids_only = wanted.is_open and (count or session.options.ids_only)
     found = ledger_work.ledgers(session, wanted, after=after, limit=limit, ids_only=ids_only)
     if count:
         session.emit(LedgerCount(sum(1 for _ in found)))

@@ -56,6 +56,7 @@ def form_options(function: Any) -> Any:
     "read",
     short_help="Print the entries of a ledger.",
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
         ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
@@ -170,6 +171,7 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
     "tail",
     short_help="Print the last entries, and those to come.",
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl ledger tail 42", "the last ten entries"),
         ("bkctl ledger tail 42 --last 100 --follow", "and those to come, until it is closed"),

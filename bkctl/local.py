@@ -81,6 +81,7 @@ def cluster_options(function: Any) -> Any:
     "local",
     cls=Command,
     effect=Effect.REVERSIBLE,
+    takes_profile=False,
     examples=(
         ("bkctl local 3", "three bookies; everything is removed at the end"),
         ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),

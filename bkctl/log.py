@@ -142,6 +142,7 @@ def append(
     "tail",
     short_help="Print the entries of a log, and those to come.",
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl log tail events", "all of it, from the first entry kept"),
         ("bkctl log tail events --from latest --follow", "only what comes from now on"),

@@ -1,16 +1,23 @@
 """The options that every command takes, before the verb or after it.
 
-``bkctl --json ledger list`` and ``bkctl ledger list --json`` mean the same. On the root each option
-also has an environment variable; nearer to the verb wins: verb, group, root, environment.
+``bkctl --json ledger list`` and ``bkctl ledger list --json`` mean the same. Each option also has an
+environment variable, ``BKCTL_`` and its name. Nearer to the verb wins: verb, group, root, then the
+environment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from bkctl.profiles import Profile
 
 SCHEMA: Final = 1
 """The version of every machine form; fields are only ever added to it."""
@@ -19,6 +26,38 @@ OUTPUTS: Final = ("table", "wide", "json", "jsonl", "yaml", "csv", "id")
 ID_FORMATS: Final = ("long", "hex", "uuid")
 ENTRY_FORMATS: Final = ("string", "hex", "base64", "json", "raw")
 LOG_LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+
+
+class ProfileType(click.types.StringParamType):
+    """The name of a profile; completes to those there are."""
+
+    name = "profile"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 -- click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from bkctl.errors import CommandError
+        from bkctl.profiles import read_profiles
+
+        try:
+            names = list(read_profiles(os.environ).profiles)
+        except CommandError:
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+PROFILE: Final = ProfileType()
+
+
+WATCH_EVERY_S: Final = 2.0
+
+OF_PROFILE: Final = "profile "
+"""How the origin begins of what a profile says."""
 
 _META: Final = "bkctl.options"
 
@@ -31,6 +70,7 @@ class Options:
         """The command line, without the program's name."""
         self.conf: str | None = None
         self.service_uri: str | None = None
+        self.profile: str | None = None
         self.output: str | None = None
         self.ledger_id_format = "long"
         self.entry_format: str | None = None
@@ -41,6 +81,12 @@ class Options:
         self.overrides: tuple[str, ...] = ()
         self.color = "auto"
         self.columns: str | None = None
+        self.sort_by: str | None = None
+        self.filters: tuple[str, ...] = ()
+        self.watch_s: float | None = None
+        self.until: str | None = None
+        self.lock: str | None = None
+        self.lock_wait_s: float = 0.0
         self.no_headers = False
         self.exact = False
         self.utc = False
@@ -50,6 +96,19 @@ class Options:
         self.quiet = False
         self.verbose = 0
         self.log_level: str | None = None
+        self.origins: dict[str, str] = {}
+        """The flag, variable or profile that gave an option its value, by attribute."""
+        self.used_profile: Profile | None = None
+        self.profile_is_used = False
+
+    def is_of_profile(self, name: str) -> bool:
+        """Tell whether it is a profile that gave an option its value."""
+        return self.origins.get(name, "").startswith(OF_PROFILE)
+
+    @property
+    def ids_only(self) -> bool:
+        """Whether nothing but the ids of values is looked at, so that the rest need not be read."""
+        return self.output == "id" and not self.filters and not self.sort_by and not self.until
 
 
 def options_of(ctx: click.Context) -> Options:
@@ -63,15 +122,16 @@ def options_of(ctx: click.Context) -> Options:
 
 
 def as_words(options: Options) -> dict[str, tuple[str, ...]]:
-    """Return what differs from the defaults as words of a command line, by long names."""
+    """Return what differs from the defaults as words of a command line, by long names.
+
+    What is said of one command is not among them.
+    """
     defaults, found = Options(), {}
     for option in global_options(root=True):
         assert isinstance(option, _GlobalOption)
         value = getattr(options, option.to)
-        if option.const is None and value != getattr(defaults, option.to):
-            name = next(
-                one for one in option.opts if len(one) > len("-X") or one == option.opts[-1]
-            )
+        if option.const is None and not option.per_run and value != getattr(defaults, option.to):
+            name = _long(option.opts)
             found[name.lstrip("-")] = option.words(name, value)
     return found
 
@@ -79,6 +139,23 @@ def as_words(options: Options) -> dict[str, tuple[str, ...]]:
 def global_options(*, root: bool) -> list[click.Parameter]:
     """Return the options, for the root (with environment variables) or for a command."""
     return [_GlobalOption(*args, root=root, **kwargs) for args, kwargs in _DECLARED]
+
+
+WATCHING: Final = frozenset({"watch_s", "until"})
+"""The options of commands that can be watched."""
+
+
+def with_seconds(args: Sequence[str]) -> list[str]:
+    """Return a command line whose ``--watch`` says how often.
+
+    Its value is optional, and click would take the next word for it: an id, or a group's name.
+    """
+    words = list(args)
+    end = words.index("--") if "--" in words else len(words)
+    return [
+        f"--watch={WATCH_EVERY_S:g}" if word == "--watch" and n < end else word
+        for n, word in enumerate(words)
+    ]
 
 
 def is_global(parameter: click.Parameter) -> bool:
@@ -90,26 +167,45 @@ class _GlobalOption(click.Option):
     """Stores what was given in the command line's ``Options``; the callback never sees it."""
 
     def __init__(
-        self, *args: Any, root: bool, to: str = "", const: Any = None, envvar: Any = None, **kw: Any
+        self,
+        *args: Any,
+        root: bool,
+        to: str = "",
+        const: Any = None,
+        also_env: Sequence[str] = (),
+        per_run: bool = False,
+        **kw: Any,
     ) -> None:
+        """``also_env`` are variables of others that count too, after ``BKCTL_<NAME>``.
+
+        ``per_run`` is for what is said of one command and not of those of a shell.
+        """
         super().__init__(
             list(args),
             expose_value=False,
             is_eager=True,
             callback=self._store,
-            envvar=envvar if root else None,
+            envvar=[_variable(args), *also_env] if root else None,
             show_envvar=root,
             **kw,
         )
+        self.per_run = per_run
         self.to, self.const = to or self.name or "", const
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        value, source = super().consume_value(ctx, opts)
+        # click 8.4.0 says where a value is from only after the callback, which must know it.
+        ctx.set_parameter_source(self.name or "", source)
+        return value, source
 
     def _store(self, ctx: click.Context, _: click.Parameter, value: Any) -> Any:
         assert self.name
-        if ctx.get_parameter_source(self.name) in {
-            ParameterSource.COMMANDLINE,
-            ParameterSource.ENVIRONMENT,
-        }:
+        source = ctx.get_parameter_source(self.name)
+        if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
             options = options_of(ctx)
+            options.origins[self.to] = self._origin(source)
             if self.const is not None:
                 value = self.const if value else getattr(options, self.to)
             elif self.multiple or self.count:
@@ -117,12 +213,30 @@ class _GlobalOption(click.Option):
             setattr(options, self.to, value)
         return value
 
+    def _origin(self, source: ParameterSource) -> str:
+        """Return what gave this option its value: a flag or a variable."""
+        if source is ParameterSource.COMMANDLINE:
+            return _long(self.opts)
+        assert isinstance(self.envvar, list)
+        return next(str(name) for name in self.envvar if os.environ.get(name))
+
     def words(self, name: str, value: Any) -> tuple[str, ...]:
         """Return the words that give this option a value."""
         if self.is_flag or self.count:
             return (name,) * int(value)
         values = value if self.multiple else (value,)
         return tuple(word for one in values for word in (name, str(one)))
+
+
+def _long(names: Sequence[str]) -> str:
+    """Return the name of an option with two dashes, where it has one."""
+    return max(names, key=lambda name: (name.startswith("--"), len(name)))
+
+
+def _variable(names: Sequence[str]) -> str:
+    """Return the environment variable of an option."""
+    word = _long([name for name in names if name.startswith("-")]).lstrip("-")
+    return "BKCTL_" + word.replace("-", "_").upper()
 
 
 def _option(*args: str, **kwargs: Any) -> tuple[Sequence[str], dict[str, Any]]:
@@ -134,15 +248,20 @@ _DECLARED: Final = (
         "-c",
         "--conf",
         metavar="FILE",
-        envvar=["BOOKIE_CONF", "CLI_CONF", "BKCTL_CONF"],
+        also_env=("BOOKIE_CONF", "CLI_CONF"),
         help="Settings file, as the bookie reads it (bk_server.conf).",
     ),
     _option(
         "-u",
         "--service-uri",
         metavar="URI",
-        envvar="BKCTL_SERVICE_URI",
         help="The cluster's metadata: zk+hierarchical://host:port/ledgers or sqlite:///path.",
+    ),
+    _option(
+        "--profile",
+        type=PROFILE,
+        metavar="NAME",
+        help="A cluster of `bkctl profile list`; none: not even the default one.",
     ),
     _option(
         "-X",
@@ -155,7 +274,6 @@ _DECLARED: Final = (
         "-o",
         "--output",
         type=click.Choice(OUTPUTS),
-        envvar="BKCTL_OUTPUT",
         help="How results are printed; errors too, where it is JSON.",
     ),
     _option(
@@ -164,64 +282,93 @@ _DECLARED: Final = (
     _option(
         "--ledger-id-format",
         type=click.Choice(ID_FORMATS),
-        envvar="BKCTL_LEDGER_ID_FORMAT",
         help="How ledger ids are read and shown.",
     ),
     _option(
         "--entry-format",
         type=click.Choice(ENTRY_FORMATS),
-        envvar="BKCTL_ENTRY_FORMAT",
         help="How payloads are shown.",
     ),
     _option(
         "--columns",
         metavar="A,B",
-        envvar="BKCTL_COLUMNS",
         help="Columns of tables and CSV, in order.",
+    ),
+    _option(
+        "--sort-by",
+        metavar="A[:desc]",
+        help="Sort by a field, or several: a,b:desc. Nothing is printed before all is known.",
+    ),
+    _option(
+        "--filter",
+        "filters",
+        metavar="FIELD=VALUE",
+        multiple=True,
+        help="Only what is so; also with != < <= > >=, and ~ for a part of a text.",
+    ),
+    _option(
+        "--watch",
+        "watch_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="[=SECONDS]",
+        per_run=True,
+        help="Show it again and again, every 2 seconds or as often as said.",
+    ),
+    _option(
+        "--until",
+        metavar="CONDITION",
+        per_run=True,
+        help="Watch until it is healthy, done, or FIELD=VALUE of all that is shown; "
+        "6 when --timeout comes first.",
     ),
     _option(
         "--no-headers",
         is_flag=True,
-        envvar="BKCTL_NO_HEADERS",
         help="Tables and CSV without their first line.",
     ),
-    _option("--exact", is_flag=True, envvar="BKCTL_EXACT", help="Plain numbers in tables as well."),
-    _option("--utc", is_flag=True, envvar="BKCTL_UTC", help="Times in UTC in tables as well."),
+    _option("--exact", is_flag=True, help="Plain numbers in tables as well."),
+    _option("--utc", is_flag=True, help="Times in UTC in tables as well."),
     _option("--show-secrets", is_flag=True, help="Print ledger passwords."),
     _option(
         "--timeout",
         "timeout_s",
         type=click.FloatRange(min=0),
         metavar="SECONDS",
-        envvar="BKCTL_TIMEOUT",
         help="Bound on the whole command; 0 is none.",
     ),
-    _option("-y", "--yes", is_flag=True, help="Answer yes to what would be asked."),
-    _option("--no-input", is_flag=True, envvar="BKCTL_NO_INPUT", help="Never ask; refuse instead."),
     _option(
-        "--dry-run", is_flag=True, envvar="BKCTL_DRY_RUN", help="Show the plan and change nothing."
+        "--lock",
+        metavar="FILE",
+        per_run=True,
+        help="Run only if no other run holds this lock; else 7, with nothing done.",
     ),
+    _option(
+        "--lock-wait",
+        "lock_wait_s",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        per_run=True,
+        help="Wait so long for the lock.",
+    ),
+    _option("-y", "--yes", is_flag=True, help="Answer yes to what would be asked."),
+    _option("--no-input", is_flag=True, help="Never ask; refuse instead."),
+    _option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
     _option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
-        envvar="BKCTL_COLOR",
         help="Colour; NO_COLOR counts too.",
     ),
-    _option(
-        "--no-pager", is_flag=True, envvar="BKCTL_NO_PAGER", help="Long tables without a pager."
-    ),
+    _option("--no-pager", is_flag=True, help="Long tables without a pager."),
     _option(
         "--progress",
         type=click.Choice(["auto", "lines", "jsonl", "none"]),
-        envvar="BKCTL_PROGRESS",
         help="Progress on stderr: a bar on a terminal, else a line now and then.",
     ),
-    _option("-q", "--quiet", is_flag=True, envvar="BKCTL_QUIET", help="Only results and errors."),
+    _option("-q", "--quiet", is_flag=True, help="Only results and errors."),
     _option("-v", "--verbose", count=True, help="Say more; twice for everything."),
     _option(
         "--log-level",
         type=click.Choice(LOG_LEVELS),
-        envvar="BKCTL_LOG_LEVEL",
         help="What is logged on stderr.",
     ),
 )

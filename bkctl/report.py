@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from bkctl.errors import Interrupted, error_message, error_name
+from bkctl.errors import CommandError, Interrupted, error_message, error_name
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from wire.errors import BookKeeperError
@@ -22,16 +24,23 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Report:
-    """One failure: what it is called, what it says, what to do next, and the exit status."""
+    """One failure: what it is called, what it says, what to do next, and the exit status.
+
+    ``shows_name`` is for what `bkctl explain` has more to say about than the line itself.
+    """
 
     name: str
     message: str
     status: int
     about: str = ""
     hint: str = ""
+    shows_name: bool = False
 
     def line(self) -> str:
         """Return the line people read."""
+        return f"{self._told()} [{self.name}]" if self.shows_name else self._told()
+
+    def _told(self) -> str:
         told = f"{self.message} {self.hint}"
         named = self.about if self.about and self.about not in told else ""
         text = f"{named}: {self.message}" if named else self.message
@@ -58,7 +67,12 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
     if isinstance(error, click.UsageError) and _is_plain_help(error):
         click.echo(error.format_message(), file=sys.stderr)
         return ExitStatus.USAGE
-    found = _describe(error, session)
+    return tell(error, session, args)
+
+
+def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
+    """Print an error in the form that was asked for; return its exit status."""
+    found = describe(error, session)
     stderr = session.host.stderr if session else sys.stderr
     verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
     if verbose:
@@ -71,7 +85,8 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
 _JSON = frozenset({"json", "jsonl"})
 
 
-def _describe(error: BaseException, session: Session | None) -> Report:
+def describe(error: BaseException, session: Session | None) -> Report:
+    """Return what there is to say about an error."""
     about = session.about if session else ""
     if isinstance(error, KeyboardInterrupt):
         status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)
@@ -88,7 +103,9 @@ def _describe(error: BaseException, session: Session | None) -> Report:
     if isinstance(error, BookKeeperError):
         name, message = error_name(type(error)), error_message(error)
         hint = (session.failed if session else "") or error.hint
-        return Report(name, message, error.exit_status, about, hint)
+        # The general ones of the command line say all there is, some of it to be pasted.
+        shows_name = type(error).__module__ != CommandError.__module__
+        return Report(name, message, error.exit_status, about, hint, shows_name)
     if isinstance(error, OSError):
         return _os_error(error, about)
     words = f"{type(error).__name__}: {error_message(error)}"
@@ -113,10 +130,13 @@ def _is_plain_help(error: click.UsageError) -> bool:
 
 
 def _asks_for_json(args: Sequence[str]) -> bool:
-    """Tell whether a command line that could not be parsed asks for JSON."""
-    pairs = zip(args, [*args[1:], ""], strict=True)
-    return any(
-        word in {"--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"}
-        or (word in {"-o", "--output"} and value in _JSON)
-        for word, value in pairs
-    )
+    """Tell whether a command line that could not be parsed asks for JSON, or the environment."""
+    form = "json" if os.environ.get("BKCTL_JSON") else os.environ.get("BKCTL_OUTPUT", "")
+    for word, value in zip(args, [*args[1:], ""], strict=True):
+        if word == "--json":
+            form = "json"
+        elif word in {"-o", "--output"}:
+            form = value
+        elif match := re.fullmatch(r"(?:-o|--output=)([a-z]+)", word):
+            form = match[1]
+    return form in _JSON

@@ -92,6 +92,7 @@ RETIRE_VIEWS: Final[Mapping[type, View]] = {
             ),
         ),
         "ledger_id",
+        done=lambda _: False,
     ),
     LedgerMove: View(
         "ledgers",

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 
@@ -22,10 +23,14 @@ from bkctl.interrupt import Interrupts, Stop, leave
 from bkctl.options import Options, options_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bkclient.blocking import BlockingClient
     from bkclient.config import ClientConfig
     from bkctl.emit import Emitter
+    from bkctl.profiles import Profile
     from bkctl.progress import Progress
+    from bkctl.watch import Watch
 
 T = TypeVar("T")
 
@@ -49,6 +54,8 @@ class Host:
         self._streams = stdin, stdout, stderr
         self._connect = connect or _connect
         self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
+        self.warned: set[str] = set()
+        """What has been warned about and need not be said twice."""
 
     @property
     def stdin(self) -> TextIO:
@@ -72,6 +79,14 @@ class Host:
         """End a command that does not end: by default, the process with it."""
         leave(status, words)
 
+    def clock_s(self) -> float:
+        """Return the time of day, in seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; a signal ends it at once."""
+        time.sleep(seconds)
+
     def close(self) -> None:
         """Close every connection."""
         while self._clients:
@@ -94,6 +109,8 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         session = Session(host, options, effect, interrupts)
         ctx.find_root().meta[SESSION_META] = session
         try:
+            if getattr(ctx.command, "takes_profile", True):
+                session.use_profile()
             yield session
             session.remind()
         finally:
@@ -122,13 +139,15 @@ class Session:
         self._connected = False
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
+        self._is_watched = False
+        self._lines: list[str] | None = None
         self._settings: tuple[str, ClientConfig] | None = None
 
     # The cluster --------------------------------------------------------------------------------
 
     @property
     def uri(self) -> str:
-        """The metadata service: flag, environment, settings file, in this order.
+        """The metadata service: flag, environment, profile, settings file, in this order.
 
         Raises:
             UsageError: nothing says which.
@@ -168,6 +187,34 @@ class Session:
             if text:
                 self._tell(text)
 
+    @property
+    def profile(self) -> Profile | None:
+        """The profile that settings come from, if any do."""
+        return self.options.used_profile
+
+    def use_profile(self) -> None:
+        """Take from the profile what neither flags nor the environment say.
+
+        Raises:
+            NothingFoundError: there is no such profile.
+            UsageError: the file of profiles cannot be used.
+        """
+        from bkctl.profiles import profile_path, use_profile
+
+        path = profile_path(self.host.environ)
+        if self.options.profile is None and (path is None or not path.exists()):
+            return
+        if use_profile(self.options, self.host.environ) is not None and path is not None:
+            self.warn_of_open_file(path)
+
+    def warn_of_open_file(self, path: Path) -> None:
+        """Warn, once, when others can read the file of profiles."""
+        from bkctl.profiles import is_open_to_others
+
+        if is_open_to_others(path) and str(path) not in self.host.warned:
+            self.host.warned.add(str(path))
+            self.warn(f"{path} can be read by others; chmod 600 {path}")
+
     def _where(self) -> tuple[str, ClientConfig]:
         if self._settings is not None:
             return self._settings
@@ -188,6 +235,14 @@ class Session:
 
             self._emitter = Emitter(self.options, self.host)
         return self._emitter
+
+    def in_round(self, host: Host, watch: Watch | None) -> None:
+        """Begin a round of a command that is watched, or go on without that."""
+        self.host, self._emitter, self._is_watched = host, None, watch is not None
+        if watch is not None:
+            from bkctl.emit import Emitter
+
+            self._emitter = Emitter(self.options, host, watch)
 
     def emit(self, value: object) -> None:
         """Print one value in the form that was asked for."""
@@ -275,6 +330,8 @@ class Session:
         assert proof is None or effect is Effect.LOSES_DATA
         if self.options.yes:
             return
+        if self.profile is not None and self.profile.production:
+            self._tell(f"profile {self.profile.name} is marked production")
         for line in plan:
             self._tell(line)
         if not self.interactive:
@@ -326,13 +383,21 @@ class Session:
     def stdout_bytes(self) -> BinaryIO:
         return self.host.stdout.buffer
 
+    def _piped_lines(self) -> Iterable[str]:
+        """Return the lines of stdin: as they come, or kept for the next round of a watch."""
+        if not self._is_watched:
+            return self.host.stdin
+        if self._lines is None:
+            self._lines = list(self.host.stdin)
+        return self._lines
+
     def words(self, values: Iterable[Any], kind: click.ParamType[Any]) -> Iterator[Any]:
         """Yield ``values``; in place of ``-`` the words of stdin, each converted by ``kind``."""
         for value in values:
             if value != "-":
                 yield value
                 continue
-            for line in self.host.stdin:
+            for line in self._piped_lines():
                 for word in line.split():
                     yield kind.convert(word, None, None)
 

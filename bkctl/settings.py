@@ -1,4 +1,7 @@
-"""Where the cluster is and how to talk to it: option, environment, settings file, in this order."""
+"""Where the cluster is and how to talk to it.
+
+What is said by an option comes first, then the environment, the profile, the settings file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from bkclient.config import ClientConfig
 from bkclient.properties import Properties, PropertiesError, parse_properties, read_properties
 from bkclient.settings import Severity, environment, load
 from bkctl.errors import UsageError
-from bkctl.options import Options
+from bkctl.options import OF_PROFILE, Options
+from bkctl.profiles import Profile, use_profile
 
 DEFAULT_CONF: Final = (
     Path("/etc/bookkeeper/bk_server.conf"),
@@ -20,8 +24,7 @@ DEFAULT_CONF: Final = (
 )
 """Where a bookie's settings are looked for when nothing else says where the cluster is."""
 
-_URI_KEY: Final = "metadataServiceUri"
-_NO_FILE: Final = "-X or BK_metadataServiceUri"
+URI_KEY: Final = "metadataServiceUri"
 
 
 @attrs.frozen
@@ -35,36 +38,60 @@ class ClusterSettings:
 
 
 def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSettings:
-    """Return the cluster that the options, the environment and the settings file name.
+    """Return the cluster that the options, the environment, the profile and the file name.
 
     Raises:
         UsageError: none of them names one, or an override is no ``KEY=VALUE``.
+        NothingFoundError: there is no such profile.
         PropertiesError, ConfigError: the file cannot be read, or a value is refused.
     """
-    properties, origin = _file(options)
-    source = origin
-    properties = properties.override(environment(environ, ClientConfig), "environment")
-    properties = properties.override(overrides(options.overrides), "-X")
-    if options.service_uri:
-        properties = properties.override({_URI_KEY: _as_value(options.service_uri)}, "-u")
-        source = "-u or BKCTL_SERVICE_URI"
-    config, findings = load(ClientConfig, properties, also=_bookie_classes(origin))
+    properties, path = cluster_properties(options, environ)
+    config, findings = load(ClientConfig, properties, also=_bookie_classes(path))
     if config.service_uri is None:
         raise UsageError(
             "which cluster?",
-            next_step="give -u URI or -c FILE, set BKCTL_SERVICE_URI, or start one: bkctl local 3",
+            next_step="give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start "
+            "one: bkctl local 3",
         )
+    named = properties.get(URI_KEY)
+    source = str(named.origin) if named is not None else path or ""
     warnings = tuple(str(found) for found in findings if found.severity is Severity.WARNING)
     return ClusterSettings(config.service_uri, config, source, warnings)
 
 
-def _file(options: Options) -> tuple[Properties, str]:
+def cluster_properties(
+    options: Options, environ: Mapping[str, str]
+) -> tuple[Properties, str | None]:
+    """Return what is set for a client, each value with its origin, and the file, if one is read.
+
+    Raises:
+        UsageError: an override is no ``KEY=VALUE``.
+        NothingFoundError: there is no such profile.
+        PropertiesError: the file cannot be read.
+    """
+    profile = use_profile(options, environ)
+    properties, path = _file(options, profile)
+    if profile is not None:
+        keys = {key: _as_value(value) for key, value in profile.keys.items()}
+        if profile.service_uri is not None:
+            keys[URI_KEY] = _as_value(profile.service_uri)
+        properties = properties.override(keys, f"{OF_PROFILE}{profile.name}")
+    properties = properties.override(environment(environ, ClientConfig), "BK_{key}")
+    properties = properties.override(overrides(options.overrides), "-X")
+    if options.service_uri:
+        origin = options.origins.get("service_uri", "-u")
+        properties = properties.override({URI_KEY: _as_value(options.service_uri)}, origin)
+    return properties, path
+
+
+def _file(options: Options, profile: Profile | None) -> tuple[Properties, str | None]:
     if options.conf:
         return read_properties(Path(options.conf)), options.conf
-    for path in DEFAULT_CONF if not options.service_uri else ():
+    named = options.service_uri or (profile is not None and profile.service_uri)
+    for path in DEFAULT_CONF if not named else ():
         if path.is_file():
             return read_properties(path), str(path)
-    return parse_properties(""), _NO_FILE
+    return parse_properties(""), None
 
 
 def overrides(given: tuple[str, ...]) -> dict[str, str]:
@@ -87,9 +114,9 @@ def _as_value(uri: str) -> str:
     return uri.replace("\\", "\\\\").replace(",", "\\,")
 
 
-def _bookie_classes(origin: str) -> tuple[type, ...]:
+def _bookie_classes(path: str | None) -> tuple[type, ...]:
     """Know the bookie's keys only where a file may hold them: their module is a large one."""
-    if origin == _NO_FILE:
+    if path is None:
         return ()
     try:
         from bookied.config import BookieConfig

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.command import Command, Effect, locked
 from bkctl.exit_status import ExitStatus
 from bkctl.options import as_words, is_global, options_of
+from bkctl.session import Host
 
 ENTRY_POINT_GROUP: Final = "bkctl.shell"
 BUILT_IN: Final = "shell.repl:run"
@@ -30,13 +31,15 @@ class ShellCommand(Command):
             parameter.opts = [name for name in parameter.opts if name != "-c"]
 
     def invoke(self, ctx: click.Context) -> Any:
-        return click.Command.invoke(self, ctx)
+        with locked(Host(), ctx):
+            return click.Command.invoke(self, ctx)
 
 
 @click.command(
     "shell",
     cls=ShellCommand,
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl shell", "a prompt; Tab completes, `help` lists what there is"),
         ("bkctl shell -c 'use ledger 42; ledger show; ledger read 0-9'", "a few commands"),

@@ -102,6 +102,7 @@ class ShellProgram:
     """``bkctl`` as the shell sees it; its protocol is ``shell.program.Program``."""
 
     kinds: Mapping[str, Any] = {"ledger": LEDGER_ID, "bookie": BOOKIE_ID}
+    place = "profile"
     live = frozenset({LEDGER_ID.name, BOOKIE_ID.name, LOG_NAME.name})
 
     def __init__(self, tree: click.Group, host: ShellHost, given: Sequence[str] = ()) -> None:
@@ -118,6 +119,17 @@ class ShellProgram:
             hint = "set one with: set service-uri URI"
             return f"bkctl: no cluster yet: {error_message(error)} {hint}"
         return f"bkctl on {uri}"
+
+    def where(self, given: Sequence[str]) -> tuple[str, str]:
+        from bkctl.profiles import resolve_profile
+
+        try:
+            profile = resolve_profile(self._options(given), self.obj.environ)
+        except CommandError:
+            return "", ""  # The next command says what is wrong.
+        if profile is None:
+            return "", ""
+        return profile.name, "production" if profile.production else ""
 
     def may_fill(self, command: click.Command) -> bool:
         """What loses data is always named."""

@@ -10,6 +10,7 @@ import attrs
 
 _GAP: Final = "  "
 _BOLD: Final = "\x1b[1m"
+_REVERSE: Final = "\x1b[7m"
 _RESET: Final = "\x1b[0m"
 _STATE_COLORS: Final = {
     "\x1b[32m": ("open", "writable", "up", "ready", "ok"),
@@ -24,6 +25,8 @@ class Cell:
 
     text: str
     state: bool = False
+    changed: bool = False
+    """Not as it was in the last round of a watch."""
 
 
 class Table:
@@ -96,7 +99,9 @@ def vertical(pairs: Iterable[tuple[str, Cell]], color: bool = False) -> Iterator
 
 
 def colored(cell: Cell) -> str:
-    """Return the cell's text in the colour of the state it names, if it names one."""
+    """Return the cell's text, reversed if it changed, or in the colour of the state it names."""
+    if cell.changed:
+        return f"{_REVERSE}{cell.text}{_RESET}"
     if not cell.state:
         return cell.text
     word = cell.text.lower().partition(" ")[0]

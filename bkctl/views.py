@@ -530,14 +530,18 @@ VIEWS: Final[Mapping[type, View]] = {
         "would",
         sentence=lambda v: "\n".join(f"would {step}" for step in v.steps or ("change nothing",)),
     ),
-    LedgerSummary: View("ledgers", _LEDGER, "ledger_id"),
+    LedgerSummary: View(
+        "ledgers", _LEDGER, "ledger_id", done=lambda v: bool(v.metadata and v.metadata.is_closed)
+    ),
     LedgerCount: View(
         "counts",
         (Field("count", "How many.", lambda v: v.count, Kind.COUNT),),
         "count",
         sentence=lambda v: str(v.count),
     ),
-    LedgerDetails: View("ledgers", _details_fields(), "ledger_id"),
+    LedgerDetails: View(
+        "ledgers", _details_fields(), "ledger_id", done=lambda v: v.metadata.is_closed
+    ),
     LedgerCreated: View(
         "ledgers",
         (
@@ -756,6 +760,7 @@ VIEWS: Final[Mapping[type, View]] = {
             ),
         ),
         "bookie_id",
+        healthy=lambda v: v.state == "writable",
     ),
     ClusterSummary: View(
         "clusters",
@@ -781,6 +786,7 @@ VIEWS: Final[Mapping[type, View]] = {
             Field("ledgers", "How many ledgers.", lambda v: v.ledgers, Kind.COUNT),
         ),
         "instance_id",
+        healthy=lambda v: not v.down and not v.read_only and not v.underreplicated,
     ),
     HealthCheck: View(
         "switches",

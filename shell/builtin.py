@@ -84,12 +84,23 @@ def _use(shell: Shell) -> click.Group:
     kinds = shell.program.kinds
     example = next(iter(kinds), "THING")
 
+    class Use(click.Group):
+        """What commands are about, and, by their names, the places where they go."""
+
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return [*super().list_commands(ctx), *_places(shell)]
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            found = super().get_command(ctx, cmd_name)
+            return found if found or cmd_name not in _places(shell) else _go(shell, cmd_name)
+
     @click.group(
         "use",
+        cls=Use,
         invoke_without_command=True,
         help=f"Name what commands are about, so that it can be left out.\n\n"
         f"`use {example} ID` names one, `use none` forgets all, `use` shows what is in use. "
-        "Where other words follow, a dot stands for it.",
+        f"Where other words follow, a dot stands for it.{_of_places(shell)}",
         short_help="Name what commands are about, so that it can be left out.",
     )
     @click.pass_context
@@ -106,6 +117,30 @@ def _use(shell: Shell) -> click.Group:
         shell.current.clear()
 
     return use
+
+
+def _of_places(shell: Shell) -> str:
+    place = shell.program.place
+    return f"\n\n`use NAME` goes to a {place}, as `set {place} NAME` does." if place else ""
+
+
+def _places(shell: Shell) -> list[str]:
+    """Return the values there are of the option that says where commands go."""
+    option = shell.settings.options.get(shell.program.place)
+    if option is None:
+        return []
+    return [found.value for found in option.type.shell_complete(shell.root(), option, "")]
+
+
+def _go(shell: Shell, name: str) -> click.Command:
+    place = shell.program.place
+
+    def go() -> None:
+        shell.settings.set(place, name)
+        shell.current.clear()  # It was of another place.
+        shell.live.questions.doubt()
+
+    return click.Command(name, callback=go, help=f"Go to the {place} {name}.")
 
 
 def _use_one(shell: Shell, word: str, kind: click.ParamType[Any]) -> click.Command:

@@ -70,6 +70,19 @@ class Program(Protocol):
         """
 
     @property
+    def place(self) -> str:
+        """The root's option that says where commands go, by its long name; empty for none.
+
+        ``use VALUE`` sets it to one of the values that its type completes to.
+        """
+
+    def where(self, given: Sequence[str]) -> tuple[str, str]:
+        """Return the name of where commands go, and a word of warning about it; or nothing.
+
+        Called for each prompt: must not block.
+        """
+
+    @property
     def live(self) -> frozenset[str]:
         """The names of the types that ``candidates`` knows."""
 

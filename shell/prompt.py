@@ -39,6 +39,8 @@ MENU_ROWS: Final = 8
 
 STYLE: Final = Style.from_dict(
     {
+        "prompt.where": "bold",
+        "prompt.alarm": "ansired bold",
         "prompt.label": "ansicyan",
         "prompt.used": "ansigreen",
         "prompt.trouble": "ansired bold",

@@ -208,11 +208,14 @@ def run_interactive(shell: Shell, text: str) -> int:
 
 def prompt_parts(shell: Shell, *, narrow: bool = False) -> StyleAndTextTuples:
     """Return the prompt as styles and texts: where we are, what is in use, a mark for trouble."""
-    state = shell.state()
+    state, (where, warning) = shell.state(), shell.where()
+    word = f" ({warning})" if warning and not narrow else ""
+    place = f" {where}{word}" if where else ""
     label = f" {state.label}" if state.label and not narrow else ""
     used = "".join(f" {word}:{value}" for word, value in shell.current.values.items())
     return [
         ("class:prompt", shell.name),
+        ("class:prompt.alarm" if warning else "class:prompt.where", place),
         ("class:prompt.label", label),
         ("class:prompt.used", used),
         ("class:prompt.trouble", "!" if state.trouble else ""),

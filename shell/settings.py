@@ -18,7 +18,8 @@ _ACTS_AT_ONCE: Final = frozenset({"--help", "--version"})
 class Settings:
     """What has been set, as words to put in front of each command.
 
-    ``given`` is what holds from the start, in the same form: words by the long names of options.
+    An option with a true attribute ``per_run`` is said of one command, and cannot be set. ``given``
+    is what holds from the start, in the same form: words by the long names of options.
     """
 
     def __init__(self, tree: click.Group, given: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -27,6 +28,7 @@ class Settings:
             for option in tree.params
             if isinstance(option, click.Option)
             and not option.hidden
+            and not getattr(option, "per_run", False)
             and not _ACTS_AT_ONCE & set(option.opts)
         }
         self._given = {name: tuple(words) for name, words in (given or {}).items()}

@@ -70,6 +70,10 @@ class Shell:
         """Return how things are, as far as that is known."""
         return self.live.state(self.settings.words)
 
+    def where(self) -> tuple[str, str]:
+        """Return where commands go now, and a word of warning about that."""
+        return self.program.where(self.settings.words)
+
     @property
     def columns(self) -> int:
         """The width of the terminal."""

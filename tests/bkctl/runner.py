@@ -11,6 +11,7 @@ import attrs
 from bkctl.cli import cli
 from bkctl.session import Host
 from tests.bkctl.cluster import Cluster
+from tests.bkctl.schema import check
 from tests.bkctl.terminal import FakeHost
 
 
@@ -22,11 +23,11 @@ class Result:
 
     @property
     def json(self):
-        return json.loads(self.out)
+        return check(json.loads(self.out))
 
     @property
     def error(self):
-        return json.loads(self.err.splitlines()[-1])
+        return check(json.loads(self.err.splitlines()[-1]))
 
     @property
     def id(self) -> str:

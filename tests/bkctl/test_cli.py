@@ -108,6 +108,31 @@ def test_the_short_help_of_lazy_commands_is_their_own() -> None:
                 assert command.get_short_help_str(100) == told, name
 
 
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_every_changing_command_says_what_it_can_do_and_cannot_be_watched(
+    path: tuple[str, ...],
+) -> None:
+    command = TREE[path]
+    changes = command.effect is not Effect.READ
+    text = " ".join(command.get_help(click.Context(command)).split())
+    assert (f"This command {command.effect.value}." in text) == changes
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    assert ("--watch" in flags) == ("--until" in flags) == command.can_be_watched
+    assert not (changes and command.can_be_watched)
+
+
+def test_every_list_status_and_show_command_can_be_watched() -> None:
+    words = {"list", "show", "status", "info", "state", "ready", "doctor", "usage"}
+    shown = {path for path in TREE if words & set(path[-1].split("-"))}
+    assert len(shown) > 15
+    assert all(TREE[path].can_be_watched for path in shown)
+
+
+def test_a_command_without_an_effect_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="effect"):
+        Command("probe", examples=())  # type: ignore[call-arg]
+
+
 def test_what_fences_or_loses_data_is_declared_so() -> None:
     effects = {" ".join(path): command.effect for path, command in TREE.items()}
     assert effects["ledger delete"] is Effect.LOSES_DATA
@@ -189,6 +214,25 @@ def test_the_environment_gives_way_to_flags_wherever_they_stand() -> None:
     assert _options("inner", "probe", "-u", "b", environ=environ).service_uri == "b"
 
 
+def test_every_global_option_has_a_variable_and_the_help_names_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli.run(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for option in global_options(root=True):
+        assert isinstance(option, click.Option)
+        word = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+        assert isinstance(option.envvar, list)
+        assert option.envvar[0] == f"BKCTL_{word}"
+        assert option.envvar[0] in text
+    assert "BKCTL_CONF, BOOKIE_CONF, CLI_CONF" in text
+
+
+def test_where_a_value_is_from_is_known() -> None:
+    options = _options("inner", "probe", "-o", "id", environ={"BOOKIE_CONF": "x", "BKCTL_YES": "1"})
+    assert options.origins == {"output": "--output", "conf": "BOOKIE_CONF", "yes": "BKCTL_YES"}
+
+
 def test_repeated_options_add_up_over_both_places() -> None:
     options = _options("-v", "-X", "a=1", "inner", "probe", "-v", "-X", "b=2", "-X", "c=3")
     assert options.verbose == 2
@@ -237,6 +281,22 @@ def test_wrong_usage_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixt
         assert told["code"] == 2
 
 
+def test_wrong_usage_is_json_where_the_environment_asks_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*args: str) -> str:
+        assert cli.run(["ledger", "raed", *args]) == ExitStatus.USAGE
+        return capsys.readouterr().err
+
+    monkeypatch.setenv("BKCTL_OUTPUT", "jsonl")
+    assert json.loads(told())["code"] == 2
+    assert told("-o", "table").startswith("bkctl: ")
+    monkeypatch.setenv("BKCTL_OUTPUT", "csv")
+    assert told().startswith("bkctl: ")
+    monkeypatch.setenv("BKCTL_JSON", "1")
+    assert json.loads(told())["code"] == 2
+
+
 def test_no_arguments_at_all_print_help(capsys: pytest.CaptureFixture[str]) -> None:
     cli.run([])
     printed = capsys.readouterr()
@@ -246,7 +306,7 @@ def test_no_arguments_at_all_print_help(capsys: pytest.CaptureFixture[str]) -> N
 def test_without_a_cluster_the_error_says_how_to_name_one() -> None:
     status, out, err = _run("ledger", "list")
     assert (status, out) == (ExitStatus.USAGE, "")
-    assert "Give -u URI or -c FILE, set BKCTL_SERVICE_URI, or start one: bkctl local 3" in err
+    assert "Give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start one" in err
 
 
 def test_an_error_is_one_json_object_with_a_hint() -> None:

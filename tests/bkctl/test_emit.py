@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkctl.emit import _DISK_VIEWS, _VIEWS, Emitter, view_of
+from bkctl.emit import DISK_VIEWS, OWN_VIEWS, VIEWS, Emitter, view_of
 from bkctl.errors import UsageError
 from bkctl.options import OUTPUTS, Options
 from bkctl.views import (
@@ -201,7 +201,7 @@ def test_payloads_are_base64_unless_a_format_was_asked_for() -> None:
 
 ALL_VIEWS = {
     kind: view
-    for module, name in (*_VIEWS, *_DISK_VIEWS)
+    for module, name in (*VIEWS, *OWN_VIEWS, *DISK_VIEWS)
     for kind, view in getattr(importlib.import_module(module), name).items()
 }
 

@@ -5,6 +5,7 @@ Each has a cluster of its own in which the same has happened, so that answers ca
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -351,3 +352,17 @@ def test_bkctl_says_what_is_missing(sides: Sides) -> None:
     assert (status, "--http HOST:PORT" in err) == (3, True), err
     status, _, err = bkctl(side, "state", me, "--http", "127.0.0.1:1")
     assert (status, "no HTTP at" in err) == (5, True), err
+
+
+@pytest.mark.parametrize(("name", "kind"), [("java", "Java bookie"), ("ours", "bookied")])
+def test_bkctl_tells_a_java_bookie_from_one_of_ours_and_whose_version_is_known(
+    sides: Sides, name: str, kind: str
+) -> None:
+    side = sides[name]
+    host = FakeHost(environ={})
+    assert cli.run(["-u", side.uri, "version", "--all", "--json"], host) == 0, host.err.text
+    host.close()
+    members = {one["member"]: one for one in json.loads(host.out.text)["members"]}
+    found = members[side.admin.bookie.bookie_id]
+    assert (found["kind"], found["version"] is None) == (kind, name == "java")
+    assert (found["why"] is None) == (name == "ours")

@@ -61,7 +61,7 @@ def test_the_first_word_is_a_command_of_the_program_or_of_the_shell() -> None:
         ("set language ", ["set language english", "set language latin"]),
         ("set loud o", ["set loud on", "set loud off"]),
         ("unset l", ["unset language", "unset loud"]),
-        ("use ", ["use book", "use none"]),
+        ("use ", ["use book", "use none", "use english", "use latin"]),
         ("! book r", []),
         ("how | book r", []),
         ("how # book r", []),

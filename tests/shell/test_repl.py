@@ -156,3 +156,11 @@ def test_escape_codes_are_for_terminals_that_know_them(monkeypatch: pytest.Monke
     assert not is_plain({"TERM": "xterm"})
     assert is_plain({"TERM": "dumb"})
     assert is_plain({})
+
+
+def test_the_prompt_names_a_place_and_warns_of_it_in_words_and_in_colour() -> None:
+    shell = make_shell()
+    shell.settings.set("language", "latin")
+    styles = {text: style for style, text in prompt_parts(shell)}
+    assert styles[" latin (dead)"] == "class:prompt.alarm"
+    assert " latin" in {text for _, text in prompt_parts(shell, narrow=True)}

@@ -77,6 +77,13 @@ def test_what_is_in_use_fills_in_and_can_be_changed_and_forgotten(run: Printed) 
     assert run("use") == ([0], "book b3\n", "")
 
 
+def test_a_place_can_be_used_by_its_name_and_what_was_in_use_elsewhere_is_not(run: Printed) -> None:
+    run("use book b1; use latin")
+    assert run("how; use") == ([0, 0], "('latin', False, ())\n", "")
+    assert "latin" in run("help use")[1]
+    assert run("use greek")[0] == [2]
+
+
 def test_only_what_can_be_used_is_taken(run: Printed) -> None:
     assert run("use book xyz")[0] == [2]
     assert run("use cheese x")[0] == [2]

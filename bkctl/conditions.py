@@ -1,0 +1,115 @@
+"""Comparisons of a field with a value, as ``--filter`` and ``--until`` take them."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from bkctl.errors import UsageError
+from bkctl.similar import did_you_mean
+from bkctl.units import parse_duration, parse_size
+
+_COMPARISON: Final = re.compile(r"\s*([A-Za-z0-9_]+)\s*(==|!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
+_ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
+    {
+        "=": operator.eq,
+        "==": operator.eq,
+        "!=": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+    }
+)
+_YES: Final = frozenset({"yes", "true", "on", "1"})
+_NO: Final = frozenset({"no", "false", "off", "0"})
+_NOTHING: Final = frozenset({"", "-", "none", "null"})
+_EQUAL: Final = frozenset({"=", "=="})
+
+
+@attrs.frozen
+class Comparison:
+    """``FIELD=VALUE``, or with ``!=``, ``<``, ``<=``, ``>``, ``>=``, or ``~`` for a part of it.
+
+    Numbers may have a unit (``free<10GiB``). A list equals whatever is in it. What is not there
+    equals ``none`` and nothing else.
+    """
+
+    field: str
+    sign: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.field}{self.sign}{self.text}"
+
+    def holds(self, record: Mapping[str, Any]) -> bool:
+        """Tell whether a value in its machine form is so.
+
+        Raises:
+            UsageError: it has no such field, or the field is a number and the text none.
+        """
+        if self.field not in record:
+            meant = did_you_mean(self.field, record)
+            raise UsageError(
+                f"{self}: there is no field {self.field!r}{meant}",
+                next_step=f"there are {', '.join(record)}",
+            )
+        return self._compare(record[self.field])
+
+    def _compare(self, found: Any) -> bool:
+        if isinstance(found, (list, tuple, dict)):
+            return self._is_in(found)
+        if self.text.lower() in _NOTHING or found is None:
+            same = (found is None or found == "") == (self.text.lower() in _NOTHING)
+            return same if self.sign in _EQUAL else self.sign == "!=" and not same
+        if self.sign == "~":
+            return self.text.lower() in str(found).lower()
+        if isinstance(found, bool):
+            return _ORDER[self.sign](found, self._flag())
+        if isinstance(found, (int, float)):
+            return _ORDER[self.sign](found, self._number())
+        if self.text.isdecimal() and str(found).isdecimal():  # Ids are texts in machine forms.
+            return _ORDER[self.sign](int(found), int(self.text))
+        return _ORDER[self.sign](str(found), self.text)
+
+    def _is_in(self, found: Any) -> bool:
+        among = self.text in map(str, found)
+        if self.sign in _EQUAL:
+            return among or (not found and self.text.lower() in _NOTHING)
+        if self.sign == "!=":
+            return not among
+        if self.sign == "~":
+            return any(self.text.lower() in str(one).lower() for one in found)
+        return _ORDER[self.sign](len(found), self._number())
+
+    def _flag(self) -> bool:
+        if self.text.lower() not in _YES | _NO:
+            raise UsageError(f"{self}: the field is yes or no")
+        return self.text.lower() in _YES
+
+    def _number(self) -> float:
+        for parse in (float, parse_size, parse_duration):
+            try:
+                return parse(self.text)
+            except ValueError:
+                continue
+        raise UsageError(f"{self}: the field is a number")
+
+
+def parse_comparison(text: str) -> Comparison:
+    """Return what a text says.
+
+    Raises:
+        UsageError: it is no comparison.
+    """
+    match = _COMPARISON.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{text!r} is no comparison", next_step="write FIELD=VALUE, with = != < <= > >= or ~"
+        )
+    return Comparison(match[1], match[2], match[3])

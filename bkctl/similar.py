@@ -1,0 +1,20 @@
+"""What was perhaps meant by a word that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:
+    """Return the known words that are most like ``word``, whatever their case; the best first."""
+    import difflib
+
+    by_lower: Mapping[str, str] = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=0.6)
+    return [by_lower[one] for one in near]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean NAME?`` for the end of an error, or nothing."""
+    near = nearest(word, known)
+    return f"; did you mean {near[0]}?" if near else ""
