@@ -16,6 +16,7 @@ import click
 
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import global_options, is_global
+from bkctl.params import complete_files
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -53,6 +54,7 @@ class Command(click.Command):
         self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
         self.replaces = replaces
         self.params.extend(global_options(root=False))
+        complete_files(self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the callback with a session for this one command as the context's object."""
@@ -114,6 +116,7 @@ class Group(click.Group):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy, self._order = dict(lazy or {}), tuple(order)
+        complete_files(self.params)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         names = dict.fromkeys([*self._order, *self.lazy, *super().list_commands(ctx)])
@@ -182,6 +185,7 @@ class SubGroup(Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(global_options(root=False))
+        complete_files(self.params)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

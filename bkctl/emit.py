@@ -362,6 +362,7 @@ _VIEWS: Final = (
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
     ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
+    ("bkctl.completion_views", "COMPLETION_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 

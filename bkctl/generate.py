@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bkctl.cli import cli
+from bkctl.completion_scripts import FILES, SCRIPTS
 from bkctl.man_pages import Edition, pages
 
 ROOT: Final = Path(__file__).parent.parent
@@ -35,7 +36,10 @@ def generated(root: Path = ROOT) -> dict[str, str]:
 
     made = edition(root)
     manual = {**pages(cli, made), **daemon_pages(made)}
-    return {f"man/{name}": text for name, text in sorted(manual.items())}
+    return {
+        **{f"man/{name}": text for name, text in sorted(manual.items())},
+        **{f"completions/{FILES[shell]}": text for shell, text in SCRIPTS.items()},
+    }
 
 
 def stale(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
