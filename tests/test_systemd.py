@@ -115,8 +115,9 @@ def test_systemd_verifies_them_and_finds_their_manual_pages(tmp_path: Path) -> N
         copies.append(tmp_path / unit.name)
         text = unit.read_text().replace("/usr/local/bin/", f"{tmp_path}/bin/")
         copies[-1].write_text(text)
+    without_man = [] if shutil.which("man") else ["--man=no"]
     done = subprocess.run(
-        [analyze, "verify", *([] if shutil.which("man") else ["--man=no"]), *copies], check=False, capture_output=True, text=True,
+        [analyze, "verify", *without_man, *copies], check=False, capture_output=True, text=True,
         env={"PATH": "/usr/bin:/bin", "MANPATH": str(tmp_path / "man")},
     )  # fmt: skip
     told = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "bk" in line]
