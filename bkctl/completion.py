@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     cls=Command,
     effect=Effect.READ,
     examples=(
-        ('eval "$(bkctl completion bash)"', "in ~/.bashrc; for zsh the same in ~/.zshrc"),
+        (
+            "bkctl completion bash > ~/.local/share/bash-completion/completions/bkctl",
+            "for the user, where bash-completion is installed",
+        ),
+        ("bkctl completion zsh > ~/.zfunc/_bkctl", "with ~/.zfunc in $fpath, before compinit"),
         ("bkctl completion fish | source", "in ~/.config/fish/config.fish"),
     ),
     replaces="nothing in Java's tools",
@@ -29,8 +33,11 @@ if TYPE_CHECKING:
 def completion(session: Session, *, shell: str) -> None:
     """Print the script that lets SHELL complete commands, options, choices and ids that exist.
 
-    Packages install it where shells look, so that nothing needs to be done. Ids are asked for in
-    the background and kept for five seconds; a Tab never waits longer than two seconds.
+    Packages install it where shells look, so that nothing needs to be done. For one session of bash
+    or zsh `eval "$(bkctl completion bash)"` is enough.
+
+    Ids are asked for in the background and kept for five seconds; a Tab never waits longer than two
+    seconds.
     """
     from bkctl.completion_views import Script
 

@@ -43,7 +43,8 @@ class Edition:
 
 def pages(tree: click.Group, edition: Edition) -> dict[str, str]:
     """Return the text of every page by the name of its file."""
-    root = click.Context(tree, info_name=tree.name, terminal_width=_WIDE)
+    settings = {**tree.context_settings, "terminal_width": _WIDE}
+    root = click.Context(tree, info_name=tree.name, **settings)
     commands = dict(_commands(root))
     found = {"bkctl.1": _root_page(root, commands, edition)}
     for name, command in commands.items():
