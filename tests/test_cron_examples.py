@@ -117,7 +117,7 @@ def test_a_job_does_nothing_while_the_one_before_still_runs(job: Job, cron: Cron
     with (cron.directory / f"{job.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = cron.run(job)
-    assert "locked" in done.stderr
+    assert "locked" in done.stdout + done.stderr
     assert not (cron.directory / "inventory.jsonl").exists()
 
 
