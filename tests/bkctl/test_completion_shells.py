@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,8 @@ COMMANDS = {
 }
 START = {
     "bash": ["PS1='$ '", "bind 'set bell-style none'", "source {script}"],
-    "zsh": ["PS1='$ '", "autoload -U compinit && compinit -u -D", "source {script}"],
+    # As it is installed: found by its first line, in a directory of $fpath.
+    "zsh": ["PS1='$ '", "fpath=({script.parent} $fpath)", "autoload -U compinit && compinit -u -D"],
     "fish": [
         "function fish_prompt; echo '$ '; end",
         "set fish_greeting; set fish_autosuggestion_enabled 0",
@@ -130,6 +132,24 @@ def test_tab_completes_ledgers_and_bookies_that_exist(shell: Shell, cluster: Clu
     typed = _unique_prefix(only, bookies)
     shell.completes(f"bkctl bookie info {typed}", f"$ bkctl bookie info {only}", tabs_max=3)
     shell.completes(f"bkctl cookie get {typed}", f"$ bkctl cookie get {only}", tabs_max=3)
+
+
+def test_zsh_takes_the_script_from_an_eval_as_well() -> None:
+    line = 'autoload -U compinit && compinit -u -D; eval "$(<completions/_bkctl)"; print $_comps'
+    done = subprocess.run(
+        [program("zsh"), "-fc", f"{line}[bkctl]"], cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("_bkctl\n", "")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_a_shell_reads_its_script_without_a_word(name: str) -> None:
+    done = subprocess.run(
+        [program(name), "-n", ROOT / "completions" / FILES[name]],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def _unique_prefix(word: str, words: set[str]) -> str:
