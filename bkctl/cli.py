@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from bkctl.command import Group
+from bkctl.completion_scripts import VARIABLE
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import global_options, options_of
 
@@ -68,6 +69,10 @@ COMMANDS: Final = {
     "local": ("bkctl.local:local", "Run a cluster of N bookies on this machine."),
     "standalone": ("bkctl.local:standalone", "Short for `local 1 --all`."),
     "demo": ("bkctl.demo:demo", "Show the whole way once: write, crash, recover, read, export."),
+    "completion": (
+        "bkctl.completion:completion",
+        "Print what lets bash, zsh or fish complete bkctl.",
+    ),
     "metaformat": (
         "bkctl.cluster:metaformat",
         "Short for `cluster format`, with Java's options.",
@@ -95,6 +100,10 @@ class RootGroup(Group):
         obj: Host | None = None,
         **_: Any,
     ) -> NoReturn:
+        if VARIABLE in os.environ:
+            from bkctl.complete import answer
+
+            sys.exit(answer(self, os.environ))
         status = self.run(sys.argv[1:] if args is None else args, obj)
         sys.exit(_flushed(status, lasting=obj is not None))
 

@@ -18,6 +18,7 @@ import click
 
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
+from bkctl.params import complete_files
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -71,6 +72,7 @@ class Command(click.Command):
             for option in global_options(root=False)
             if self.can_be_watched or option.name not in WATCHING
         )
+        complete_files(self.params)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, with_seconds(args))
@@ -159,6 +161,7 @@ class Group(click.Group):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy, self._order = dict(lazy or {}), tuple(order)
+        complete_files(self.params)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Only what is before the command's name: the rest is for others to read.
@@ -231,6 +234,7 @@ class SubGroup(Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(global_options(root=False))
+        complete_files(self.params)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

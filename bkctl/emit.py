@@ -444,6 +444,7 @@ VIEWS: Final = (
     ("bkctl.cluster_metadata_views", "CLUSTER_METADATA_VIEWS"),
     ("bkctl.ledger_check_views", "LEDGER_CHECK_VIEWS"),
     ("bkctl.bench_views", "BENCH_VIEWS"),
+    ("bkctl.completion_views", "COMPLETION_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,11 +16,26 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 LEDGER_ID_MAX: Final = 2**63 - 1
 UUID_CHARS: Final = 36
 
 
-class LedgerIdType(_ParamType):
+class LiveType(_ParamType):
+    """A type whose values are those that a cluster has; Tab offers them."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del param  # All parameters of one type take the same.
+        from bkctl.live_values import completions
+
+        return completions(ctx, self.name, incomplete)
+
+
+class LedgerIdType(LiveType):
     """A ledger id as ``--ledger-id-format`` has it; ``0x…`` is always hexadecimal.
 
     ``-`` passes unchanged where the command reads ids from stdin.
@@ -103,7 +119,7 @@ class EntryRangeType(_ParamType):
         return first, last
 
 
-class BookieIdType(_ParamType):
+class BookieIdType(LiveType):
     """A bookie's id: ``host:port`` or a configured word."""
 
     name = "bookie_id"
@@ -175,10 +191,38 @@ class KeyValueType(_ParamType):
         return key, text
 
 
-class LogNameType(_ParamType):
+class LogNameType(LiveType):
     """A log's name, which is any text; a type of its own, so that names can be completed."""
 
     name = "log_name"
+
+
+class PathType(_ParamType):
+    """Text that names a file or a directory; a type of its own, so that Tab offers some."""
+
+    name = "text"
+
+    def __init__(self, completes: str) -> None:
+        self._completes = completes
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del ctx, param
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type=self._completes)]
+
+
+_PATHS: Final = {"FILE": PathType("file"), "PATH": PathType("file"), "DIR": PathType("dir")}
+
+
+def complete_files(parameters: Iterable[click.Parameter]) -> None:
+    """Let texts that are shown as FILE, PATH or DIR be completed as such."""
+    for parameter in parameters:
+        if parameter.type is click.STRING and parameter.metavar:
+            for word in re.findall("[A-Z]+", parameter.metavar):
+                parameter.type = _PATHS.get(word, parameter.type)
 
 
 LEDGER_ID: Final = LedgerIdType()

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -220,7 +221,20 @@ class Process:
             if self._patience.running:
                 self._patience.stop()
         self._notifier.tell("READY=1")
+        self._begin_watchdog()
         self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)
+
+    def _begin_watchdog(self) -> None:
+        """Tell the service manager that all is well, again and again, where it wants to know."""
+        timeout_s = self._notifier.watchdog_s
+        if timeout_s is None:
+            return
+        from bookied.watchdog import Watchdog
+
+        engine = getattr(self._service, "engine", None)  # Autorecovery alone has none.
+        journals = () if engine is None else engine.journals
+        alive = partial(self._notifier.tell, "WATCHDOG=1")
+        Watchdog(self._reactor, journals, alive, timeout_s=timeout_s).start()
 
     def _begin_admin(self) -> None:
         """Serve HTTP where it is wanted; what it needs is loaded only then."""

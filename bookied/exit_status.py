@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
@@ -34,6 +34,29 @@ class ExitStatus(enum.IntEnum):
     """Cookie or instance id do not fit; a restart will not help."""
     DAMAGED = 7
     """What is on the disks is broken or missing; a restart will not help."""
+
+
+MEANING: Final = {
+    ExitStatus.OK: "stopped as asked",
+    ExitStatus.INVALID_CONFIGURATION: "bad configuration or directory",
+    ExitStatus.CANNOT_START_NOW: "cannot start now (metadata out of reach, port or directories in "
+    "use)",
+    ExitStatus.SESSION_LOST: "metadata session lost for good",
+    ExitStatus.NOT_REGISTERED: "not registered",
+    ExitStatus.FATAL: "failed while running",
+    ExitStatus.WRONG_IDENTITY: "cookie or instance id do not fit",
+    ExitStatus.DAMAGED: "damaged or missing data",
+}
+"""As help and manual say it."""
+
+OF_AUTORECOVERY: Final = (
+    ExitStatus.OK,
+    ExitStatus.INVALID_CONFIGURATION,
+    ExitStatus.CANNOT_START_NOW,
+    ExitStatus.SESSION_LOST,
+    ExitStatus.FATAL,
+)
+"""What ``bookied autorecovery`` can end with; it is to be started again after a lost session."""
 
 
 class BookieStopError(BookKeeperError):

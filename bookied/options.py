@@ -7,7 +7,8 @@ over ``BK_<key>`` in the environment, and that over the file.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from bkclient.settings import (
     value_text,
 )
 from bookied.config import BookieConfig, load_bookie_config, load_client_config
+from bookied.exit_status import MEANING, OF_AUTORECOVERY, ExitStatus
 
 LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 FORMATS: Final = ("text", "json")
@@ -29,22 +31,18 @@ AUTORECOVERY: Final = "autorecovery"
 CONF_VARIABLE: Final = "BOOKIE_CONF"
 LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
-_EPILOG: Final = """\
-exit status: 0 stopped as asked; 1 bad configuration or directory; 2 cannot start now (metadata out
-of reach, port or directories in use); 3 metadata session lost for good; 4 not registered; 5 failed
-while running; 6 cookie or instance id do not fit; 7 damaged or missing data.
-signals: TERM and INT drain and stop, a second one ends at once; HUP opens the log file and reads
-the HTTP token anew; USR1 collects garbage now, with the compaction that is allowed; QUIT writes the
-bookie's state to the log.
-`bookied autorecovery` runs an auditor and a replication worker alone; it has a --help of its own.
-"""
-
-_AUTORECOVERY_EPILOG: Final = """\
-exit status: 0 stopped as asked; 1 bad configuration; 2 metadata out of reach at the start;
-3 metadata session lost (start it again); 5 failed while running.
-signals: TERM and INT stop, a second one ends at once; HUP opens the log file anew; QUIT writes what
-it is at to the log.
-"""
+SIGNALS: Final = {
+    "TERM and INT": "drain and stop, a second one ends at once",
+    "HUP": "opens the log file and reads the HTTP token anew",
+    "USR1": "collects garbage now, with the compaction that is allowed",
+    "QUIT": "writes the bookie's state to the log",
+}
+SIGNALS_OF_AUTORECOVERY: Final = {
+    "TERM and INT": "stop, a second one ends at once",
+    "HUP": "opens the log file anew",
+    "QUIT": "writes what it is at to the log",
+}
+_EPILOG_WIDTH: Final = 100
 
 
 class Options(argparse.Namespace):
@@ -75,15 +73,21 @@ class Options(argparse.Namespace):
 def parse_options(arguments: Sequence[str]) -> Options:
     """Return the options; ends the process with status 0 after help, with 1 after nonsense."""
     if arguments[:1] == [AUTORECOVERY]:
-        return _autorecovery_parser().parse_args(arguments[1:], namespace=Options())
-    return _bookie_parser().parse_args(arguments, namespace=Options())
+        return autorecovery_parser().parse_args(arguments[1:], namespace=Options())
+    return bookie_parser().parse_args(arguments, namespace=Options())
 
 
-def _bookie_parser() -> argparse.ArgumentParser:
+def bookie_parser() -> argparse.ArgumentParser:
+    """Return what reads the options of a bookie; the manual is made from it too."""
     parser = _Parser(
         prog="bookied",
         description="Store ledgers for BookKeeper clients: one bookie, in the foreground.",
-        epilog=_EPILOG,
+        epilog=_epilog(
+            MEANING,
+            SIGNALS,
+            "`bookied autorecovery` runs an auditor and a replication worker alone; it has a "
+            "--help of its own.",
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -114,12 +118,13 @@ def _bookie_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _autorecovery_parser() -> argparse.ArgumentParser:
+def autorecovery_parser() -> argparse.ArgumentParser:
+    """Return what reads the options of ``bookied autorecovery``."""
     parser = _Parser(
         prog="bookied autorecovery",
         description="Repair a cluster's ledgers: one auditor, if elected, and one replication "
         "worker, in the foreground, without a bookie.",
-        epilog=_AUTORECOVERY_EPILOG,
+        epilog=_epilog(OF_AUTORECOVERY, SIGNALS_OF_AUTORECOVERY),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -133,6 +138,13 @@ def _autorecovery_parser() -> argparse.ArgumentParser:
     _add_settings(parser)
     _add_rest(parser)
     return parser
+
+
+def _epilog(statuses: Iterable[ExitStatus], signals: Mapping[str, str], *more: str) -> str:
+    ends = "; ".join(f"{int(status)} {MEANING[status]}" for status in statuses)
+    told = "; ".join(f"{name} {does}" for name, does in signals.items())
+    paragraphs = (f"exit status: {ends}.", f"signals: {told}.", *more)
+    return "\n".join(textwrap.fill(text, _EPILOG_WIDTH) for text in paragraphs)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,15 @@ class Notifier:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
+        self._environ = environ
+
+    @property
+    def watchdog_s(self) -> float | None:
+        """How long the manager waits between two ``WATCHDOG=1``; None where it waits for none."""
+        usec, pid = self._environ.get("WATCHDOG_USEC", ""), self._environ.get("WATCHDOG_PID", "")
+        if not usec.isdigit() or not int(usec) or pid not in {"", str(os.getpid())}:
+            return None
+        return int(usec) / 1e6
 
     def tell(self, *assignments: str) -> None:
         """Send e.g. ``"READY=1"``, ``"STATUS=replaying"``."""

@@ -132,6 +132,11 @@ class Journal:
         return self._appended_bytes - self._committed_bytes
 
     @property
+    def committed_bytes(self) -> int:
+        """How much was written since the start, and synced where a sync is owed."""
+        return self._committed_bytes
+
+    @property
     def takes_explicit_lacs(self) -> bool:
         """Whether its version has a record for them; one in an older file stops the next start."""
         return self._version >= layout.SINCE[layout.EXPLICIT_LAC]

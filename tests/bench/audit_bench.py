@@ -102,7 +102,7 @@ def _measure(name: str, run: Callable[[str], str], uri: str, ledgers: int) -> No
     with_store(uri, admin.init_cluster)
     with BlockingClient(uri) as client:
         began_s = time.perf_counter()
-        client.call(_make, ledgers)
+        client.call(make_ledgers, ledgers)
         print(f"{name}: {ledgers:,} ledgers made in {time.perf_counter() - began_s:.0f} s")
         print(f"{name}, no bookie lost: {run(uri)}", flush=True)
         client.call(_lose, NAMES[0])
@@ -171,7 +171,8 @@ RUNS: Final = {
 }
 
 
-async def _make(client: Any, ledgers: int) -> None:
+async def make_ledgers(client: Any, ledgers: int) -> None:
+    """Announce four bookies, and make the metadata of closed ledgers on them."""
     store = client.store
     for name in NAMES:
         await store.write_cookie(name, b"", NEW)

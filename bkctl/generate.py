@@ -1,0 +1,78 @@
+"""Writes what is made from the click tree and the settings: ``python -m bkctl.generate``.
+
+With ``--check`` nothing is written; what is stale is named, and the status is 1. ``man/`` and
+``completions/`` hold nothing else, so that a page whose command is gone goes too.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bkctl.cli import cli
+from bkctl.completion_scripts import FILES, SCRIPTS
+from bkctl.man_pages import Edition, pages
+
+ROOT: Final = Path(__file__).parent.parent
+DIRECTORIES: Final = ("completions", "man")
+
+RELEASED: Final = "2026-11-22"
+"""The day that the manual pages name: that of the version in pyproject.toml."""
+
+
+def edition(root: Path = ROOT) -> Edition:
+    """Return the version that is made here."""
+    found = re.search(r'^version = "(.*)"$', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found is not None
+    return Edition(RELEASED, found[1])
+
+
+def generated(root: Path = ROOT) -> dict[str, str]:
+    """Return the content of every generated file by its path below the project's root."""
+    from bkctl.man_daemon import daemon_pages
+
+    made = edition(root)
+    manual = {**pages(cli, made), **daemon_pages(made)}
+    return {
+        **{f"man/{name}": text for name, text in sorted(manual.items())},
+        **{f"completions/{FILES[shell]}": text for shell, text in SCRIPTS.items()},
+    }
+
+
+def stale(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
+    """Return the files that are missing, changed or of nothing any more."""
+    present = {
+        str(path.relative_to(root)): path.read_text()
+        for directory in DIRECTORIES
+        for path in (root / directory).glob("*")
+    }
+    return sorted(name for name in {*present, *wanted} if present.get(name) != wanted.get(name))
+
+
+def write(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
+    """Make the files so; return which had to be changed."""
+    changed = stale(wanted, root)
+    for name in changed:
+        path = root / name
+        if name in wanted:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(wanted[name])
+        else:
+            path.unlink()
+    return changed
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the files, or with ``--check`` name those that are stale."""
+    wanted = generated()
+    checking = "--check" in arguments
+    names = stale(wanted) if checking else write(wanted)
+    sys.stdout.writelines(f"{name}\n" for name in names)
+    return 1 if checking and names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
