@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 import attrs
 
 from bkclient.settings import Finding, FindingKind, OtherKey, Severity, setting
+from bkclient.tls.config import ClientTlsConfig
 from wire.codes import DigestType
 
 FACTORIES: Final = {
@@ -176,15 +177,11 @@ class MetadataConfig:
 
 
 @attrs.frozen(kw_only=True)
-class ClientConfig(MetadataConfig):
+class ClientConfig(ClientTlsConfig, MetadataConfig):
     """What one client can be told; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
         OtherKey("clientAuthProviderFactoryClass", "cannot authenticate yet", refused=True),
-        OtherKey("tlsProviderFactoryClass", "cannot use TLS yet", refused=True),
-        OtherKey("tls*", "belongs to TLS, which is not switched on"),
-        OtherKey("startTLSTimeoutSecs", "belongs to TLS, which is not switched on"),
-        OtherKey("client*Store*", "belongs to TLS, which is not switched on"),
         OtherKey("clientTcpUserTimeoutMillis", "requests have their own time-outs"),
         OtherKey("tcpKeep*", "the system's keep-alive times are used"),
         OtherKey("enableHealthCheck", "the switch in the metadata store is used"),

@@ -18,7 +18,13 @@ from twisted.logger import Logger
 
 from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
-from bkclient.errors import BookieUnavailableError, ClientClosedError, ClientError
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientClosedError,
+    ClientError,
+    SecurityError,
+)
+from bkclient.greeting import Greeting
 from bkclient.metadata.api import BookieRegistry, NotFoundError
 from bkclient.quarantine import Quarantine
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag
@@ -72,6 +78,7 @@ class BookiePool:
         registry: where addresses are looked up.
         protocol: what reads and adds are spoken in; what V2 cannot say goes over V3 beside it.
         rng: for jitter.
+        greeting: what is said on each connection before it is used; ``None`` for nothing.
     """
 
     def __init__(
@@ -83,9 +90,11 @@ class BookiePool:
         *,
         protocol: ProtocolVersion,
         rng: random.Random,
+        greeting: Greeting | None = None,
     ) -> None:
         self.clock, self.config, self.protocol = clock, config, protocol
         self._connect, self._registry, self._rng = connect, registry, rng
+        self._greeting = greeting
         self._txn_ids = itertools.count(1)
         self._slots: dict[tuple[BookieId, ProtocolVersion, int], _Slot] = {}
         self._closed: ClientError | None = None
@@ -192,7 +201,12 @@ class BookiePool:
             made = await self._connect(
                 host, port, lambda: self._new_channel(bookie, protocol), self._connect_timeout_s
             )
+            assert isinstance(made, BookieChannel)
+            if self._greeting is not None:
+                await self._greeting.say(made, host)
         except ClientError as error:
+            if isinstance(error, SecurityError) and str(error) != str(slot.last_error):
+                log.warn("{error}", error=error)  # Those who wait may only hear that bookies lack.
             self._failed(slot, error)
         except Exception as error:  # noqa: BLE001 - whatever a transport raises means "not there".
             text = f"bookie {bookie} cannot be reached: {error}"
@@ -201,7 +215,6 @@ class BookiePool:
             self.quarantine.unreachable(bookie)
             self._failed(slot, failure)
         else:
-            assert isinstance(made, BookieChannel)
             self._connected(slot, made)
 
     @property
