@@ -48,6 +48,12 @@ class AddressError(BookieStopError):
     exit_status = ExitStatus.INVALID_CONFIGURATION
 
 
+class TlsStartError(BookieStopError):
+    """TLS is switched on, and its keys or certificates cannot be used."""
+
+    exit_status = ExitStatus.INVALID_CONFIGURATION
+
+
 class DirectoryError(BookieStopError):
     """A configured directory cannot be used: it is no directory, or not readable and writable."""
 

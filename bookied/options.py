@@ -34,16 +34,16 @@ exit status: 0 stopped as asked; 1 bad configuration or directory; 2 cannot star
 of reach, port or directories in use); 3 metadata session lost for good; 4 not registered; 5 failed
 while running; 6 cookie or instance id do not fit; 7 damaged or missing data.
 signals: TERM and INT drain and stop, a second one ends at once; HUP opens the log file and reads
-the HTTP token anew; USR1 collects garbage now, with the compaction that is allowed; QUIT writes the
-bookie's state to the log.
+the HTTP token, keys and certificates anew; USR1 collects garbage now, with the compaction that is
+allowed; QUIT writes the bookie's state to the log.
 `bookied autorecovery` runs an auditor and a replication worker alone; it has a --help of its own.
 """
 
 _AUTORECOVERY_EPILOG: Final = """\
 exit status: 0 stopped as asked; 1 bad configuration; 2 metadata out of reach at the start;
 3 metadata session lost (start it again); 5 failed while running.
-signals: TERM and INT stop, a second one ends at once; HUP opens the log file anew; QUIT writes what
-it is at to the log.
+signals: TERM and INT stop, a second one ends at once; HUP opens the log file and reads keys and
+certificates anew; QUIT writes what it is at to the log.
 """
 
 

@@ -17,14 +17,15 @@ from twisted.python.threadpool import ThreadPool
 from bkclient.client import Client
 from bkclient.config import ClientConfig
 from bkclient.connect import TcpConnect
-from bkclient.errors import IncorrectParameterError
+from bkclient.errors import IncorrectParameterError, SecurityError
+from bkclient.greeting import Greeting, greeting_of
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement_policy import real_script
 from bkclient.pool import Connect
 from bookied.config import BookieConfig
 from bookied.dirs import DirectoryLocks
-from bookied.exit_status import BookieStopError, ExitStatus
+from bookied.exit_status import BookieStopError, ExitStatus, TlsStartError
 from bookied.files import Files, RealFiles
 from bookied.identity import Host, RealHost
 from bookied.index.key_values import OpenKeyValues
@@ -91,6 +92,8 @@ class Parts:
     """Makes another store on the same cluster, for a session of its own; None: there is none."""
     client_config: ClientConfig = attrs.field(factory=ClientConfig)
     """What clients of the bookie's own are told, those that repair ledgers."""
+    greeting: Greeting | None = None
+    """How the connections of those clients begin."""
     rng: random.Random = attrs.field(factory=random.Random)
     threads: bool = True
     open_key_values: OpenKeyValues | None = None
@@ -110,6 +113,7 @@ def make_client(parts: Parts, store: MetadataStore) -> Client:
         config=config,
         rng=parts.rng,
         topology_script=real_script(config, parts.run_blocking),
+        greeting=parts.greeting,
     )
 
 
@@ -124,7 +128,10 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
 
     Raises:
         MetadataUriError: the URI cannot be understood.
+        TlsStartError: keys or certificates of the bookie's own clients cannot be used.
     """
+    if "client_config" in changes:
+        changes.setdefault("greeting", _greeting(changes["client_config"], reactor))
     blocking = ThreadPool(0, BLOCKING_THREADS, "blocking")
     reads = ThreadPool(0, max(1, config.read_threads), "read")
     pools = (blocking, reads)
@@ -167,6 +174,13 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
     return Parts(**(given | changes))
+
+
+def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
+    try:
+        return greeting_of(config, reactor)
+    except SecurityError as error:
+        raise TlsStartError(str(error)) from error
 
 
 def raise_open_files_limit() -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
+    IHandshakeListener,
     IPushProducer,
     IReactorTime,
     ITCPTransport,
@@ -29,12 +30,24 @@ from bookied.long_poll import Cancel
 from bookied.metrics.stats import ADD, operation_of
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
+from bookied.upgrade_tls import Upgrade
 from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
-from wire.connection import ServerConnection
+from wire.connection import TLS_BEGIN, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.ids import LedgerId
-from wire.messages import AddRequest, Received, ReplyTo, Response
+from wire.messages import (
+    AddRequest,
+    AuthRequest,
+    Received,
+    ReplyTo,
+    Response,
+    StartTlsRequest,
+    StartTlsResponse,
+)
+
+if TYPE_CHECKING:
+    from bkclient.tls.contexts import TlsContexts
 
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""
@@ -72,6 +85,7 @@ class BookieServer(Factory):
         frame_bytes_max: int = FRAME_BYTES_MAX,
         tcp_keep_alive: bool = True,
         connections_max: int | None = None,
+        tls: TlsContexts | None = None,
     ) -> None:
         """Serve ``bookie``.
 
@@ -84,6 +98,7 @@ class BookieServer(Factory):
             tcp_keep_alive: ``serverSockKeepalive``.
             connections_max: further clients are turned away, or their descriptors would be those
                 that journals and logs need; None for no limit.
+            tls: what is offered to clients that ask for it with START_TLS.
         """
         self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
         self.limits = limits or Limits(
@@ -92,6 +107,7 @@ class BookieServer(Factory):
         self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
         self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
         self.stats = bookie.stats
+        self.tls = tls
         self.fast_reads = FastReads(bookie.storages, bookie.stats)
         self.backpressure = Backpressure(
             self.limits,
@@ -250,13 +266,15 @@ class _Reply:
         backpressure.answered(self._size_bytes, self.adds)
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IHandshakeListener)
 class BookieConnection(Protocol):
     """One client. Frames are taken off in order; answers come when they are ready.
 
     Reading stops while the client does not take its answers (more than the transport's 64 KiB wait
     to be sent), while the bookie as a whole has too much in flight, and for good once the framing
     is broken. Adds are answered in the order they came, as their journal syncs them.
+
+    From the answer to START_TLS to the end of the handshake nothing goes out but the handshake.
     """
 
     def __init__(self, server: BookieServer) -> None:
@@ -281,6 +299,7 @@ class BookieConnection(Protocol):
         self._is_corked = self._is_closing = self._is_lost = self._is_draining = False
         self._output_is_full = False
         self._is_reading = True
+        self._upgrade: Upgrade | None = None
 
     # Called by the transport -------------------------------------------------------------------
 
@@ -307,9 +326,17 @@ class BookieConnection(Protocol):
             data = b"".join(self._rest)
         self._obey(data)
 
-    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002
+    def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
+        """Go on in TLS."""
+        assert self._upgrade is not None
+        self._upgrade.completed()
+        self.flush()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Drop what nobody will hear; adds under way are stored all the same."""
         self._is_lost = self._is_closing = True
+        if self._upgrade is not None:
+            self._upgrade.lost(reason.value)
         if self._cut is not None and self._cut.active():
             self._cut.cancel()
         self._rest, self._out = [], []
@@ -398,7 +425,7 @@ class BookieConnection(Protocol):
 
     def flush(self) -> None:
         """Hand all gathered answers to the transport."""
-        if self._out and not self._is_lost:
+        if self._out and not self._is_lost and not self._is_upgrading:
             out, size_bytes = self._out, self._out_bytes
             stats, answers = self._server.stats, self._out_answers
             self._out, self._out_bytes, self._out_answers = [], 0, 0
@@ -438,6 +465,8 @@ class BookieConnection(Protocol):
             self._is_corked = False
         self.flush()
         self._lanes.start()
+        if self._upgrade is not None and not self._is_closing:
+            self._upgrade.go_on()
 
     def _take_frames(self, data: bytes) -> None:
         at, end = 0, len(data)
@@ -445,7 +474,12 @@ class BookieConnection(Protocol):
             self._frame_bytes = 0
             self._server.half_frames.release(self)
         while not (self._output_is_full or self._is_closing):
-            begin, at = at, self._take_reads(data, self._take_adds(data, at))
+            begin = at
+            if not self._is_upgrading:
+                at = self._take_reads(data, self._take_adds(data, at))
+            elif data.startswith(TLS_BEGIN[:1], at):
+                self._upgrade_with(data[at:])
+                return
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -480,13 +514,19 @@ class BookieConnection(Protocol):
         received = self._wire.next_event()
         if not isinstance(received, Received):
             raise RemoteProtocolError("a frame that is none")
+        if self._is_upgrading and not isinstance(received.request, AuthRequest):
+            raise RemoteProtocolError("a request in clear behind START_TLS")
         stats = self._server.stats
         began_ns = stats.now_ns()
         reply = _Reply(self, received, len(frame), began_ns)
         self._unanswered += 1
         self._backpressure.received(len(frame), reply.adds)
         try:
-            cancel = self._bookie.handle(received.request, received.reply_to, reply)
+            if isinstance(received.request, StartTlsRequest) and self._server.tls is not None:
+                self._offer_tls(reply, received.reply_to, self._server.tls)
+                cancel = None
+            else:
+                cancel = self._bookie.handle(received.request, received.reply_to, reply)
         except BaseException:
             if not reply.is_given:
                 self._settle(reply)  # Nothing else will: the connection is about to be closed.
@@ -494,6 +534,28 @@ class BookieConnection(Protocol):
         stats.handled(received.request, began_ns)
         if cancel is not None and not reply.is_given:
             self._polls[reply] = cancel
+
+    # TLS ---------------------------------------------------------------------------------------
+
+    @property
+    def _is_upgrading(self) -> bool:
+        return self._upgrade is not None and not self._upgrade.is_over
+
+    def _offer_tls(self, reply: _Reply, reply_to: ReplyTo, tls: TlsContexts) -> None:
+        """Agree to START_TLS, in clear, and wait for the first record."""
+        if self._upgrade is not None:
+            raise RemoteProtocolError("START_TLS twice")
+        self._send(reply, reply_to, StartTlsResponse(ReturnCode.EOK))
+        self.flush()
+        self._upgrade = Upgrade(
+            tls.end(), self._transport(), self._server.clock, self._server.stats
+        )
+
+    def _upgrade_with(self, data: bytes) -> None:
+        """Have the handshake begin with ``data``, once nobody is busy with what came before it."""
+        assert self._upgrade is not None
+        self._rest, self._rest_bytes = [], 0
+        self._upgrade.begin(data)
 
     # Out ---------------------------------------------------------------------------------------
 

@@ -129,6 +129,9 @@ class RequestStats(_Stats):
     forces: int = attrs.field(init=False, default=0)
     packets_received: int = attrs.field(init=False, default=0)
     packets_sent: int = attrs.field(init=False, default=0)
+    tls_handshakes: int = attrs.field(init=False, default=0)
+    tls_failures: int = attrs.field(init=False, default=0)
+    """Handshakes that failed, and connections that TLS ended."""
 
     def since_us(self, began_ns: int) -> int:
         """Return how long ago that was, in whole microseconds, as a series notes it."""

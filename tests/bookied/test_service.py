@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
+from bkclient.tls.config import StoreType
 from bookied.dirs import VERSION, is_locked, was_dirty
 from bookied.errors import JournalMissingError, WriteFailedError
 from bookied.exit_status import (
@@ -25,6 +26,7 @@ from bookied.exit_status import (
     NoSpaceError,
     PortInUseError,
     RunTimeError,
+    TlsStartError,
     WrongIdentityError,
 )
 from bookied.files import RealFiles
@@ -35,6 +37,7 @@ from bookied.state import State
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.fakes import config_for
 from tests.bookied.raw_client import RawClient
+from tests.certificates import Authority, write_pem
 from tests.reactor import call, run, the_reactor, until
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
@@ -247,6 +250,31 @@ def test_a_lost_journal_stops_the_start(running: Running) -> None:
     with pytest.raises(JournalMissingError) as caught:
         running.start()
     assert caught.value.exit_status == ExitStatus.DAMAGED
+
+
+def with_tls(tmp_path: Path) -> dict[str, Any]:
+    authority = Authority()
+    pem = write_pem(tmp_path / "keys", authority.issue("bookie"), authority)
+    return {
+        "tls_factory": "TLSContextFactory",
+        "tls_key_store_type": StoreType.PEM,
+        "tls_key_store": str(pem.key),
+        "tls_certificate_path": str(pem.certificate),
+    }
+
+
+def test_a_bookie_with_tls_says_so_where_it_registers(running: Running, tmp_path: Path) -> None:
+    running.start(**with_tls(tmp_path))
+    endpoint = run(running.onlooker.service_info(B1)).endpoint()
+    assert endpoint is not None
+    assert endpoint.extensions == ("tls",)
+
+
+def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_path) -> None:
+    with pytest.raises(TlsStartError, match="tlsKeyStore: cannot read nowhere") as caught:
+        running.start(**{**with_tls(tmp_path), "tls_key_store": "nowhere"})
+    assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
+    assert not (tmp_path / "ledgers/current").exists()
 
 
 class NoEntryLogs(RealFiles):

@@ -1,0 +1,154 @@
+"""TLS with Java peers, both ways: our bookie and Java's client, our client and Java's bookie."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import attrs
+import pytest
+
+from bkclient.client import Client
+from bkclient.config import ClientConfig
+from bkclient.errors import SecurityError
+from bkclient.settings import load, parse_properties
+from tests.certificates import PASSWORD, Authority, Pem, bookie_keys, client_keys, write_pem
+from tests.interop.ours import our_bookie
+from tests.interop.peers import JavaBookie, JavaError, Peers
+from tests.reactor import run, the_reactor
+from wire.codes import BookieInfoFlag
+from wire.ids import BookieId
+from wire.messages import BookieInfoRequest
+
+ENTRIES = [b"entry %d" % i * 50 for i in range(300)]
+
+
+@attrs.frozen
+class Stage:
+    """One bookie that speaks TLS and wants certificates, and what clients of it need."""
+
+    peers: Peers
+    uri: str
+    bookie: JavaBookie
+    authority: Authority
+    bookie_pem: Pem
+    pem: Pem
+
+    def keys(self, **more: object) -> dict[str, object]:
+        return client_keys(self.pem, **{"tlsClientAuthentication": "true", **more})
+
+    def ours(self, *, v2: bool = False, **more: object) -> Client:
+        text = {"metadataServiceUri": self.uri, **self.keys(useV2WireProtocol=v2, **more)}
+        lines = "".join(f"{key}={value}\n" for key, value in text.items())
+        config, _ = load(ClientConfig, parse_properties(lines))
+        client = run(Client.connect(config, reactor=the_reactor()))
+        self.peers.on_close(lambda: run(client.close()))
+        return client
+
+    def java(self, *, v2: bool = False, **more: object) -> Any:
+        keys = {key: str(value) for key, value in self.keys(**more).items()}
+        return self.peers.java_client(self.uri, v2=v2, **keys)
+
+
+@pytest.fixture(scope="module", params=["ours", "java"])
+def stage(request, module_peers: Peers) -> Stage:
+    peers = module_peers
+    directory = peers.new_directory("keys")
+    authority = Authority()
+    pem = write_pem(directory / "client", authority.issue("client", unit="0:writers"), authority)
+    bookie_pem = write_pem(directory / "bookie", authority.issue("bookie"), authority)
+    keys = bookie_keys(bookie_pem, tlsClientAuthentication="true")
+    uri = peers.metadata_uri()
+    make = our_bookie if request.param == "ours" else Peers.java_bookie
+    bookie = make(peers, uri, **keys)
+    return Stage(peers, uri, bookie, authority, bookie_pem, pem)
+
+
+def written_and_read(writer: Any, reader: Any) -> None:
+    ledger = writer.create_ledger(1, 1, 1, password=b"pw")
+    ledger.add_many(ENTRIES)
+    ledger.close()
+    opened = reader.open_ledger(ledger.ledger_id, password=b"pw")
+    assert opened.read(0, len(ENTRIES) - 1) == ENTRIES
+
+
+def test_javas_client_speaks_tls_in_both_protocols(stage: Stage) -> None:
+    clients = [stage.java(), stage.java(v2=True)]
+    for writer, reader in (clients, clients[::-1]):
+        written_and_read(writer, reader)
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_our_client_speaks_tls_in_both_protocols(stage: Stage, v2: bool) -> None:  # noqa: FBT001
+    client = stage.ours(v2=v2, tlsHostnameVerificationEnabled="true")
+
+    async def both() -> list[bytes]:
+        sizes = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        writer = await client.create_ledger(**sizes)
+        await writer.add_many(ENTRIES)
+        await writer.close()
+        reader = await client.open_ledger(writer.ledger_id)
+        found = [entry.payload async for entry in reader.read()]
+        reader.close()
+        return found
+
+    assert run(both()) == ENTRIES
+
+
+def refused(stage: Stage, **keys: object) -> str:
+    """Return why our client cannot ask the bookie anything."""
+    pool = stage.ours(**keys).cluster.pool
+    request = BookieInfoRequest(BookieInfoFlag.FREE_DISK_SPACE)
+
+    async def asked() -> Any:
+        return await pool.send(BookieId(stage.bookie.bookie_id), request)
+
+    with pytest.raises(SecurityError) as caught:
+        run(asked())
+    return str(caught.value)
+
+
+def test_a_client_without_a_certificate_is_turned_away(stage: Stage) -> None:
+    with pytest.raises(JavaError):
+        stage.java(tlsClientAuthentication="false").create_ledger(1, 1, 1).add(b"entry")
+    assert "we have none to send" in refused(stage, tlsClientAuthentication="false")
+
+
+def test_a_client_that_does_not_trust_the_bookie_says_so(stage: Stage) -> None:
+    other = Authority("another")
+    pem = write_pem(stage.peers.new_directory("other"), other.issue("client"), other)
+    assert "an authority that is not trusted" in refused(stage, clientTrustStore=pem.trust)
+
+
+def test_keytools_stores_serve_both_clients(stage: Stage) -> None:
+    directory = stage.peers.new_directory("stores")
+    own = stage.authority.issue("client")
+    paths = {name: directory / name for name in ("key.p12", "trust.p12", "password")}
+    paths["key.p12"].write_bytes(own.pkcs12())
+    paths["trust.p12"].write_bytes(stage.authority.pkcs12())
+    paths["password"].write_bytes(PASSWORD)
+    keys = {
+        "clientKeyStoreType": "PKCS12",
+        "clientKeyStore": paths["key.p12"],
+        "clientKeyStorePasswordPath": paths["password"],
+        "clientTrustStoreType": "PKCS12",
+        "clientTrustStore": paths["trust.p12"],
+        "clientTrustStorePasswordPath": paths["password"],
+    }
+    written_and_read(stage.java(**keys), stage.java(**keys))
+    run(stage.ours(**keys).create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1))
+
+
+def test_a_new_certificate_is_shown_after_sighup(stage: Stage) -> None:
+    if type(stage.bookie) is JavaBookie:
+        pytest.skip("Java looks at its files by the clock alone")
+    other = Authority("the next")
+    write_pem(stage.bookie_pem.key.parent, other.issue("bookie"), stage.authority)
+    os.kill(stage.bookie.pid, signal.SIGHUP)
+    deadline_s = time.monotonic() + 10
+    while "TLS files read again" not in stage.bookie.log.read_text():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert "an authority that is not trusted" in refused(stage)
