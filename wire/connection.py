@@ -34,12 +34,6 @@ class FrameBuffer:
         """Drop bytes that the caller has taken from ``buffer`` itself."""
         del self.buffer[:size]
 
-    def pending(self) -> bytes:
-        """Return and drop what has not been read: what follows a START_TLS may be TLS."""
-        rest = bytes(self.buffer)
-        self.buffer.clear()
-        return rest
-
     def next_payload(self) -> bytes | None:
         """Return the next whole frame's payload, or ``None`` while it is not all there.
 
