@@ -43,6 +43,7 @@ from bkclient.frames import LedgerKeys
 from bkclient.free_space import FreeSpace, ask_sizes
 from bkclient.greeting import Greeting, greeting_of
 from bkclient.metadata import open_metadata
+from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.opening import ProgressReport, recover
 from bkclient.placement import Ensemble, Placement
@@ -175,7 +176,7 @@ class Client:
             IncorrectParameterError: no URI, or one that cannot be understood.
             MetadataUnavailableError: the metadata service cannot be reached.
             NotInitializedError: there is no cluster at that URI.
-            SecurityError: TLS is switched on, and its files cannot be used.
+            SecurityError: keys, certificates or passwords cannot be used.
         """
         if isinstance(uri_or_config, ClientConfig):
             config, uri = uri_or_config, uri_or_config.service_uri
@@ -184,12 +185,7 @@ class Client:
         if uri is None:
             raise IncorrectParameterError("the configuration names no metadata service")
         config = ClientConfig() if config is None else config
-        store = open_metadata(
-            uri,
-            reactor=reactor,
-            session_timeout_s=config.zk_timeout_ms / 1000,
-            requests_per_s_max=config.zk_request_rate_limit,
-        )
+        store = open_metadata(uri, reactor=reactor, **store_options(config, uri))
         rest.setdefault("connect", TcpConnect(reactor))
 
         def run_blocking(work: Callable[[], Any]) -> Deferred[Any]:

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from bkclient.auth.config import ClientAuthConfig, JaasConfig
 from bkclient.settings import Finding, FindingKind, OtherKey, Severity, setting
 from bkclient.tls.config import ClientTlsConfig
 from wire.codes import DigestType
@@ -54,7 +55,7 @@ def _unknown_factory(java_class: str | None) -> str | None:
 
 
 @attrs.frozen(kw_only=True)
-class MetadataConfig:
+class MetadataConfig(JaasConfig):
     """Where the cluster's metadata is, and what clients and bookies must agree on."""
 
     metadata_service_uri: str | None = setting(
@@ -122,8 +123,13 @@ class MetadataConfig:
     zk_enable_security: bool = setting(
         False,
         key="zkEnableSecurity",
-        doc="Set ACLs on every znode.",
-        refuse=lambda on: "would leave znodes open: ACLs are not here yet" if on else None,
+        doc="Make every znode for those only who log in as we do; needs one of the ways to.",
+    )
+    zk_digest_path: str = setting(
+        "",
+        key="zkDigestAuthFile",
+        doc="File with USER:PASSWORD for ZooKeeper's digest scheme. Not a key of Java, whose way, "
+        "SASL, is a section Client in saslJaasConfigFile.",
     )
     ledger_metadata_version: int = setting(
         -1,
@@ -177,11 +183,10 @@ class MetadataConfig:
 
 
 @attrs.frozen(kw_only=True)
-class ClientConfig(ClientTlsConfig, MetadataConfig):
+class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     """What one client can be told; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
-        OtherKey("clientAuthProviderFactoryClass", "cannot authenticate yet", refused=True),
         OtherKey("clientTcpUserTimeoutMillis", "requests have their own time-outs"),
         OtherKey("tcpKeep*", "the system's keep-alive times are used"),
         OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
@@ -515,13 +520,6 @@ class ClientConfig(ClientTlsConfig, MetadataConfig):
         True,
         key="enableDigestTypeAutodetection",
         doc="Take digest type and password from metadata.",
-    )
-    client_role: str = setting(
-        "standard",
-        key="clientRole",
-        doc="standard, or system for recovery tools.",
-        choices=("standard", "system"),
-        without_effect="only authentication tells clients by their roles",
     )
     repair_batch_entries: int = setting(
         10,

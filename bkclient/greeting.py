@@ -1,24 +1,42 @@
-"""What is said on a new connection before the first request: START_TLS.
+"""What is said on a new connection before the first request: START_TLS, then who we are.
 
-Agrees with BookKeeper 4.18.0, PerChannelBookieClient.
+Agrees with BookKeeper 4.18.0, PerChannelBookieClient, AuthHandler.ClientSideHandler and
+SASLClientAuthProvider, but for the order: TLS is there before the first word about who we are,
+which Java's client sends in clear.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
+from bkclient.auth.jaas import Login, read_jaas
 from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
-from bkclient.errors import RequestTimeoutError, SecurityError
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    ClientUnauthorizedError,
+    RequestTimeoutError,
+    SecurityError,
+)
 from wire.codes import ReturnCode
-from wire.messages import StartTlsRequest
+from wire.digest_md5 import AuthenticationError, DigestMd5Client
+from wire.messages import AUTH_DISABLED, SASL, AuthRequest, AuthResponse, StartTlsRequest
 
 if TYPE_CHECKING:
     from bkclient.tls.contexts import TlsContexts
+
+AUTH_S: Final = 10.0
+"""How long each answer of a bookie may take while we show who we are."""
+
+log = Logger()
 
 
 class Greeting:
@@ -27,10 +45,19 @@ class Greeting:
     Args:
         clock: for time-outs.
         tls: our end of TLS; ``None`` to speak in clear.
+        login: who we are; ``None`` to say nothing about it.
+        new_nonce: chance, for proofs that nobody can have recorded.
     """
 
-    def __init__(self, clock: IReactorTime, tls: TlsContexts | None) -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        tls: TlsContexts | None = None,
+        login: Login | None = None,
+        new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(32),
+    ) -> None:
         self._clock, self._tls = clock, tls
+        self._login, self._new_nonce = login, new_nonce
 
     def reload(self) -> None:
         """Read keys and certificates again, for the connections to come."""
@@ -42,15 +69,18 @@ class Greeting:
 
         Raises:
             SecurityError: TLS could not be set up.
+            ClientUnauthorizedError: the bookie does not let us in, or is not whom it must be.
             RequestTimeoutError: it took too long.
             BookieUnavailableError: the connection went.
         """
         try:
             if self._tls is not None:
                 await self._start_tls(channel, self._tls, host)
+            if self._login is not None:
+                await self._authenticate(channel, self._login)
         except Exception as error:
-            closing = SecurityError(f"no TLS with bookie {channel.bookie_id}: given up")
-            channel.close(error if isinstance(error, SecurityError) else closing)
+            given_up = BookieUnavailableError(f"no connection with {channel.bookie_id}: given up")
+            channel.close(error if isinstance(error, ClientError) else given_up)
             raise
 
     async def _start_tls(self, channel: BookieChannel, tls: TlsContexts, host: str) -> None:
@@ -68,16 +98,51 @@ class Greeting:
             text = f"bookie {bookie} did not end the TLS handshake in {timeout_s:g} s"
             raise RequestTimeoutError(text) from error
 
+    async def _authenticate(self, channel: BookieChannel, login: Login) -> None:
+        """Exchange tokens until each side knows the other, or the bookie wants to know nobody."""
+        who = f"bookie {channel.bookie_id} does not let {login.user!r} in"
+        exchange, token = DigestMd5Client(login.user, login.password, self._new_nonce), b""
+        while not exchange.is_done:
+            answer = await self._exchange(channel, token, who)
+            if answer.plugin == AUTH_DISABLED:
+                log.debug("bookie {bookie} asks nobody who it is", bookie=channel.bookie_id)
+                return
+            if answer.plugin != SASL:
+                raise ClientUnauthorizedError(f"{who}: it speaks of plugin {answer.plugin!r}")
+            try:
+                token = exchange.answer(answer.payload)
+            except AuthenticationError as error:
+                raise ClientUnauthorizedError(f"{who}: {error}") from error
+
+    async def _exchange(self, channel: BookieChannel, token: bytes, who: str) -> AuthResponse:
+        try:
+            answer = await channel.request(AuthRequest(SASL, token), timeout_s=AUTH_S)
+        except RequestTimeoutError as error:
+            # Java's bookie answers nothing at all to a wrong password.
+            raise RequestTimeoutError(
+                f"{who}: it does not answer, as Java's bookies do to a wrong password"
+            ) from error
+        except BookieUnavailableError as error:
+            # In V2 that is how a wrong password is refused; but it may have died as well.
+            raise BookieUnavailableError(f"{who}: it closed the connection") from error
+        if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
+            raise ClientUnauthorizedError(
+                f"{who}: wrong password, unknown there, or not allowed (it says {answer.rc.name})"
+            )
+        return answer
+
 
 def greeting_of(config: ClientConfig, clock: IReactorTime) -> Greeting | None:
     """Return how a client's connections begin; ``None``: with the first request.
 
     Raises:
-        SecurityError: keys or certificates cannot be used.
+        SecurityError: keys, certificates or passwords cannot be used.
     """
-    settings = config.tls
-    if settings is None:
-        return None
-    from bkclient.tls.contexts import TlsContexts
+    settings, tls, login = config.tls, None, None
+    if settings is not None:
+        from bkclient.tls.contexts import TlsContexts
 
-    return Greeting(clock, TlsContexts(settings, clock, is_client=True))
+        tls = TlsContexts(settings, clock, is_client=True)
+    if config.has_sasl:
+        login = read_jaas(config.jaas_path).login(config.jaas_section)
+    return Greeting(clock, tls, login) if tls or login else None

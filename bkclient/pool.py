@@ -22,7 +22,6 @@ from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,
     ClientError,
-    SecurityError,
 )
 from bkclient.greeting import Greeting
 from bkclient.metadata.api import BookieRegistry, NotFoundError
@@ -202,11 +201,8 @@ class BookiePool:
                 host, port, lambda: self._new_channel(bookie, protocol), self._connect_timeout_s
             )
             assert isinstance(made, BookieChannel)
-            if self._greeting is not None:
-                await self._greeting.say(made, host)
+            await self._greet(slot, made, host)
         except ClientError as error:
-            if isinstance(error, SecurityError) and str(error) != str(slot.last_error):
-                log.warn("{error}", error=error)  # Those who wait may only hear that bookies lack.
             self._failed(slot, error)
         except Exception as error:  # noqa: BLE001 - whatever a transport raises means "not there".
             text = f"bookie {bookie} cannot be reached: {error}"
@@ -216,6 +212,17 @@ class BookiePool:
             self._failed(slot, failure)
         else:
             self._connected(slot, made)
+
+    async def _greet(self, slot: _Slot, channel: BookieChannel, host: str) -> None:
+        if self._greeting is None:
+            return
+        try:
+            await self._greeting.say(channel, host)
+        except ClientError as error:
+            if str(error) != str(slot.last_error):
+                # Who waits may only hear that there are too few bookies.
+                log.warn("{error}", error=error)
+            raise
 
     @property
     def _connect_timeout_s(self) -> float:
