@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import attrs
 
+from bkclient.auth.config import BookieAuthConfig
 from bkclient.config import ClientConfig, MetadataConfig
 from bkclient.settings import (
     Finding,
@@ -184,6 +185,7 @@ class LimitsConfig:
 
 @attrs.frozen(kw_only=True)
 class BookieConfig(
+    BookieAuthConfig,
     BookieTlsConfig,
     AutoRecoveryConfig,
     AdminConfig,
@@ -226,6 +228,8 @@ class BookieConfig(
         yield from self.limits_problems()
         yield from self.admin_problems()
         yield from self.tls_problems()
+        wants_certificates = self.has_tls and self.tls_client_authentication
+        yield from self.auth_problems(wants_certificates=wants_certificates)
         if self.service_uri is None:
             yield _error("metadataServiceUri", "is not set; give it here or with --metadata-uri")
 

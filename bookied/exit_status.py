@@ -48,8 +48,8 @@ class AddressError(BookieStopError):
     exit_status = ExitStatus.INVALID_CONFIGURATION
 
 
-class TlsStartError(BookieStopError):
-    """TLS is switched on, and its keys or certificates cannot be used."""
+class SecurityStartError(BookieStopError):
+    """Keys, certificates or passwords that the settings ask for cannot be used."""
 
     exit_status = ExitStatus.INVALID_CONFIGURATION
 

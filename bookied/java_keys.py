@@ -26,10 +26,6 @@ def _warned(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[O
     return tuple(OtherKey(pattern, doc, harmless=harmless, risky=True) for pattern in patterns)
 
 
-def _refused(doc: str, pattern: str, *harmless: str) -> OtherKey:
-    return OtherKey(pattern, doc, refused=True, harmless=harmless)
-
-
 def _misspelt(pattern: str, instead: str) -> OtherKey:
     return OtherKey(pattern, "no version of BookKeeper reads this spelling", instead=instead)
 
@@ -40,11 +36,6 @@ BOOKIE_OTHER_KEYS: Final = (
     _misspelt("indexDir", "indexDirectories"),
     _misspelt("ledgerDirectory", "ledgerDirectories"),
     _misspelt("httpServerKeystorePath", "httpServerKeyStorePath"),
-    _refused("would leave the bookie open: authentication is not here yet", "authorizedRoles"),
-    _refused(
-        "would leave the bookie open: authentication is not here yet",
-        "bookieAuthProviderFactoryClass",
-    ),
     *_ignored("Java reads it nowhere", "numJournalCallbackThreads"),
     *_ignored("names a Java class", "journalChannelProvider", "registrationManagerClass"),
     *_ignored("names a Java class", "metastoreImplClass"),

@@ -20,12 +20,13 @@ from bkclient.connect import TcpConnect
 from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.greeting import Greeting, greeting_of
 from bkclient.metadata import open_metadata
+from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement_policy import real_script
 from bkclient.pool import Connect
 from bookied.config import BookieConfig
 from bookied.dirs import DirectoryLocks
-from bookied.exit_status import BookieStopError, ExitStatus, TlsStartError
+from bookied.exit_status import BookieStopError, ExitStatus, SecurityStartError
 from bookied.files import Files, RealFiles
 from bookied.identity import Host, RealHost
 from bookied.index.key_values import OpenKeyValues
@@ -128,10 +129,12 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
 
     Raises:
         MetadataUriError: the URI cannot be understood.
-        TlsStartError: keys or certificates of the bookie's own clients cannot be used.
+        SecurityStartError: keys or certificates of the bookie's own clients cannot be used.
     """
     if "client_config" in changes:
-        changes.setdefault("greeting", _greeting(changes["client_config"], reactor))
+        # As Java's auditor and workers do, by another section of the JAAS file than programs.
+        own = attrs.evolve(changes["client_config"], client_role="system")
+        changes |= {"client_config": own, "greeting": _greeting(own, reactor)}
     blocking = ThreadPool(0, BLOCKING_THREADS, "blocking")
     reads = ThreadPool(0, max(1, config.read_threads), "read")
     pools = (blocking, reads)
@@ -180,7 +183,7 @@ def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
     try:
         return greeting_of(config, reactor)
     except SecurityError as error:
-        raise TlsStartError(str(error)) from error
+        raise SecurityStartError(str(error)) from error
 
 
 def raise_open_files_limit() -> int:
@@ -211,14 +214,10 @@ def _is_zookeeper(config: BookieConfig) -> bool:
 def _open_store(config: BookieConfig, reactor: Any, stats: MetadataStats) -> MetadataStore:
     uri = config.service_uri
     assert uri is not None, "load() insists on one"
-    observing = {"observe": stats.observe} if _is_zookeeper(config) else {}
+    observing: dict[str, Any] = {"observe": stats.observe} if _is_zookeeper(config) else {}
     try:
-        return open_metadata(
-            uri,
-            reactor=reactor,
-            session_timeout_s=config.zk_timeout_ms / 1000,
-            requests_per_s_max=config.zk_request_rate_limit,
-            **observing,
-        )
+        return open_metadata(uri, reactor=reactor, **store_options(config, uri), **observing)
     except IncorrectParameterError as error:
         raise MetadataUriError(f"metadataServiceUri: {error}") from error
+    except SecurityError as error:
+        raise SecurityStartError(str(error)) from error

@@ -26,6 +26,7 @@ from bookied.bookie import Bookie
 from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
+from bookied.gate import Authenticator, Gate, Refusals
 from bookied.long_poll import Cancel
 from bookied.metrics.stats import ADD, operation_of
 from bookied.read_lanes import ReadLanes, RunBlocking
@@ -86,6 +87,7 @@ class BookieServer(Factory):
         tcp_keep_alive: bool = True,
         connections_max: int | None = None,
         tls: TlsContexts | None = None,
+        auth: Authenticator | None = None,
     ) -> None:
         """Serve ``bookie``.
 
@@ -99,6 +101,7 @@ class BookieServer(Factory):
             connections_max: further clients are turned away, or their descriptors would be those
                 that journals and logs need; None for no limit.
             tls: what is offered to clients that ask for it with START_TLS.
+            auth: how clients show who they are before they may do anything else.
         """
         self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
         self.limits = limits or Limits(
@@ -107,7 +110,8 @@ class BookieServer(Factory):
         self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
         self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
         self.stats = bookie.stats
-        self.tls = tls
+        self.tls, self.auth = tls, auth
+        self.refusals = Refusals(clock)
         self.fast_reads = FastReads(bookie.storages, bookie.stats)
         self.backpressure = Backpressure(
             self.limits,
@@ -300,6 +304,7 @@ class BookieConnection(Protocol):
         self._output_is_full = False
         self._is_reading = True
         self._upgrade: Upgrade | None = None
+        self._gate: Gate | None = None
 
     # Called by the transport -------------------------------------------------------------------
 
@@ -311,7 +316,11 @@ class BookieConnection(Protocol):
             self._transport().bufferSize = READ_BYTES  # Of Twisted's own transports alone.
             transport.setTcpKeepAlive(self._server.tcp_keep_alive)
         transport.registerProducer(self, True)
-        self._server.connections.add(self)
+        server = self._server
+        if server.auth is not None:
+            host = str(getattr(transport.getPeer(), "host", "somebody"))
+            self._gate = Gate(server.auth.begin(), server.stats, host, server.refusals.tell)
+        server.connections.add(self)
         self.update_reading()
 
     def dataReceived(self, data: bytes) -> None:
@@ -330,6 +339,9 @@ class BookieConnection(Protocol):
         """Go on in TLS."""
         assert self._upgrade is not None
         self._upgrade.completed()
+        if self._gate is not None:
+            self._gate.tls_began(self._upgrade.end.peer_certificate())
+            self._pass_gate()
         self.flush()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -475,11 +487,12 @@ class BookieConnection(Protocol):
             self._server.half_frames.release(self)
         while not (self._output_is_full or self._is_closing):
             begin = at
-            if not self._is_upgrading:
+            if self._is_upgrading:
+                if data.startswith(TLS_BEGIN[:1], at):
+                    self._upgrade_with(data[at:])
+                    return
+            elif self._gate is None:
                 at = self._take_reads(data, self._take_adds(data, at))
-            elif data.startswith(TLS_BEGIN[:1], at):
-                self._upgrade_with(data[at:])
-                return
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -516,26 +529,49 @@ class BookieConnection(Protocol):
             raise RemoteProtocolError("a frame that is none")
         if self._is_upgrading and not isinstance(received.request, AuthRequest):
             raise RemoteProtocolError("a request in clear behind START_TLS")
-        stats = self._server.stats
-        began_ns = stats.now_ns()
-        reply = _Reply(self, received, len(frame), began_ns)
+        reply = _Reply(self, received, len(frame), self._server.stats.now_ns())
         self._unanswered += 1
         self._backpressure.received(len(frame), reply.adds)
         try:
-            if isinstance(received.request, StartTlsRequest) and self._server.tls is not None:
-                self._offer_tls(reply, received.reply_to, self._server.tls)
-                cancel = None
-            else:
-                cancel = self._bookie.handle(received.request, received.reply_to, reply)
+            cancel = self._answer(received, reply)
         except BaseException:
             if not reply.is_given:
                 self._settle(reply)  # Nothing else will: the connection is about to be closed.
             raise
-        stats.handled(received.request, began_ns)
         if cancel is not None and not reply.is_given:
             self._polls[reply] = cancel
 
-    # TLS ---------------------------------------------------------------------------------------
+    def _answer(self, received: Received, reply: _Reply) -> Cancel | None:
+        request, server, gate = received.request, self._server, self._gate
+        begins_tls = isinstance(request, StartTlsRequest)
+        if begins_tls and server.tls is not None:
+            server.stats.packets_received += 1
+            self._offer_tls(reply, received.reply_to, server.tls)
+            return None
+        if gate is not None and not begins_tls:
+            server.stats.packets_received += 1
+            self._ask_gate(gate, received, reply)
+            return None
+        cancel = self._bookie.handle(request, received.reply_to, reply)
+        server.stats.handled(request, reply.began_ns)
+        return cancel
+
+    # Who it is, and TLS ------------------------------------------------------------------------
+
+    def _ask_gate(self, gate: Gate, received: Received, reply: _Reply) -> None:
+        """Answer a client that has not shown who it is."""
+        verdict = gate.judge(received.request, received.reply_to)
+        self._pass_gate()
+        if verdict.response is None:
+            self._settle(reply)
+        else:
+            self._send(reply, received.reply_to, verdict.response)
+        if verdict.closes:
+            self._close()
+
+    def _pass_gate(self) -> None:
+        if self._gate is not None and self._gate.is_open:
+            self._gate = None
 
     @property
     def _is_upgrading(self) -> bool:

@@ -51,13 +51,14 @@ from bookied.exit_status import (
     MetadataStartError,
     NoSpaceError,
     RunTimeError,
-    TlsStartError,
+    SecurityStartError,
     WrongLayoutError,
 )
 from bookied.fence_check import FenceCheck
 from bookied.garbage.collectors import CollectedBookie, Collectors
 from bookied.garbage.ledgers import Membership
 from bookied.garbage.status import CollectorStatus
+from bookied.gate import Authenticator
 from bookied.identity import Identity, identify, listen_host
 from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.integrity.part import Integrity
@@ -137,6 +138,7 @@ class BookieService:
         self._keeping = DeferredLock()
         self._port: BoundPort | None = None
         self._tls: TlsContexts | None = None
+        self._auth: Authenticator | None = None
         self._has_failed = False
         self._stop_wanted = False
         self._starting: Deferred[None] | None = None
@@ -161,7 +163,7 @@ class BookieService:
     async def _start(self) -> None:
         config, parts = self.config, self.parts
         found = self.directories
-        self._tls = _open_tls(config, parts.clock)
+        self._tls, self._auth = _open_security(config, parts.clock)
         parts.locks.take(found.roots)
         self._port = parts.listener.bind(listen_host(config, parts.host), config.port)
         self.identity = identity = identify(config, self._port.port, parts.host)
@@ -287,6 +289,7 @@ class BookieService:
             tcp_keep_alive=config.tcp_keepalive,
             connections_max=_connections_max(parts.open_files_max, engine.storages.limits),
             tls=self._tls,
+            auth=self._auth,
         )
         self._port.listen(self.server)
         self._note("registering")
@@ -441,8 +444,8 @@ class BookieService:
             await self.collectors.stop()
 
     def reload(self) -> None:
-        """Read keys and certificates again; connections that are there go on as they are."""
-        for one in (self._tls, self.parts.greeting):
+        """Read keys, certificates and passwords again; connections that are there go on."""
+        for one in (self._tls, self._auth, self.parts.greeting):
             if one is not None:
                 one.reload()
 
@@ -600,16 +603,23 @@ def _named(error: Exception) -> str:
     return str(error)
 
 
-def _open_tls(config: BookieConfig, clock: IReactorTime) -> TlsContexts | None:
-    settings = config.tls
-    if settings is None:
-        return None
-    from bkclient.tls.contexts import TlsContexts
-
+def _open_security(
+    config: BookieConfig, clock: IReactorTime
+) -> tuple[TlsContexts | None, Authenticator | None]:
+    """Return what keeps listeners and strangers out; what is off is not even loaded."""
+    settings, tls, auth = config.tls, None, None
     try:
-        return TlsContexts(settings, clock, is_client=False)
+        if settings is not None:
+            from bkclient.tls.contexts import TlsContexts
+
+            tls = TlsContexts(settings, clock, is_client=False)
+        if config.auth_factory:
+            from bookied.authenticators import open_authenticator
+
+            auth = open_authenticator(config)
     except SecurityError as error:
-        raise TlsStartError(str(error)) from error
+        raise SecurityStartError(str(error)) from error
+    return tls, auth
 
 
 def _service_info(

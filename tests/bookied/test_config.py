@@ -129,7 +129,13 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
         ("diskUsageThreshold=0.5", "diskUsageWarnThreshold: is above diskUsageThreshold"),
         ("entryLogPerLedgerEnabled=true", "is not offered"),
         ("extraServerComponents=a.B", "'a.B' are Java classes; remove the key"),
-        ("bookieAuthProviderFactoryClass=a.B", "would leave the bookie open"),
+        ("bookieAuthProviderFactoryClass=a.B", "'a.B' is not offered; SASLBookieAuthProvider"),
+        ("bookieAuthProviderFactoryClass=BookieAuthZFactory", "authorizedRoles: names no role"),
+        (
+            "bookieAuthProviderFactoryClass=BookieAuthZFactory\nauthorizedRoles=a",
+            "BookieAuthZFactory needs TLS with tlsClientAuthentication=true",
+        ),
+        ("saslJaasClientAllowedIds=(", "is no regular expression"),
         ("tlsProviderFactoryClass=a.B", "'a.B' is not offered; TLSContextFactory is"),
         ("tlsProviderFactoryClass=TLSContextFactory", "tlsKeyStore: is not set"),
         (

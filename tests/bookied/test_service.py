@@ -26,7 +26,7 @@ from bookied.exit_status import (
     NoSpaceError,
     PortInUseError,
     RunTimeError,
-    TlsStartError,
+    SecurityStartError,
     WrongIdentityError,
 )
 from bookied.files import RealFiles
@@ -271,7 +271,7 @@ def test_a_bookie_with_tls_says_so_where_it_registers(running: Running, tmp_path
 
 
 def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_path) -> None:
-    with pytest.raises(TlsStartError, match="tlsKeyStore: cannot read nowhere") as caught:
+    with pytest.raises(SecurityStartError, match="tlsKeyStore: cannot read nowhere") as caught:
         running.start(**{**with_tls(tmp_path), "tls_key_store": "nowhere"})
     assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
     assert not (tmp_path / "ledgers/current").exists()

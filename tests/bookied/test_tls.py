@@ -3,132 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
-from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from bkclient.channel import BookieChannel
-from bkclient.config import ClientConfig
 from bkclient.errors import RequestTimeoutError, SecurityError
-from bkclient.greeting import Greeting, greeting_of
-from bkclient.settings import load, parse_properties
-from bkclient.tls.contexts import TlsContexts
-from bookied.config import load_bookie_config
 from bookied.upgrade_tls import HANDSHAKE_S
-from tests.bookied.serving import KEY, Serving, packet
-from tests.certificates import Authority, Issued, Pem, bookie_keys, client_keys, write_pem
+from tests.bookied.secured import AUTHORITY, BOOKIE, CLIENT, Connection, Stage
+from tests.bookied.serving import KEY, packet
+from tests.certificates import Authority, Issued, Pem, write_pem
 from tests.tls_link import Link
 from wire import v2, v3
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import AddRequest, AuthRequest, ReadRequest, StartTlsRequest
 
-AUTHORITY = Authority()
-BOOKIE = AUTHORITY.issue("bookie", hosts=["bookie.example", "192.0.2.1"])
-CLIENT = AUTHORITY.issue("client", hosts=[])
 L, E = LedgerId(4), EntryId(0)
-PLAIN = "it does not speak TLS here, or speaks in clear"
-
-
-def conf(keys: dict[str, object]) -> Any:
-    return parse_properties("".join(f"{key}={value}\n" for key, value in keys.items()))
-
-
-class Stage:
-    """A bookie and a client with files of their own, and a connection between the two."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.serving = Serving(directory / "bookie")
-        self.clock: Clock = self.serving.clock
-        self.bookie_pem = write_pem(directory / "bookie-keys", BOOKIE, AUTHORITY)
-        self.client_pem = write_pem(directory / "client-keys", CLIENT, AUTHORITY)
-        self.bookie_settings: dict[str, object] = {}
-        self.client_settings: dict[str, object] = {}
-
-    def contexts(self) -> TlsContexts:
-        keys = {"metadataServiceUri": "sqlite:///m.db", **bookie_keys(self.bookie_pem)}
-        config, _ = load_bookie_config(conf({**keys, **self.bookie_settings}))
-        assert config.tls is not None
-        return TlsContexts(config.tls, self.clock, is_client=False)
-
-    def greeting(self) -> Greeting:
-        config, _ = load(
-            ClientConfig, conf({**client_keys(self.client_pem), **self.client_settings})
-        )
-        found = greeting_of(config, self.clock)
-        assert found is not None
-        return found
-
-    def connect(self, protocol: ProtocolVersion = ProtocolVersion.V3) -> Connection:
-        if self.serving.server.tls is None:
-            self.serving.server.tls = self.contexts()
-        return Connection(self, self.greeting(), protocol)
-
-    def refused(self, **settings: object) -> str:
-        """Return what the client says of a connection that must not come about."""
-        self.client_settings |= settings
-        return str(self.connect().failure)
-
-
-class Connection:
-    """One connection of a client, greeted as far as it goes."""
-
-    def __init__(self, stage: Stage, greeting: Greeting, protocol: ProtocolVersion) -> None:
-        self._serving = stage.serving
-        self.channel = BookieChannel(stage.clock, BookieId("b1"), protocol=protocol)
-        server = stage.serving.server.buildProtocol(None)
-        self.link = Link(self.channel, server)
-        self._found: list[Any] = []
-        said = Deferred.fromCoroutine(greeting.say(self.channel, "bookie.example"))
-        said.addBoth(self._found.append)
-        self.link.settle()
-
-    @property
-    def is_greeted(self) -> bool:
-        return self._found == [None]
-
-    @property
-    def failure(self) -> Exception:
-        """Why there is no TLS: of the greeting, or of the connection right behind it."""
-        if self._found == [None]:
-            assert self.channel.lost is not None
-            return self.channel.lost
-        (failure,) = self._found
-        error: Exception = failure.value
-        return error
-
-    def ask(self, request: Any) -> Any:
-        found: list[Any] = []
-        self.channel.request(request).addBoth(found.append)
-        self.link.settle()
-        self._serving.sync()
-        self.link.settle()
-        (answer,) = found
-        return answer
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
-
-
-@pytest.fixture
-def logs() -> Iterator[list[str]]:
-    """What is logged meanwhile, as text."""
-    lines: list[str] = []
-
-    def observe(event: LogEvent) -> None:
-        lines.append(formatEvent(event))
-
-    globalLogPublisher.addObserver(observe)
-    yield lines
-    globalLogPublisher.removeObserver(observe)
 
 
 def add(entry_id: int = 0) -> AddRequest:
@@ -141,7 +39,7 @@ def test_requests_of_either_protocol_go_through_tls(stage: Stage, protocol) -> N
     assert connection.is_greeted
     assert connection.ask(add()).rc is ReturnCode.EOK
     assert connection.ask(ReadRequest(L, E)).entry == packet(L, 0)
-    assert stage.serving.server.stats.tls_handshakes == 1
+    assert stage.stats.tls_handshakes == 1
 
 
 def test_nothing_of_an_entry_can_be_read_on_the_way(stage: Stage) -> None:
@@ -191,7 +89,7 @@ def test_a_client_without_a_certificate_learns_that_one_is_wanted(stage: Stage, 
         "TLSv1.3": "it wants a certificate of us, and we have none to send",
     }
     assert failure == f"no TLS with bookie b1: {reasons[version]}"
-    assert stage.serving.server.stats.tls_failures == 1
+    assert stage.stats.tls_failures == 1
 
 
 def issue(stage: Stage, pem: Pem, own: Issued, trusted: Authority = AUTHORITY) -> None:
@@ -205,10 +103,10 @@ def test_what_is_wrong_with_the_bookies_certificate_is_said(stage: Stage) -> Non
     found = []
     for how in names:
         issue(stage, stage.bookie_pem, AUTHORITY.issue("bookie", **how))
-        stage.serving.server.tls = None
+        stage.set_up()
         found.append(stage.refused(tlsHostnameVerificationEnabled="true"))
     issue(stage, stage.bookie_pem, Authority("another").issue("bookie"))
-    stage.serving.server.tls = None
+    stage.set_up()
     found.append(stage.refused())
     own = "no TLS with bookie b1: its certificate "
     assert found == [
@@ -322,7 +220,7 @@ def test_any_other_request_in_clear_behind_start_tls_closes(stage, protocol, req
     behind = v2.encode_request(request_) if is_v2 else v3.encode_request(request_, 2)
     client.send(start_tls() + behind)
     assert client.is_closed
-    assert stage.serving.server.stats.packets_received == 1
+    assert stage.stats.packets_received == 1
 
 
 def test_start_tls_within_tls_closes(stage: Stage) -> None:

@@ -1,10 +1,14 @@
-"""TLS with Java peers, both ways: our bookie and Java's client, our client and Java's bookie."""
+"""TLS and authentication with Java peers, both ways: our bookie and Java's client, and the reverse.
+
+Every test has one bookie, ours or Java's, of which clients of both kinds want something.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,9 +16,11 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.config import ClientConfig
-from bkclient.errors import SecurityError
+from bkclient.errors import ClientUnauthorizedError, RequestTimeoutError, SecurityError
 from bkclient.settings import load, parse_properties
 from tests.certificates import PASSWORD, Authority, Pem, bookie_keys, client_keys, write_pem
+from tests.interop.java_client import JavaClient
+from tests.interop.jvm import FAST_JVM, JavaVM
 from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, JavaError, Peers
 from tests.reactor import run, the_reactor
@@ -74,6 +80,17 @@ def written_and_read(writer: Any, reader: Any) -> None:
     assert opened.read(0, len(ENTRIES) - 1) == ENTRIES
 
 
+async def written_by_us(client: Client) -> list[bytes]:
+    """Return what can be read of entries that were just written."""
+    writer = await client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
+    await writer.add_many(ENTRIES)
+    await writer.close()
+    reader = await client.open_ledger(writer.ledger_id)
+    found = [entry.payload async for entry in reader.read()]
+    reader.close()
+    return found
+
+
 def test_javas_client_speaks_tls_in_both_protocols(stage: Stage) -> None:
     clients = [stage.java(), stage.java(v2=True)]
     for writer, reader in (clients, clients[::-1]):
@@ -83,18 +100,7 @@ def test_javas_client_speaks_tls_in_both_protocols(stage: Stage) -> None:
 @pytest.mark.parametrize("v2", [False, True])
 def test_our_client_speaks_tls_in_both_protocols(stage: Stage, v2: bool) -> None:  # noqa: FBT001
     client = stage.ours(v2=v2, tlsHostnameVerificationEnabled="true")
-
-    async def both() -> list[bytes]:
-        sizes = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
-        writer = await client.create_ledger(**sizes)
-        await writer.add_many(ENTRIES)
-        await writer.close()
-        reader = await client.open_ledger(writer.ledger_id)
-        found = [entry.payload async for entry in reader.read()]
-        reader.close()
-        return found
-
-    assert run(both()) == ENTRIES
+    assert run(written_by_us(client)) == ENTRIES
 
 
 def refused(stage: Stage, **keys: object) -> str:
@@ -152,3 +158,127 @@ def test_a_new_certificate_is_shown_after_sighup(stage: Stage) -> None:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
     assert "an authority that is not trusted" in refused(stage)
+
+
+# Names and passwords
+
+JAAS = """
+Bookie {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_bookkeeper="{password}";
+}};
+BookKeeper {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    username="bookkeeper"
+    password="{password}";
+}};
+"""
+PACKAGE = "org.apache.bookkeeper"
+
+
+@attrs.frozen
+class Guarded:
+    """One bookie that wants names and passwords and offers TLS, and what clients of it need."""
+
+    peers: Peers
+    uri: str
+    bookie: JavaBookie
+    vm: JavaVM
+    jaas: Path
+    tls: dict[str, object]
+
+    def ours(self, *, v2: bool, tls: bool, **more: object) -> Client:
+        text = {
+            "metadataServiceUri": self.uri,
+            "useV2WireProtocol": v2,
+            "clientAuthProviderFactoryClass": f"{PACKAGE}.sasl.SASLClientProviderFactory",
+            "saslJaasConfigFile": self.jaas,
+            **(self.tls if tls else {}),
+            **more,
+        }
+        lines = "".join(f"{key}={value}\n" for key, value in text.items())
+        config, _ = load(ClientConfig, parse_properties(lines))
+        client = run(Client.connect(config, reactor=the_reactor()))
+        self.peers.on_close(lambda: run(client.close()))
+        return client
+
+    def java(self, *, v2: bool, tls: bool, named: bool = True) -> JavaClient:
+        factory = f"{PACKAGE}.sasl.SASLClientProviderFactory"
+        auth = {"clientAuthProviderFactoryClass": factory} if named else {}
+        keys = {key: str(value) for key, value in (self.tls if tls else {}).items()}
+        client = JavaClient(self.vm, self.uri, v2=v2, **auth, **keys)
+        self.peers.on_close(client.close)
+        return client
+
+
+@pytest.fixture(scope="module", params=["ours", "java"])
+def guarded(request, module_peers: Peers) -> Guarded:
+    peers = module_peers
+    directory = peers.new_directory("guarded")
+    authority = Authority()
+    pem = write_pem(directory / "client", authority.issue("client"), authority)
+    bookie_pem = write_pem(directory / "bookie", authority.issue("bookie"), authority)
+    jaas = directory / "jaas.conf"
+    jaas.write_text(JAAS.format(password="a password"))
+    told = f"-Djava.security.auth.login.config={jaas}"
+    keys = {
+        **bookie_keys(bookie_pem),
+        "bookieAuthProviderFactoryClass": f"{PACKAGE}.sasl.SASLBookieAuthProviderFactory",
+    }
+    uri = peers.metadata_uri()
+    if request.param == "ours":
+        bookie: JavaBookie = our_bookie(peers, uri, saslJaasConfigFile=jaas, **keys)
+    else:
+        options = (*FAST_JVM, "-Xmx256m", told)
+        bookie = peers.java_bookie(uri, jvm_options=options, **keys)
+    vm = peers.java_vm(jvm_options=(*FAST_JVM, told))
+    return Guarded(peers, uri, bookie, vm, jaas, client_keys(pem))
+
+
+@pytest.mark.parametrize(("v2", "tls"), [(False, False), (True, False), (False, True)])
+def test_javas_client_shows_who_it_is(guarded: Guarded, v2: bool, tls: bool) -> None:  # noqa: FBT001
+    # In V2 with TLS Java's client cannot speak with Java's bookie; see the next test.
+    client = guarded.java(v2=v2, tls=tls)
+    written_and_read(client, client)
+
+
+def test_javas_client_in_v2_and_tls_can_speak_with_our_bookie(guarded: Guarded) -> None:
+    client = guarded.java(v2=True, tls=True)
+    if type(guarded.bookie) is JavaBookie:
+        with pytest.raises(JavaError):
+            written_and_read(client, client)
+    else:
+        written_and_read(client, client)
+
+
+@pytest.mark.parametrize("v2", [False, True])
+@pytest.mark.parametrize("tls", [False, True])
+def test_our_client_shows_who_it_is(guarded: Guarded, v2: bool, tls: bool) -> None:  # noqa: FBT001
+    assert run(written_by_us(guarded.ours(v2=v2, tls=tls))) == ENTRIES
+
+
+def test_a_client_without_a_name_may_do_nothing(guarded: Guarded) -> None:
+    with pytest.raises(JavaError):
+        guarded.java(v2=False, tls=False, named=False).create_ledger(1, 1, 1).add(b"entry")
+    client = guarded.ours(v2=False, tls=False, clientAuthProviderFactoryClass="")
+    with pytest.raises(ClientUnauthorizedError):
+        run(written_by_us(client))
+
+
+def test_a_wrong_password_is_refused(guarded: Guarded) -> None:
+    wrong = guarded.jaas.with_name("wrong.conf")
+    wrong.write_text(JAAS.format(password="another"))
+    client = guarded.ours(v2=False, tls=False, saslJaasConfigFile=wrong)
+    request = BookieInfoRequest(BookieInfoFlag.FREE_DISK_SPACE)
+
+    async def asked() -> Any:
+        return await client.cluster.pool.send(BookieId(guarded.bookie.bookie_id), request)
+
+    # Java's bookie leaves us without an answer.
+    is_java = type(guarded.bookie) is JavaBookie
+    with pytest.raises(RequestTimeoutError if is_java else ClientUnauthorizedError) as caught:
+        run(asked())
+    assert "does not let 'bookkeeper' in" in str(caught.value)
+    if not is_java:
+        log = guarded.bookie.log.read_text()
+        assert log.count("user 'bookkeeper' is unknown, or the password is wrong") == 1
