@@ -18,14 +18,16 @@ from bkclient.client import Client
 from bkclient.config import ClientConfig
 from bkclient.errors import ClientUnauthorizedError, RequestTimeoutError, SecurityError
 from bkclient.settings import load, parse_properties
+from bookied.config import BookieConfig
 from tests.certificates import PASSWORD, Authority, Pem, bookie_keys, client_keys, write_pem
 from tests.interop.java_client import JavaClient
 from tests.interop.jvm import FAST_JVM, JavaVM
 from tests.interop.ours import our_bookie
-from tests.interop.peers import JavaBookie, JavaError, Peers
+from tests.interop.peers import JavaBookie, JavaError, Peers, write_conf
+from tests.interop.test_admin_commands import bkctl
 from tests.reactor import run, the_reactor
 from wire.codes import BookieInfoFlag
-from wire.ids import BookieId
+from wire.ids import BookieId, LedgerId
 from wire.messages import BookieInfoRequest
 
 ENTRIES = [b"entry %d" % i * 50 for i in range(300)]
@@ -80,12 +82,16 @@ def written_and_read(writer: Any, reader: Any) -> None:
     assert opened.read(0, len(ENTRIES) - 1) == ENTRIES
 
 
-async def written_by_us(client: Client) -> list[bytes]:
-    """Return what can be read of entries that were just written."""
+async def written_by(client: Client) -> LedgerId:
     writer = await client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
     await writer.add_many(ENTRIES)
     await writer.close()
-    reader = await client.open_ledger(writer.ledger_id)
+    return writer.ledger_id
+
+
+async def written_by_us(client: Client) -> list[bytes]:
+    """Return what can be read of entries that were just written."""
+    reader = await client.open_ledger(await written_by(client))
     found = [entry.payload async for entry in reader.read()]
     reader.close()
     return found
@@ -172,6 +178,11 @@ BookKeeper {{
     username="bookkeeper"
     password="{password}";
 }};
+Auditor {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    username="bookkeeper"
+    password="{password}";
+}};
 """
 PACKAGE = "org.apache.bookkeeper"
 
@@ -187,15 +198,17 @@ class Guarded:
     jaas: Path
     tls: dict[str, object]
 
-    def ours(self, *, v2: bool, tls: bool, **more: object) -> Client:
-        text = {
-            "metadataServiceUri": self.uri,
-            "useV2WireProtocol": v2,
+    def keys(self, *, tls: bool, **more: object) -> dict[str, object]:
+        return {
             "clientAuthProviderFactoryClass": f"{PACKAGE}.sasl.SASLClientProviderFactory",
             "saslJaasConfigFile": self.jaas,
             **(self.tls if tls else {}),
             **more,
         }
+
+    def ours(self, *, v2: bool, tls: bool, **more: object) -> Client:
+        keys = self.keys(tls=tls, useV2WireProtocol=v2, **more)
+        text = {"metadataServiceUri": self.uri, **keys}
         lines = "".join(f"{key}={value}\n" for key, value in text.items())
         config, _ = load(ClientConfig, parse_properties(lines))
         client = run(Client.connect(config, reactor=the_reactor()))
@@ -282,3 +295,71 @@ def test_a_wrong_password_is_refused(guarded: Guarded) -> None:
     if not is_java:
         log = guarded.bookie.log.read_text()
         assert log.count("user 'bookkeeper' is unknown, or the password is wrong") == 1
+
+
+def test_bkctl_is_let_in_by_x_keys_and_by_a_settings_file(guarded: Guarded) -> None:
+    keys = guarded.keys(tls=True)
+    ledger_id = run(written_by(guarded.ours(v2=False, tls=True)))
+    options = [word for key, value in keys.items() for word in ("-X", f"{key}={value}")]
+    listed = bkctl("-u", guarded.uri, *options, "ledger", "read", ledger_id, "--raw")
+    assert listed.out.encode() == b"".join(ENTRIES)
+    conf = guarded.jaas.with_name("client.conf")
+    write_conf(conf, {"metadataServiceUri": guarded.uri, **keys})
+    assert bkctl("-c", conf, "ledger", "read", ledger_id, "--raw").out == listed.out
+
+
+def test_bkctl_says_why_it_is_not_let_in(guarded: Guarded) -> None:
+    ledger_id = run(written_by(guarded.ours(v2=False, tls=True)))
+    other = Authority("another")
+    pem = write_pem(guarded.peers.new_directory("other"), other.issue("client"), other)
+    keys = guarded.keys(tls=True, clientTrustStore=pem.trust)
+    options = [word for key, value in keys.items() for word in ("-X", f"{key}={value}")]
+    found = bkctl("-u", guarded.uri, *options, "ledger", "read", ledger_id, ok=False)
+    assert found.status != 0
+    assert "comes from an authority that is not trusted" in found.err
+
+
+def test_autorecovery_of_a_bookie_is_let_in_by_java_and_by_ours(module_peers: Peers) -> None:
+    peers = module_peers
+    directory = peers.new_directory("repaired")
+    authority = Authority()
+    own = write_pem(directory, authority.issue("bookie"), authority)
+    jaas = directory / "jaas.conf"
+    jaas.write_text(JAAS.format(password="a password"))
+    keys = {
+        **bookie_keys(own, tlsClientAuthentication="true"),
+        "bookieAuthProviderFactoryClass": f"{PACKAGE}.sasl.SASLBookieAuthProviderFactory",
+        "clientAuthProviderFactoryClass": f"{PACKAGE}.sasl.SASLClientProviderFactory",
+        "saslJaasConfigFile": jaas,
+    }
+    uri = peers.metadata_uri()
+    told = f"-Djava.security.auth.login.config={jaas}"
+    options = (*FAST_JVM, "-Xmx256m", told)
+    bookies = [
+        our_bookie(peers, uri, autoRecoveryDaemonEnabled="true", **keys),
+        peers.java_bookie(uri, jvm_options=options, **keys),
+    ]
+    lines = "".join(
+        f"{key}={value}\n" for key, value in {"metadataServiceUri": uri, **keys}.items()
+    )
+    config, _ = load(ClientConfig, parse_properties(lines), also=(BookieConfig,))
+    client = run(Client.connect(config, reactor=the_reactor()))
+    peers.on_close(lambda: run(client.close()))
+
+    async def written() -> LedgerId:
+        writer = await client.create_ledger(ensemble_size=2, write_quorum=2, ack_quorum=2)
+        await writer.add_many(ENTRIES)
+        await writer.close()
+        return writer.ledger_id
+
+    ledger_id = run(written())
+    spare = our_bookie(peers, uri, **keys)
+    bookies[1].kill()
+
+    def ensemble() -> set[str]:
+        return set(run(client.read_metadata(ledger_id)).value.all_bookies())
+
+    deadline_s = time.monotonic() + 60
+    while ensemble() != {bookies[0].bookie_id, spare.bookie_id}:
+        assert time.monotonic() < deadline_s, bookies[0].log.read_text()[-3000:]
+        time.sleep(0.2)
