@@ -15,11 +15,11 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final, Union
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.interfaces import IHandshakeListener, IPushProducer, IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -31,11 +31,11 @@ from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
     RequestTimeoutError,
+    SecurityError,
     WriteFailedError,
     refusal,
 )
 from bkclient.streams import AddStream
-from wire import v2, v3
 from wire.adds import Key, take_acks_v2, take_acks_v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
@@ -62,6 +62,9 @@ from wire.messages import (
 from wire.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
 from wire.varint import encode_varint
 
+if TYPE_CHECKING:
+    from bkclient.tls.contexts import TlsEnd
+
 log = Logger()
 
 RequestKey = Union[int, tuple[int, int], None]
@@ -77,7 +80,7 @@ class _Pending:
     timeout_s: float
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IHandshakeListener)
 class BookieChannel(Protocol):
     """One connection to one bookie.
 
@@ -113,7 +116,7 @@ class BookieChannel(Protocol):
         self._is_v2 = protocol is ProtocolVersion.V2
         self._take_acks = take_acks_v2 if self._is_v2 else take_acks_v3
         self._match_read = match_read_v2 if self._is_v2 else match_read_v3
-        self._decode = v2.decode_response if self._is_v2 else v3.decode_response
+        self._decode = self._connection.decode
         self.next_txn_id = itertools.count(1).__next__ if next_txn_id is None else next_txn_id
         self._add_timeout_s, self._read_timeout_s = add_timeout_s, read_timeout_s
         self._no_delay, self._keepalive = no_delay, keepalive
@@ -125,6 +128,8 @@ class BookieChannel(Protocol):
         self._streams: dict[int, list[AddStream]] = {}
         self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
         self._on_writable: list[Deferred[None]] = []
+        self._tls_end: TlsEnd | None = None
+        self._handshake: Deferred[None] | None = None
         self.on_lost: Callable[[BookieChannel], None] = lambda _channel: None
 
     # Twisted calls these
@@ -139,8 +144,18 @@ class BookieChannel(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fail everything in flight: what was asked may have been done."""
+        why = None if self._tls_end is None else self._tls_end.why_lost(reason.value)
+        if why is not None:
+            self._fail_all(SecurityError(f"no TLS with bookie {self.bookie_id}: {why}"))
+            return
         text = f"connection to bookie {self.bookie_id} was lost: {reason.getErrorMessage()}"
         self._fail_all(BookieUnavailableError(text))
+
+    def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
+        """TLS is there: what is sent from now on is in it."""
+        handshake, self._handshake = self._handshake, None
+        if handshake is not None and self.lost is None:
+            handshake.callback(None)
 
     def pauseProducing(self) -> None:
         """The transport's buffer is full."""
@@ -186,6 +201,20 @@ class BookieChannel(Protocol):
             transport.loseConnection()
         else:
             transport.abortConnection()
+
+    def start_tls(self, end: TlsEnd) -> Deferred[None]:
+        """Go on in TLS, as the bookie has agreed to; the Deferred fires when the handshake is over.
+
+        Raises (through the Deferred):
+            SecurityError: it failed.
+            BookieUnavailableError: the connection went.
+        """
+        transport: Any = self.transport
+        handshake: Deferred[None] = Deferred()
+        self._tls_end = end
+        transport.startTLS(end, True)
+        self._handshake = handshake
+        return handshake
 
     @property
     def in_flight(self) -> int:
@@ -447,6 +476,9 @@ class BookieChannel(Protocol):
         self._pending, self._waiting, self._streams, self._bulks = {}, {}, {}, {}
         self.on_lost(self)
         self.resumeProducing()
+        handshake, self._handshake = self._handshake, None
+        if handshake is not None:
+            handshake.errback(error)
         for pending in requests:
             pending.deferred.errback(error)
         for stream in streams:

@@ -41,7 +41,9 @@ from bkclient.errors import (
 )
 from bkclient.frames import LedgerKeys
 from bkclient.free_space import FreeSpace, ask_sizes
+from bkclient.greeting import Greeting, greeting_of
 from bkclient.metadata import open_metadata
+from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.opening import ProgressReport, recover
 from bkclient.placement import Ensemble, Placement
@@ -75,6 +77,10 @@ class Client:
         placement: overrides ``ensemblePlacementPolicy``.
         topology_script: runs the script that knows the racks; there are none without it.
         local_host: this host, as that script knows it, if its rack is to be preferred.
+        greeting: how connections begin, where several clients share that; else by ``config``.
+
+    Raises:
+        SecurityError: TLS is switched on, and its files cannot be used.
     """
 
     def __init__(
@@ -89,13 +95,22 @@ class Client:
         placement: Placement | None = None,
         topology_script: RunScript | None = None,
         local_host: str | None = None,
+        greeting: Greeting | None = None,
     ) -> None:
         config = ClientConfig() if config is None else config
         rng = random.Random() if rng is None else rng
         if protocol is None:
             protocol = ProtocolVersion.V2 if config.use_v2_protocol else ProtocolVersion.V3
         self.store, self.config = store, config
-        pool = BookiePool(connect, clock, store, config, protocol=protocol, rng=rng)
+        pool = BookiePool(
+            connect,
+            clock,
+            store,
+            config,
+            protocol=protocol,
+            rng=rng,
+            greeting=greeting_of(config, clock) if greeting is None else greeting,
+        )
 
         async def host_of(bookie: BookieId) -> str:
             return (await pool.address(bookie))[0]
@@ -161,6 +176,7 @@ class Client:
             IncorrectParameterError: no URI, or one that cannot be understood.
             MetadataUnavailableError: the metadata service cannot be reached.
             NotInitializedError: there is no cluster at that URI.
+            SecurityError: keys, certificates or passwords cannot be used.
         """
         if isinstance(uri_or_config, ClientConfig):
             config, uri = uri_or_config, uri_or_config.service_uri
@@ -169,29 +185,23 @@ class Client:
         if uri is None:
             raise IncorrectParameterError("the configuration names no metadata service")
         config = ClientConfig() if config is None else config
-        store = open_metadata(
-            uri,
-            reactor=reactor,
-            session_timeout_s=config.zk_timeout_ms / 1000,
-            requests_per_s_max=config.zk_request_rate_limit,
-            mark_times=config.store_mark_time,
-        )
-        try:
-            await store.connect()
-            await store.layout()
-        except BaseException:
-            await store.close()
-            raise
+        store = open_metadata(uri, reactor=reactor, **store_options(config, uri))
         rest.setdefault("connect", TcpConnect(reactor))
 
         def run_blocking(work: Callable[[], Any]) -> Deferred[Any]:
             return deferToThreadPool(reactor, reactor.getThreadPool(), work)
 
-        script = real_script(config, run_blocking)
-        if script is not None:
-            rest.setdefault("topology_script", script)
-            rest.setdefault("local_host", await run_blocking(partial(local_host_of, config)))
-        client = cls(store, clock=reactor, config=config, **rest)
+        try:
+            await store.connect()
+            await store.layout()
+            script = real_script(config, run_blocking)
+            if script is not None:
+                rest.setdefault("topology_script", script)
+                rest.setdefault("local_host", await run_blocking(partial(local_host_of, config)))
+            client = cls(store, clock=reactor, config=config, **rest)
+        except BaseException:
+            await store.close()
+            raise
         client._owns_store = True
         return client
 

@@ -13,7 +13,9 @@ from typing import ClassVar, Final
 
 import attrs
 
+from bkclient.auth.config import ClientAuthConfig, JaasConfig
 from bkclient.settings import Finding, FindingKind, OtherKey, Severity, setting
+from bkclient.tls.config import ClientTlsConfig
 from wire.codes import DigestType
 
 FACTORIES: Final = {
@@ -53,7 +55,7 @@ def _unknown_factory(java_class: str | None) -> str | None:
 
 
 @attrs.frozen(kw_only=True)
-class MetadataConfig:
+class MetadataConfig(JaasConfig):
     """Where the cluster's metadata is, and what clients and bookies must agree on."""
 
     metadata_service_uri: str | None = setting(
@@ -121,8 +123,13 @@ class MetadataConfig:
     zk_enable_security: bool = setting(
         False,
         key="zkEnableSecurity",
-        doc="Set ACLs on every znode.",
-        refuse=lambda on: "would leave znodes open: ACLs are not here yet" if on else None,
+        doc="Make every znode for those only who log in as we do; needs one of the ways to.",
+    )
+    zk_digest_path: str = setting(
+        "",
+        key="zkDigestAuthFile",
+        doc="File with USER:PASSWORD for ZooKeeper's digest scheme. Not a key of Java, whose way, "
+        "SASL, is a section Client in saslJaasConfigFile.",
     )
     ledger_metadata_version: int = setting(
         -1,
@@ -181,15 +188,10 @@ class MetadataConfig:
 
 
 @attrs.frozen(kw_only=True)
-class ClientConfig(MetadataConfig):
+class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     """What one client can be told; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
-        OtherKey("clientAuthProviderFactoryClass", "cannot authenticate yet", refused=True),
-        OtherKey("tlsProviderFactoryClass", "cannot use TLS yet", refused=True),
-        OtherKey("tls*", "belongs to TLS, which is not switched on"),
-        OtherKey("startTLSTimeoutSecs", "belongs to TLS, which is not switched on"),
-        OtherKey("client*Store*", "belongs to TLS, which is not switched on"),
         OtherKey("clientTcpUserTimeoutMillis", "requests have their own time-outs"),
         OtherKey("tcpKeep*", "the system's keep-alive times are used"),
         OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
@@ -532,13 +534,6 @@ class ClientConfig(MetadataConfig):
         True,
         key="enableDigestTypeAutodetection",
         doc="Take digest type and password from metadata.",
-    )
-    client_role: str = setting(
-        "standard",
-        key="clientRole",
-        doc="standard, or system for recovery tools.",
-        choices=("standard", "system"),
-        without_effect="only authentication tells clients by their roles",
     )
     repair_batch_entries: int = setting(
         10,

@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
 from bkclient.errors import BookieUnavailableError, ClientClosedError, ClientError
+from bkclient.greeting import Greeting
 from bkclient.metadata.api import BookieRegistry, NotFoundError
 from bkclient.quarantine import Quarantine
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag
@@ -72,6 +73,7 @@ class BookiePool:
         registry: where addresses are looked up.
         protocol: what reads and adds are spoken in; what V2 cannot say goes over V3 beside it.
         rng: for jitter.
+        greeting: what is said on each connection before it is used; ``None`` for nothing.
     """
 
     def __init__(
@@ -83,9 +85,11 @@ class BookiePool:
         *,
         protocol: ProtocolVersion,
         rng: random.Random,
+        greeting: Greeting | None = None,
     ) -> None:
         self.clock, self.config, self.protocol = clock, config, protocol
         self._connect, self._registry, self._rng = connect, registry, rng
+        self._greeting = greeting
         self._txn_ids = itertools.count(1)
         self._slots: dict[tuple[BookieId, ProtocolVersion, int], _Slot] = {}
         self._closed: ClientError | None = None
@@ -203,6 +207,8 @@ class BookiePool:
             made = await self._connect(
                 host, port, lambda: self._new_channel(bookie, protocol), self._connect_timeout_s
             )
+            assert isinstance(made, BookieChannel)
+            await self._greet(slot, made, host)
         except ClientError as error:
             self._failed(slot, error)
         except Exception as error:  # noqa: BLE001 - whatever a transport raises means "not there".
@@ -212,8 +218,18 @@ class BookiePool:
             self.quarantine.unreachable(bookie)
             self._failed(slot, failure)
         else:
-            assert isinstance(made, BookieChannel)
             self._connected(slot, made)
+
+    async def _greet(self, slot: _Slot, channel: BookieChannel, host: str) -> None:
+        if self._greeting is None:
+            return
+        try:
+            await self._greeting.say(channel, host)
+        except ClientError as error:
+            if str(error) != str(slot.last_error):
+                # Who waits may only hear that there are too few bookies.
+                log.warn("{error}", error=error)
+            raise
 
     @property
     def _connect_timeout_s(self) -> float:

@@ -9,6 +9,7 @@ import attrs
 
 from bkclient.blocking import with_store
 from bkclient.metadata import zk_paths
+from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotInitializedError
 from bkclient.walk import walk
 from bkctl.cluster import LEDGERS, LIVE_BOOKIES
@@ -205,7 +206,7 @@ def nuke(session: Session, instance_id: str | None, force: Collection[str]) -> N
 
 def _with_store(session: Session, work: Callable[[MetadataStore], Any]) -> Any:
     """Run ``work`` on the store of the session's cluster, which need not be there."""
-    return with_store(session.uri, work, session_timeout_s=session.config.zk_timeout_ms / 1000)
+    return with_store(session.uri, work, **store_options(session.config, session.uri))
 
 
 async def _insist_same(store: MetadataStore, shown: Stock | None) -> None:

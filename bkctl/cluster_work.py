@@ -14,6 +14,7 @@ import attrs
 from bkclient import admin
 from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
+from bkclient.metadata.access import store_options
 from bkclient.metadata.api import AlreadyInitializedError
 from bkclient.metadata.tree.nodes import together
 from bkctl import bookie_figures
@@ -153,13 +154,13 @@ def init(session: Session, layout: str | None) -> ClusterCreated:
     Raises:
         AlreadyInitializedError: there is one.
     """
-    timeout_s = session.config.zk_timeout_ms / 1000
+    options = store_options(session.config, session.uri)
 
     async def make(store: MetadataStore) -> ClusterCreated:
         instance_id = await admin.init_cluster(store, layout)
         return ClusterCreated(store.uri, instance_id, (await store.layout()).name)
 
-    created: ClusterCreated = with_store(session.uri, make, session_timeout_s=timeout_s)
+    created: ClusterCreated = with_store(session.uri, make, **options)
     return created
 
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config, findings = configure(options, os.environ)
         client_config = None
-        if options.autorecovery_only or config.autorecovery:
+        if options.autorecovery_only or config.has_client:
             client_config = configure_client(options, os.environ)
     except ConfigError as error:
         return _refused(options, error)
@@ -363,6 +363,8 @@ class Process:
         self._log.info("log file opened")
         if self._admin is not None:
             self._admin.reload()
+        if self._service is not None:
+            self._service.reload()
         self._notifier.tell("READY=1")
 
     def _collect(self) -> None:

@@ -51,6 +51,7 @@ from wire.errors import (
 )
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import (
+    AUTH_DISABLED,
     AddRequest,
     AddResponse,
     AuthRequest,
@@ -75,9 +76,6 @@ from wire.messages import (
     WriteLacResponse,
 )
 from wire.records import encode_entry_list
-
-AUTH_DISABLED: Final = "AuthDisabledPlugin"
-"""The plugin a bookie without one answers with; Java's client takes the name for success."""
 
 ENTRY_ID_MAX: Final = 2**40
 """Where the index file of a ledger would be beyond what file systems hold; refused."""

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import attrs
 
+from bkclient.auth.config import BookieAuthConfig
 from bkclient.config import ClientConfig, MetadataConfig
 from bkclient.settings import (
     Finding,
@@ -24,6 +25,7 @@ from bkclient.settings import (
     load,
     setting,
 )
+from bkclient.tls.config import BookieTlsConfig
 from bookied.admin_config import AdminConfig
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.db_config import DbStorageConfig
@@ -183,6 +185,8 @@ class LimitsConfig:
 
 @attrs.frozen(kw_only=True)
 class BookieConfig(
+    BookieAuthConfig,
+    BookieTlsConfig,
     AutoRecoveryConfig,
     AdminConfig,
     LimitsConfig,
@@ -204,6 +208,15 @@ class BookieConfig(
         least = self._high_priority_bytes_min
         return self.entry_log_bytes_min(self.log_bytes_max) if least is None else least
 
+    @property
+    def has_client(self) -> bool:
+        """Whether the bookie asks others in its own right: to repair, to heal, for the admin.
+
+        The latter does without where nobody's certificate could be trusted.
+        """
+        for_admin = self.http_enabled and (not self.has_tls or bool(self.tls_trust_store))
+        return self.autorecovery or self.check_integrity or for_admin
+
     def cross_check(self) -> Iterator[Finding]:
         """Give every finding about values that do not go together."""
         yield from super().cross_check()
@@ -214,6 +227,9 @@ class BookieConfig(
         yield from self.collector_problems()
         yield from self.limits_problems()
         yield from self.admin_problems()
+        yield from self.tls_problems()
+        wants_certificates = self.has_tls and self.tls_client_authentication
+        yield from self.auth_problems(wants_certificates=wants_certificates)
         if self.service_uri is None:
             yield _error("metadataServiceUri", "is not set; give it here or with --metadata-uri")
 

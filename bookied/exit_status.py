@@ -71,6 +71,12 @@ class AddressError(BookieStopError):
     exit_status = ExitStatus.INVALID_CONFIGURATION
 
 
+class SecurityStartError(BookieStopError):
+    """Keys, certificates or passwords that the settings ask for cannot be used."""
+
+    exit_status = ExitStatus.INVALID_CONFIGURATION
+
+
 class DirectoryError(BookieStopError):
     """A configured directory cannot be used: it is no directory, or not readable and writable."""
 

@@ -13,7 +13,6 @@ from bkclient.settings import OtherKey
 _THREADS: Final = "one reactor thread serves all connections"
 _MEMORY: Final = "belongs to Java's memory"
 _NETTY: Final = "belongs to Java's network layer"
-_TLS: Final = "belongs to TLS, which is not switched on"
 _TABLES: Final = "belongs to Java's table service"
 _ROCKSDB_CONF: Final = "RocksDB is told by the dbStorage_rocksDB_ keys"
 _ONE_LOG: Final = "all ledgers share one entry log"
@@ -27,10 +26,6 @@ def _warned(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[O
     return tuple(OtherKey(pattern, doc, harmless=harmless, risky=True) for pattern in patterns)
 
 
-def _refused(doc: str, pattern: str, *harmless: str) -> OtherKey:
-    return OtherKey(pattern, doc, refused=True, harmless=harmless)
-
-
 def _misspelt(pattern: str, instead: str) -> OtherKey:
     return OtherKey(pattern, "no version of BookKeeper reads this spelling", instead=instead)
 
@@ -41,14 +36,6 @@ BOOKIE_OTHER_KEYS: Final = (
     _misspelt("indexDir", "indexDirectories"),
     _misspelt("ledgerDirectory", "ledgerDirectories"),
     _misspelt("httpServerKeystorePath", "httpServerKeyStorePath"),
-    _refused("would leave the bookie open: authentication is not here yet", "authorizedRoles"),
-    _refused(
-        "would leave the bookie open: authentication is not here yet",
-        "bookieAuthProviderFactoryClass",
-    ),
-    _refused("would leave connections in clear: TLS is not here yet", "tlsProviderFactoryClass"),
-    *_ignored(_TLS, "tlsProvider", "tlsClientAuthentication", "tlsKeyStore*", "tlsTrustStore*"),
-    *_ignored(_TLS, "tlsCertificatePath", "tlsEnabled*", "tlsCertFilesRefreshDurationSeconds"),
     *_ignored("Java reads it nowhere", "numJournalCallbackThreads"),
     *_ignored("names a Java class", "journalChannelProvider", "registrationManagerClass"),
     *_ignored("names a Java class", "metastoreImplClass"),

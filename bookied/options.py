@@ -33,13 +33,13 @@ LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
 SIGNALS: Final = {
     "TERM and INT": "drain and stop, a second one ends at once",
-    "HUP": "opens the log file and reads the HTTP token anew",
+    "HUP": "opens the log file and reads the HTTP token, keys and certificates anew",
     "USR1": "collects garbage now, with the compaction that is allowed",
     "QUIT": "writes the bookie's state to the log",
 }
 SIGNALS_OF_AUTORECOVERY: Final = {
     "TERM and INT": "stop, a second one ends at once",
-    "HUP": "opens the log file anew",
+    "HUP": "opens the log file and reads keys and certificates anew",
     "QUIT": "writes what it is at to the log",
 }
 _EPILOG_WIDTH: Final = 100

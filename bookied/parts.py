@@ -17,14 +17,16 @@ from twisted.python.threadpool import ThreadPool
 from bkclient.client import Client
 from bkclient.config import ClientConfig
 from bkclient.connect import TcpConnect
-from bkclient.errors import IncorrectParameterError
+from bkclient.errors import IncorrectParameterError, SecurityError
+from bkclient.greeting import Greeting, greeting_of
 from bkclient.metadata import open_metadata
+from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement_policy import real_script
 from bkclient.pool import Connect
 from bookied.config import BookieConfig
 from bookied.dirs import DirectoryLocks
-from bookied.exit_status import BookieStopError, ExitStatus
+from bookied.exit_status import BookieStopError, ExitStatus, SecurityStartError
 from bookied.files import Files, RealFiles
 from bookied.identity import Host, RealHost
 from bookied.index.key_values import OpenKeyValues
@@ -91,6 +93,8 @@ class Parts:
     """Makes another store on the same cluster, for a session of its own; None: there is none."""
     client_config: ClientConfig = attrs.field(factory=ClientConfig)
     """What clients of the bookie's own are told, those that repair ledgers."""
+    greeting: Greeting | None = None
+    """How the connections of those clients begin."""
     rng: random.Random = attrs.field(factory=random.Random)
     threads: bool = True
     open_key_values: OpenKeyValues | None = None
@@ -110,6 +114,7 @@ def make_client(parts: Parts, store: MetadataStore) -> Client:
         config=config,
         rng=parts.rng,
         topology_script=real_script(config, parts.run_blocking),
+        greeting=parts.greeting,
     )
 
 
@@ -124,7 +129,12 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
 
     Raises:
         MetadataUriError: the URI cannot be understood.
+        SecurityStartError: keys or certificates of the bookie's own clients cannot be used.
     """
+    if "client_config" in changes:
+        # As Java's auditor and workers do, by another section of the JAAS file than programs.
+        own = attrs.evolve(changes["client_config"], client_role="system")
+        changes |= {"client_config": own, "greeting": _greeting(own, reactor)}
     blocking = ThreadPool(0, BLOCKING_THREADS, "blocking")
     reads = ThreadPool(0, max(1, config.read_threads), "read")
     pools = (blocking, reads)
@@ -169,6 +179,13 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
     return Parts(**(given | changes))
 
 
+def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
+    try:
+        return greeting_of(config, reactor)
+    except SecurityError as error:
+        raise SecurityStartError(str(error)) from error
+
+
 def raise_open_files_limit() -> int:
     """Raise the limit on open files as far as allowed; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -197,15 +214,10 @@ def _is_zookeeper(config: BookieConfig) -> bool:
 def _open_store(config: BookieConfig, reactor: Any, stats: MetadataStats) -> MetadataStore:
     uri = config.service_uri
     assert uri is not None, "load() insists on one"
-    observing = {"observe": stats.observe} if _is_zookeeper(config) else {}
+    observing: dict[str, Any] = {"observe": stats.observe} if _is_zookeeper(config) else {}
     try:
-        return open_metadata(
-            uri,
-            reactor=reactor,
-            session_timeout_s=config.zk_timeout_ms / 1000,
-            requests_per_s_max=config.zk_request_rate_limit,
-            mark_times=config.store_mark_time,
-            **observing,
-        )
+        return open_metadata(uri, reactor=reactor, **store_options(config, uri), **observing)
     except IncorrectParameterError as error:
         raise MetadataUriError(f"metadataServiceUri: {error}") from error
+    except SecurityError as error:
+        raise SecurityStartError(str(error)) from error

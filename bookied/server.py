@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
+    IHandshakeListener,
     IPushProducer,
     IReactorTime,
     ITCPTransport,
@@ -25,16 +26,28 @@ from bookied.bookie import Bookie
 from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
+from bookied.gate import Authenticator, Gate, Refusals, host_of
 from bookied.long_poll import Cancel
 from bookied.metrics.stats import ADD, operation_of
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
+from bookied.upgrade_tls import Upgrade
 from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
-from wire.connection import ServerConnection
+from wire.connection import TLS_BEGIN, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.ids import LedgerId
-from wire.messages import AddRequest, Received, ReplyTo, Response
+from wire.messages import (
+    AddRequest,
+    Received,
+    ReplyTo,
+    Response,
+    StartTlsRequest,
+    StartTlsResponse,
+)
+
+if TYPE_CHECKING:
+    from bkclient.tls.contexts import TlsContexts
 
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""
@@ -72,6 +85,8 @@ class BookieServer(Factory):
         frame_bytes_max: int = FRAME_BYTES_MAX,
         tcp_keep_alive: bool = True,
         connections_max: int | None = None,
+        tls: TlsContexts | None = None,
+        auth: Authenticator | None = None,
     ) -> None:
         """Serve ``bookie``.
 
@@ -84,6 +99,8 @@ class BookieServer(Factory):
             tcp_keep_alive: ``serverSockKeepalive``.
             connections_max: further clients are turned away, or their descriptors would be those
                 that journals and logs need; None for no limit.
+            tls: what is offered to clients that ask for it with START_TLS.
+            auth: how clients show who they are before they may do anything else.
         """
         self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
         self.limits = limits or Limits(
@@ -92,6 +109,8 @@ class BookieServer(Factory):
         self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
         self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
         self.stats = bookie.stats
+        self.tls, self.auth = tls, auth
+        self.refusals = Refusals(clock)
         self.fast_reads = FastReads(bookie.storages, bookie.stats)
         self.backpressure = Backpressure(
             self.limits,
@@ -250,13 +269,15 @@ class _Reply:
         backpressure.answered(self._size_bytes, self.adds)
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IHandshakeListener)
 class BookieConnection(Protocol):
     """One client. Frames are taken off in order; answers come when they are ready.
 
     Reading stops while the client does not take its answers (more than the transport's 64 KiB wait
     to be sent), while the bookie as a whole has too much in flight, and for good once the framing
     is broken. Adds are answered in the order they came, as their journal syncs them.
+
+    From the answer to START_TLS to the end of the handshake nothing goes out but the handshake.
     """
 
     def __init__(self, server: BookieServer) -> None:
@@ -281,6 +302,8 @@ class BookieConnection(Protocol):
         self._is_corked = self._is_closing = self._is_lost = self._is_draining = False
         self._output_is_full = False
         self._is_reading = True
+        self._upgrade: Upgrade | None = None
+        self._gate: Gate | None = None
 
     # Called by the transport -------------------------------------------------------------------
 
@@ -292,7 +315,11 @@ class BookieConnection(Protocol):
             self._transport().bufferSize = READ_BYTES  # Of Twisted's own transports alone.
             transport.setTcpKeepAlive(self._server.tcp_keep_alive)
         transport.registerProducer(self, True)
-        self._server.connections.add(self)
+        server = self._server
+        if server.auth is not None:
+            tell = server.refusals.tell
+            self._gate = Gate(server.auth.begin(), server.stats, host_of(transport), tell)
+        server.connections.add(self)
         self.update_reading()
 
     def dataReceived(self, data: bytes) -> None:
@@ -307,9 +334,20 @@ class BookieConnection(Protocol):
             data = b"".join(self._rest)
         self._obey(data)
 
-    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002
+    def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
+        """Go on in TLS."""
+        assert self._upgrade is not None
+        self._upgrade.completed()
+        if self._gate is not None:
+            self._gate.tls_began(self._upgrade.end.peer_certificate())
+            self._pass_gate()
+        self.flush()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Drop what nobody will hear; adds under way are stored all the same."""
         self._is_lost = self._is_closing = True
+        if self._upgrade is not None:
+            self._upgrade.lost(reason.value)
         if self._cut is not None and self._cut.active():
             self._cut.cancel()
         self._rest, self._out = [], []
@@ -398,7 +436,7 @@ class BookieConnection(Protocol):
 
     def flush(self) -> None:
         """Hand all gathered answers to the transport."""
-        if self._out and not self._is_lost:
+        if self._out and not self._is_lost and not self._is_upgrading:
             out, size_bytes = self._out, self._out_bytes
             stats, answers = self._server.stats, self._out_answers
             self._out, self._out_bytes, self._out_answers = [], 0, 0
@@ -438,6 +476,8 @@ class BookieConnection(Protocol):
             self._is_corked = False
         self.flush()
         self._lanes.start()
+        if self._upgrade is not None and not self._is_closing:
+            self._upgrade.go_on()
 
     def _take_frames(self, data: bytes) -> None:
         at, end = 0, len(data)
@@ -445,7 +485,13 @@ class BookieConnection(Protocol):
             self._frame_bytes = 0
             self._server.half_frames.release(self)
         while not (self._output_is_full or self._is_closing):
-            begin, at = at, self._take_reads(data, self._take_adds(data, at))
+            begin = at
+            if self._is_upgrading:
+                if data.startswith(TLS_BEGIN[:1], at):
+                    self._upgrade_with(data[at:])
+                    return
+            elif self._gate is None:
+                at = self._take_reads(data, self._take_adds(data, at))
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -480,20 +526,71 @@ class BookieConnection(Protocol):
         received = self._wire.next_event()
         if not isinstance(received, Received):
             raise RemoteProtocolError("a frame that is none")
-        stats = self._server.stats
-        began_ns = stats.now_ns()
-        reply = _Reply(self, received, len(frame), began_ns)
+        if self._upgrade is not None and not self._upgrade.is_over:
+            self._upgrade.insist_allowed(received.request)
+        reply = _Reply(self, received, len(frame), self._server.stats.now_ns())
         self._unanswered += 1
         self._backpressure.received(len(frame), reply.adds)
         try:
-            cancel = self._bookie.handle(received.request, received.reply_to, reply)
+            cancel = self._answer(received, reply)
         except BaseException:
             if not reply.is_given:
                 self._settle(reply)  # Nothing else will: the connection is about to be closed.
             raise
-        stats.handled(received.request, began_ns)
         if cancel is not None and not reply.is_given:
             self._polls[reply] = cancel
+
+    def _answer(self, received: Received, reply: _Reply) -> Cancel | None:
+        request, server, gate = received.request, self._server, self._gate
+        begins_tls = isinstance(request, StartTlsRequest)
+        if begins_tls and server.tls is not None:
+            server.stats.packets_received += 1
+            self._offer_tls(reply, received.reply_to, server.tls)
+            return None
+        if gate is not None and not begins_tls:
+            server.stats.packets_received += 1
+            self._ask_gate(gate, received, reply)
+            return None
+        cancel = self._bookie.handle(request, received.reply_to, reply)
+        server.stats.handled(request, reply.began_ns)
+        return cancel
+
+    # Who it is, and TLS ------------------------------------------------------------------------
+
+    def _ask_gate(self, gate: Gate, received: Received, reply: _Reply) -> None:
+        """Answer a client that has not shown who it is."""
+        verdict = gate.judge(received.request, received.reply_to)
+        self._pass_gate()
+        if verdict.response is None:
+            self._settle(reply)
+        else:
+            self._send(reply, received.reply_to, verdict.response)
+        if verdict.closes:
+            self._close()
+
+    def _pass_gate(self) -> None:
+        if self._gate is not None and self._gate.is_open:
+            self._gate = None
+
+    @property
+    def _is_upgrading(self) -> bool:
+        return self._upgrade is not None and not self._upgrade.is_over
+
+    def _offer_tls(self, reply: _Reply, reply_to: ReplyTo, tls: TlsContexts) -> None:
+        """Agree to START_TLS, in clear, and wait for the first record."""
+        if self._upgrade is not None:
+            raise RemoteProtocolError("START_TLS twice")
+        self._send(reply, reply_to, StartTlsResponse(ReturnCode.EOK))
+        self.flush()
+        server = self._server
+        tell = server.refusals.tell
+        self._upgrade = Upgrade(tls.end(), self._transport(), server.clock, server.stats, tell)
+
+    def _upgrade_with(self, data: bytes) -> None:
+        """Have the handshake begin with ``data``, once nobody is busy with what came before it."""
+        assert self._upgrade is not None
+        self._rest, self._rest_bytes = [], 0
+        self._upgrade.begin(data)
 
     # Out ---------------------------------------------------------------------------------------
 

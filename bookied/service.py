@@ -12,13 +12,15 @@ import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from bkclient.errors import SecurityError
 from bkclient.metadata.api import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
@@ -49,12 +51,14 @@ from bookied.exit_status import (
     MetadataStartError,
     NoSpaceError,
     RunTimeError,
+    SecurityStartError,
     WrongLayoutError,
 )
 from bookied.fence_check import FenceCheck
 from bookied.garbage.collectors import CollectedBookie, Collectors
 from bookied.garbage.ledgers import Membership
 from bookied.garbage.status import CollectorStatus
+from bookied.gate import Authenticator
 from bookied.identity import Identity, identify, listen_host
 from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.integrity.part import Integrity
@@ -70,6 +74,9 @@ from bookied.storages import Storages
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
+
+if TYPE_CHECKING:
+    from bkclient.tls.contexts import TlsContexts
 
 DRAIN_S: Final = 10.0
 """How long clients have to take their last answers when the bookie stops."""
@@ -130,6 +137,8 @@ class BookieService:
         """What is published of it beside its own port; to be set before the start."""
         self._keeping = DeferredLock()
         self._port: BoundPort | None = None
+        self._tls: TlsContexts | None = None
+        self._auth: Authenticator | None = None
         self._has_failed = False
         self._stop_wanted = False
         self._starting: Deferred[None] | None = None
@@ -154,6 +163,7 @@ class BookieService:
     async def _start(self) -> None:
         config, parts = self.config, self.parts
         found = self.directories
+        self._tls, self._auth = _open_security(config, parts.clock)
         parts.locks.take(found.roots)
         self._port = parts.listener.bind(listen_host(config, parts.host), config.port)
         self.identity = identity = identify(config, self._port.port, parts.host)
@@ -278,6 +288,8 @@ class BookieService:
             frame_bytes_max=config.frame_bytes_max,
             tcp_keep_alive=config.tcp_keepalive,
             connections_max=_connections_max(parts.open_files_max, engine.storages.limits),
+            tls=self._tls,
+            auth=self._auth,
         )
         self._port.listen(self.server)
         self._note("registering")
@@ -285,7 +297,7 @@ class BookieService:
             parts.store,
             parts.clock,
             identity.bookie_id,
-            _service_info(identity, self.other_endpoints),
+            _service_info(identity, self.other_endpoints, has_tls=self._tls is not None),
             give_up_s=GIVE_UP_S,
             failed=self._fail,
         )
@@ -430,6 +442,12 @@ class BookieService:
             await self.integrity.stop()
         if self.collectors is not None:
             await self.collectors.stop()
+
+    def reload(self) -> None:
+        """Read keys, certificates and passwords again; connections that are there go on."""
+        for one in (self._tls, self._auth, self.parts.greeting):
+            if one is not None:
+                one.reload()
 
     def collect_garbage(
         self, *, major: bool = True, minor: bool = True
@@ -585,9 +603,31 @@ def _named(error: Exception) -> str:
     return str(error)
 
 
-def _service_info(identity: Identity, others: tuple[Endpoint, ...]) -> BookieServiceInfo:
+def _open_security(
+    config: BookieConfig, clock: IReactorTime
+) -> tuple[TlsContexts | None, Authenticator | None]:
+    """Return what keeps listeners and strangers out; what is off is not even loaded."""
+    settings, tls, auth = config.tls, None, None
+    try:
+        if settings is not None:
+            from bkclient.tls.contexts import TlsContexts
+
+            tls = TlsContexts(settings, clock, is_client=False)
+        if config.auth_factory:
+            from bookied.authenticators import open_authenticator
+
+            auth = open_authenticator(config)
+    except SecurityError as error:
+        raise SecurityStartError(str(error)) from error
+    return tls, auth
+
+
+def _service_info(
+    identity: Identity, others: tuple[Endpoint, ...], *, has_tls: bool
+) -> BookieServiceInfo:
     """Return what Java publishes (BookKeeper 4.18.0, BookieServiceInfoUtils)."""
-    own = Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC)
+    extensions = ("tls",) if has_tls else ()
+    own = Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC, extensions=extensions)
     return BookieServiceInfo((own, *others))
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from wire import v2, v3
-from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion
+from wire.codes import FRAME_BYTES_MAX, ProtocolVersion
 from wire.errors import RemoteProtocolError
 from wire.messages import NEED_DATA, Answer, Received, Request, Signal, StartTlsRequest
+
+TLS_BEGIN: Final = b"\x16\x03"
+"""What TLS begins with. No frame does: it would be longer than any may be."""
 
 _PREFIX_BYTES: Final = v2.LENGTH.size
 
@@ -31,12 +34,6 @@ class FrameBuffer:
         """Drop bytes that the caller has taken from ``buffer`` itself."""
         del self.buffer[:size]
 
-    def pending(self) -> bytes:
-        """Return and drop what has not been read: what follows a START_TLS may be TLS."""
-        rest = bytes(self.buffer)
-        self.buffer.clear()
-        return rest
-
     def next_payload(self) -> bytes | None:
         """Return the next whole frame's payload, or ``None`` while it is not all there.
 
@@ -49,6 +46,8 @@ class FrameBuffer:
             return None
         (size,) = v2.LENGTH.unpack_from(buffer)
         if not 0 < size <= self._payload_bytes_max:
+            if buffer.startswith(TLS_BEGIN):
+                raise RemoteProtocolError("TLS where a frame must be; START_TLS comes first")
             raise RemoteProtocolError(
                 f"frame of {size} bytes; must be 1 to {self._payload_bytes_max}"
             )
@@ -97,8 +96,6 @@ class ClientConnection(FrameBuffer):
     def __init__(self, protocol: ProtocolVersion, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         super().__init__(frame_bytes_max)
         self.protocol = protocol
-        self._decode = v2.decode_response if protocol is ProtocolVersion.V2 else v3.decode_response
-        self._awaits_tls = False
 
     def send(self, request: Request, txn_id: int = 0) -> bytes:
         """Return the request's frame; ``txn_id`` is what a V3 answer echoes.
@@ -106,8 +103,7 @@ class ClientConnection(FrameBuffer):
         Raises:
             LocalProtocolError: this protocol has no such request.
         """
-        self._awaits_tls = self._awaits_tls or isinstance(request, StartTlsRequest)
-        if self.protocol is ProtocolVersion.V2 and not self._awaits_tls:
+        if self.protocol is ProtocolVersion.V2 and not isinstance(request, StartTlsRequest):
             return v2.encode_request(request)
         return v3.encode_request(request, txn_id)
 
@@ -118,10 +114,14 @@ class ClientConnection(FrameBuffer):
             RemoteProtocolError: the peer broke the framing or the coding; close the connection.
         """
         payload = self.next_payload()
-        if payload is None:
-            return NEED_DATA
-        if not self._awaits_tls:
-            return self._decode(payload)
-        answer = v3.decode_response(payload)
-        self._awaits_tls = answer.operation is not Operation.START_TLS
-        return answer
+        return NEED_DATA if payload is None else self.decode(payload)
+
+    def decode(self, payload: bytes) -> Answer:
+        """Return the answer in a frame's payload.
+
+        Raises:
+            RemoteProtocolError: it is none of this protocol.
+        """
+        if self.protocol is ProtocolVersion.V3 or payload[0] == v3.FIRST_BYTE:
+            return v3.decode_response(payload)
+        return v2.decode_response(payload)

@@ -83,6 +83,13 @@ class BatchReadRequest:
     master_key: bytes | None = attrs.field(default=None, repr=False)
 
 
+SASL: Final = "sasl"
+"""The plugin of SASL's mechanisms."""
+
+AUTH_DISABLED: Final = "AuthDisabledPlugin"
+"""The plugin a bookie answers with that has none, or wants no more; it means success."""
+
+
 @attrs.frozen
 class AuthRequest:
     """One token of an authentication exchange; ``payload`` is opaque to the protocol."""

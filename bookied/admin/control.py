@@ -32,6 +32,7 @@ from bookied.exit_status import WrongIdentityError
 from bookied.garbage.status import CollectorStatus
 from bookied.index.rocks_format import LOCATIONS
 from bookied.journal.mark import Mark
+from bookied.parts import make_client
 from bookied.service import BookieService
 from bookied.state import SERVING, State
 from wire.digest import Entry
@@ -328,10 +329,7 @@ class Control:
     def client(self) -> Client:
         """A client of the cluster that the bookie belongs to."""
         if self._client is None:
-            parts = self._parts
-            self._client = Client(
-                parts.store, clock=parts.clock, connect=parts.connect, rng=parts.rng
-            )
+            self._client = make_client(self._parts, self.store)
         return self._client
 
     async def cluster(self) -> ClusterSummary:

@@ -111,6 +111,11 @@ class AutoRecoveryService:
             log.warn("the metadata service was not told: {error!r}", error=error)
         await self.parts.close()
 
+    def reload(self) -> None:
+        """Read keys and certificates again; connections that are there go on as they are."""
+        if self.parts.greeting is not None:
+            self.parts.greeting.reload()
+
     def dump(self) -> dict[str, object]:
         """Return what an operator wants to know."""
         return {"metadata session": f"{self.parts.store.session_id:#x}"}

@@ -15,7 +15,7 @@ from bookied.integrity.healer import Healer
 from bookied.integrity.peers import ClientPeers
 from bookied.integrity.storage import HealedStorages
 from bookied.integrity.uncut import Uncut
-from bookied.parts import Parts
+from bookied.parts import Parts, make_client
 from wire.ids import BookieId
 
 
@@ -86,9 +86,7 @@ class Integrity:
             needs_check=needs_check,
         )
         if self._client is None:
-            self._client = Client(
-                parts.store, clock=parts.clock, connect=parts.connect, rng=parts.rng
-            )
+            self._client = make_client(parts, parts.store)
         peers = ClientPeers(self._client)
         return IntegrityCheck(self._bookie_id, parts.store, storage, peers, parts.clock)
 

@@ -66,6 +66,11 @@ def _server(server: BookieServer) -> Iterator[Family]:
     yield gauge("bookied_connections", len(server.connections))
     yield counter("bookied_packets_received_total", stats.packets_received)
     yield counter("bookied_packets_sent_total", stats.packets_sent)
+    yield counter("bookied_tls_handshakes_total", stats.tls_handshakes)
+    yield counter("bookied_tls_failures_total", stats.tls_failures)
+    yield counter("bookied_auth_successes_total", stats.auth_successes)
+    yield counter("bookied_auth_failures_total", stats.auth_failures)
+    yield counter("bookied_unauthenticated_requests_total", stats.requests_unauthenticated)
     yield gauge("bookied_long_polls_waiting", len(server.bookie.polls))
     least = tuple(
         ({"operation": name}, stats.requests[name].success.least()) for name in (ADD, READ)

@@ -130,6 +130,13 @@ class RequestStats(_Stats):
     forces: int = attrs.field(init=False, default=0)
     packets_received: int = attrs.field(init=False, default=0)
     packets_sent: int = attrs.field(init=False, default=0)
+    tls_handshakes: int = attrs.field(init=False, default=0)
+    tls_failures: int = attrs.field(init=False, default=0)
+    """Handshakes that failed, and connections that TLS ended."""
+    auth_successes: int = attrs.field(init=False, default=0)
+    auth_failures: int = attrs.field(init=False, default=0)
+    requests_unauthenticated: int = attrs.field(init=False, default=0)
+    """Requests of clients that had not shown who they are."""
 
     def since_us(self, began_ns: int) -> int:
         """Return how long ago that was, in whole microseconds, as a series notes it."""

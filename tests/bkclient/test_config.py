@@ -40,10 +40,10 @@ def test_the_metadata_service_is_given_by_uri_or_by_the_old_keys(text, uri) -> N
         "metadataServiceUri=zk+ms://h:1/x",
         "ledgerManagerType=ms",
         "ledgerManagerFactoryClass=org.example.Mine",
-        "zkEnableSecurity=true",
+        "clientAuthProviderFactoryClass=org.example.Mine",
     ],
 )
-def test_a_metadata_service_that_is_not_served_is_refused(text: str) -> None:
+def test_what_is_not_served_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=text.partition("=")[0]):
         config(text)
 

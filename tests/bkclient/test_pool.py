@@ -9,10 +9,11 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.task import Clock
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
-from bkclient.errors import BookieUnavailableError, ClientClosedError
+from bkclient.errors import BookieUnavailableError, ClientClosedError, SecurityError
 from bkclient.metadata.api import NotFoundError
 from bkclient.pool import BookiePool
 from tests.bkclient.test_channel import Transport
@@ -208,3 +209,38 @@ def test_blocks_of_transaction_ids_do_not_overlap(stage: Stage) -> None:
     pool = stage[0]
     seen = [pool.next_txn_id(), *pool.txn_ids(3), pool.next_txn_id(), *pool.txn_ids(2)]
     assert seen == list(range(1, 8))
+
+
+class Untrusted:
+    """A greeting that fails always."""
+
+    async def say(self, channel: BookieChannel, host: str) -> None:
+        raise SecurityError(f"no TLS with {channel.bookie_id} at {host}")
+
+
+def test_a_greeting_that_fails_again_and_again_is_logged_once() -> None:
+    clock, network, told = Clock(), Network(), list[str]()
+    pool = BookiePool(
+        network,
+        clock,
+        Registry(),  # type: ignore[arg-type]
+        ClientConfig(),
+        protocol=ProtocolVersion.V3,
+        rng=random.Random(0),
+        greeting=Untrusted(),  # type: ignore[arg-type]
+    )
+
+    def observe(event: LogEvent) -> None:
+        told.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        for _ in range(3):
+            failed = results(pool.channel(B1, L))
+            network.accept()
+            assert isinstance(failed[0], SecurityError)
+            assert pool.ready(B1, L, ProtocolVersion.V3) is None
+            clock.advance(2)
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert told == ["no TLS with b1:3181 at b1"]

@@ -14,8 +14,10 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
+from bkclient.config import ClientConfig
 from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
+from bkclient.tls.config import StoreType
 from bookied.dirs import VERSION, is_locked, was_dirty
 from bookied.errors import JournalMissingError, WriteFailedError
 from bookied.exit_status import (
@@ -25,16 +27,18 @@ from bookied.exit_status import (
     NoSpaceError,
     PortInUseError,
     RunTimeError,
+    SecurityStartError,
     WrongIdentityError,
 )
 from bookied.files import RealFiles
 from bookied.journal import format as layout
-from bookied.parts import real_parts
+from bookied.parts import Parts, real_parts
 from bookied.service import BookieService, StopRequestedError
 from bookied.state import State
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.fakes import config_for
 from tests.bookied.raw_client import RawClient
+from tests.certificates import Authority, write_pem
 from tests.reactor import call, run, the_reactor, until
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
@@ -247,6 +251,58 @@ def test_a_lost_journal_stops_the_start(running: Running) -> None:
     with pytest.raises(JournalMissingError) as caught:
         running.start()
     assert caught.value.exit_status == ExitStatus.DAMAGED
+
+
+def with_tls(tmp_path: Path) -> dict[str, Any]:
+    authority = Authority()
+    pem = write_pem(tmp_path / "keys", authority.issue("bookie"), authority)
+    return {
+        "tls_factory": "TLSContextFactory",
+        "tls_key_store_type": StoreType.PEM,
+        "tls_key_store": str(pem.key),
+        "tls_certificate_path": str(pem.certificate),
+    }
+
+
+def test_a_bookie_with_tls_says_so_where_it_registers(running: Running, tmp_path: Path) -> None:
+    running.start(**with_tls(tmp_path))
+    endpoint = run(running.onlooker.service_info(B1)).endpoint()
+    assert endpoint is not None
+    assert endpoint.extensions == ("tls",)
+
+
+def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_path) -> None:
+    with pytest.raises(SecurityStartError, match="tlsKeyStore: cannot read nowhere") as caught:
+        running.start(**{**with_tls(tmp_path), "tls_key_store": "nowhere"})
+    assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
+    assert not (tmp_path / "ledgers/current").exists()
+
+
+def own_clients(running: Running, **settings: Any) -> Parts:
+    """Return the world of a bookie whose own clients are told ``settings``."""
+    config = ClientConfig(**settings)
+    made: Parts = call(
+        lambda: real_parts(
+            running.config, the_reactor(), store=running.new_store(), client_config=config
+        )
+    )
+    return made
+
+
+def test_clients_of_a_bookie_log_in_by_the_section_for_those_that_repair(
+    running: Running, tmp_path: Path
+) -> None:
+    path = tmp_path / "jaas.conf"
+    login = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    path.write_text(f'Auditor {{ {login} username="a" password="b"; }};')
+    told = {"client_auth_factory": "SASLClientProviderFactory", "jaas_path": str(path)}
+    parts = own_clients(running, **told)
+    assert parts.greeting is not None
+    assert parts.client_config.client_role == "system"
+    run(parts.close())
+    path.write_text(f'BookKeeper {{ {login} username="a" password="b"; }};')
+    with pytest.raises(SecurityStartError, match="there is no section Auditor"):
+        own_clients(running, **told)
 
 
 class NoEntryLogs(RealFiles):

@@ -73,7 +73,8 @@ class JavaBookie:
 
     ``conf`` takes the Java names and wins over what is set here. ``port`` 0 picks a free one at
     the first start and keeps it. Everything lies in ``directory``: ``bk_server.conf``,
-    ``bookie.log``, ``journal``, ``ledgers``. Use ``shipped`` to measure.
+    ``bookie.log``, ``journal``, ``ledgers``. Use ``shipped`` to measure. ``zk_login`` is what kazoo
+    needs to see its registration, where not everybody may.
     """
 
     def __init__(
@@ -86,9 +87,11 @@ class JavaBookie:
         jvm_options: Sequence[str] | None = None,
         defaults: Mapping[str, object] = FAST_CONF,
         java: Java | None = None,
+        zk_login: Mapping[str, Any] | None = None,
         **conf: object,
     ) -> None:
         self.uri, self.directory, self.port = uri, directory, port
+        self._zk_login = zk_login or {}
         small = (*FAST_JVM, f"-Xmx{heap_mb}m", "-XX:MaxDirectMemorySize=256m")
         self._jvm_options = small if jvm_options is None else tuple(jvm_options)
         self._conf, self._java = {**defaults, **conf}, java
@@ -176,7 +179,7 @@ class JavaBookie:
         """
         assert self._process is not None, "not started"
         deadline_s = time.monotonic() + timeout_s
-        with zookeeper_client(self.uri) as zk:
+        with zookeeper_client(self.uri, **self._zk_login) as zk:
             while self._registration_owner(zk) in {None, self._stale_owner}:
                 if self.returncode is not None:
                     raise PeerFailed(self._failure(f"ended with {self.returncode}"))
@@ -234,7 +237,7 @@ class JavaBookie:
     def _registration_owner(self, zk: KazooClient | None = None) -> int | None:
         """Return the session that holds its registration, or None."""
         if zk is None:
-            with zookeeper_client(self.uri) as own:
+            with zookeeper_client(self.uri, **self._zk_login) as own:
                 return self._registration_owner(own)
         available = f"{ledgers_root(self.uri)}/available"
         for path in (available, f"{available}/readonly"):
@@ -323,9 +326,9 @@ def ledgers_root(uri: str) -> str:
 
 
 @contextmanager
-def zookeeper_client(uri: str) -> Iterator[KazooClient]:
+def zookeeper_client(uri: str, **login: Any) -> Iterator[KazooClient]:
     """Give a kazoo session on the ZooKeeper of a metadata URI, to look or to break things."""
-    client = KazooClient(urlsplit(uri).netloc.replace(";", ","))
+    client = KazooClient(urlsplit(uri).netloc.replace(";", ","), **login)
     client.start(timeout=20)
     try:
         yield client

@@ -33,7 +33,7 @@ def test_requests_survive_any_split_of_their_bytes(pairs, data) -> None:
         while (event := connection.next_event()) is not NEED_DATA:
             found.append(event.request)
     assert found == [request for request, _ in pairs]
-    assert connection.pending() == b""
+    assert connection.buffer == b""
 
 
 def test_every_split_point_of_every_recorded_frame() -> None:
@@ -124,12 +124,19 @@ def test_v3_is_told_by_its_first_byte() -> None:
         assert connection.version is version
 
 
-def test_what_follows_a_start_tls_can_be_taken_away() -> None:
-    connection = ServerConnection()
-    connection.receive_data(v3.encode_request(StartTlsRequest(), 1) + b"\x16\x03\x01")
-    assert connection.next_event().reply_to.operation is Operation.START_TLS
-    assert connection.pending() == b"\x16\x03\x01"
-    assert connection.next_event() is NEED_DATA
+def test_tls_where_a_frame_must_be_is_named_on_both_ends() -> None:
+    for connection in (ServerConnection(), ClientConnection(ProtocolVersion.V3)):
+        connection.receive_data(b"\x16\x03\x01\x02\x00")
+        with pytest.raises(RemoteProtocolError, match="START_TLS comes first"):
+            connection.next_event()
+
+
+def test_one_more_answer_to_start_tls_is_read_as_such_on_a_v2_connection() -> None:
+    # Java's bookie sends it where a handshake ends before the client is authenticated.
+    client = ClientConnection(ProtocolVersion.V2)
+    to = ReplyTo(ProtocolVersion.V3, Operation.START_TLS, 3, 0)
+    client.receive_data(v3.encode_response(StartTlsResponse(ReturnCode.EIO), to))
+    assert client.next_event().operation is Operation.START_TLS
 
 
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))
