@@ -128,9 +128,9 @@ class Emitter:
     def one(self, value: Any) -> None:
         """Print one value."""
         view = view_of(type(value))
-        if not list(self._seen(view, self._select(view, [value]))):
-            self._host.stderr.write("" if self._options.quiet else f"no such {view.name}\n")
-        elif self._form in {"table", "wide"}:
+        if not self._is_shown(view, value):
+            return
+        if self._form in {"table", "wide"}:
             self._write_lines(self._object_lines(view, value))
         elif self._form == "json":
             self._write(
@@ -159,10 +159,10 @@ class Emitter:
 
     def draw(self, value: Any, drawing: Callable[[Canvas], Iterable[str]]) -> None:
         """Print the lines of a drawing of ``value`` where a table would be, else the value."""
-        if self._form == "table" and not self._options.columns:
-            self._write_lines(drawing(self.canvas))
-        else:
+        if self._form != "table" or self._options.columns:
             self.one(value)
+        elif self._is_shown(view_of(type(value)), value):
+            self._write_lines(drawing(self.canvas))
 
     @property
     def canvas(self) -> Canvas:
@@ -186,6 +186,13 @@ class Emitter:
     def _record(self, view: View, value: Any) -> dict[str, Any]:
         """Return all fields of a value as machine forms have them."""
         return {field.name: self._plain(field, field.get(value)) for field in view.fields}
+
+    def _is_shown(self, view: View, value: Any) -> bool:
+        """Tell whether a single value is to be shown; say so if it is not."""
+        if list(self._seen(view, self._select(view, [value]))):
+            return True
+        self._host.stderr.write("" if self._options.quiet else f"no such {view.name}\n")
+        return False
 
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
         """Let the watch see what is shown."""
