@@ -6,6 +6,7 @@ import contextlib
 from typing import Any, Final
 
 from bkclient.log import LogManager, LogWriter, Position
+from bkclient.log.patience import Patience
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
 from bkclient.log.roll import KnownRecord, LedgerList
@@ -126,6 +127,17 @@ def _ignores_holes(stack: Stack) -> None:
     put(stack, LogWriter, _has_hole_before=lambda _self, _segment: False)
 
 
+def _impatient(stack: Stack) -> None:
+    """A writer that cannot go on gives up after five tries, however quick they were."""
+    usual = Patience.next_pause_s
+
+    def next_pause_s(self: Any) -> float | None:
+        pause_s = usual(self)
+        return None if self._tries > 5 else pause_s
+
+    put(stack, Patience, next_pause_s=next_pause_s)
+
+
 LOG_MUTATIONS: Final[dict[str, Mutation]] = {
     "nobody-fenced": switch(
         "a new writer does not fence the last two ledgers",
@@ -188,6 +200,14 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         _ignores_holes,
         f"{LOG}:TestFailingBookies.test_a_log_ends_rather_than_go_on_behind_what_is_missing",
         0,
+    ),
+    "impatient": switch(
+        "a writer that cannot go on gives up after five tries",
+        "log 4",
+        "L1",
+        _impatient,
+        "scarce",
+        30,
     ),
 }
 """By name; part of ``mutations.MUTATIONS``."""

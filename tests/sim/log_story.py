@@ -25,6 +25,7 @@ from bkclient.log import (
     LogWriter,
     Position,
 )
+from bkclient.log.errors import LogUnwritableError
 from bkclient.log.record import LogRecord, decode_record
 from bkclient.log.roll import LOG_KEY
 from bkclient.metadata import zk_paths
@@ -74,6 +75,8 @@ class LogStory(Story):
         self.managers: dict[str, LogManager] = {}
         self.terms = self.serial = 0
         self.unanswered: Counter[str] = Counter()
+        self.progressed_s: dict[int, float] = {}
+        """When the writer of each term began, or last heard that something is in the log."""
 
     def make_world(self, trace: Callable[[str], None] | None) -> SimCluster:
         return SimCluster(self.plan.seed, self.plan.bookies, trace=trace, oracle=LogOracle())
@@ -155,7 +158,13 @@ class LogStory(Story):
 
     async def _append_some(self, writer: LogWriter, name: str, term: int, rng: Random) -> None:
         lost: list[ClientError] = []
-        writer.on_lost = lost.append
+
+        def on_lost(error: ClientError) -> None:
+            lost.append(error)
+            self._lost(name, term, error)
+
+        writer.on_lost = on_lost
+        self._progressed(name, term)
         for _ in range(self.plan.entries):
             if lost:
                 return
@@ -178,8 +187,19 @@ class LogStory(Story):
         )
         added.addErrback(self.world.broke)
 
+    def _progressed(self, name: str, term: int) -> None:
+        self.progressed_s[term] = self.client(name).process.seconds()
+
+    def _lost(self, name: str, term: int, error: ClientError) -> None:
+        """L1: who can do nothing, and is deposed by nobody, tries on as long as it was told to."""
+        if isinstance(error, LogUnwritableError):
+            tried_s = self.client(name).process.seconds() - self.progressed_s[term]
+            is_over = tried_s >= self.plan.settings.get("log_patience_s", 0)
+            self.oracle.insist("L1", is_over, f"{name} gives up after {tried_s:.1f} s: {error}")
+
     def _appended(self, name: str, term: int, payload: bytes, position: Position) -> None:
         self.unanswered[name] -= 1
+        self._progressed(name, term)
         self.world.note(f"{name}: {payload!r} is in the log at {position}")
         self.promises.acked(term, payload, position)
 
