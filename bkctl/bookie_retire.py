@@ -22,6 +22,12 @@ AT_ONCE: Final = 4
 TOO_FEW: Final = "too-few-bookies"
 """The check that there are enough bookies to take everything over."""
 
+TOO_LITTLE_SPACE: Final = "too-little-space"
+"""The check that the others have room for what it holds."""
+
+OTHERS_LOST: Final = "others-lost"
+"""The check that no other bookie's loss is still being mended."""
+
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
     ExitStatus.CONFLICT,
@@ -142,7 +148,7 @@ def _is_ledger_id(text: str) -> bool:
 )
 @click.argument("bookie_id", type=BOOKIE_ID, required=False)
 @click.option(
-    "--force", type=click.Choice([TOO_FEW]), multiple=True,
+    "--force", type=click.Choice([TOO_FEW, TOO_LITTLE_SPACE, OTHERS_LOST]), multiple=True,
     help="Override a safety check by its name.",
 )  # fmt: skip
 @click.option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it.")
