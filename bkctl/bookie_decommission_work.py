@@ -11,9 +11,10 @@ import attrs
 from bkclient import admin, autorecovery
 from bkclient.decommission import cancel_decommission, decommission_status, ledgers_left
 from bkclient.decommission import decommission as decommission_bookie
+from bkclient.errors import ClientError
 from bkclient.prospects import Lacking, LedgerProspect, prospects
 from bkclient.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
-from bkctl.bookie_retire import AT_ONCE, TOO_FEW
+from bkctl.bookie_retire import AT_ONCE, OTHERS_LOST, TOO_FEW, TOO_LITTLE_SPACE
 from bkctl.bookie_retire_work import move
 from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
@@ -85,7 +86,7 @@ def _take_out(
     if not session.call(autorecovery.status).enabled:
         off = "autorecovery is disabled: nobody would move its ledgers"
         heed(session, [Objection("", off, ENABLE)], force)
-    heed(session, _too_few(session, bookie_id, found), force)
+    heed(session, _objections(session, bookie_id, found), force)
     steps = [_moving(bookie_id, found)]
     if not keep_cookie:
         steps.append(f"remove the cookie of {bookie_id}")
@@ -107,17 +108,63 @@ def _take_out(
 
 
 def _moving(bookie_id: BookieId, found: Sequence[BookieLedger]) -> str:
-    size = human_bytes(sum(one.load([bookie_id]).size_bytes or 0 for one in found))
+    size = human_bytes(_size_of(bookie_id, found))
     return f"move {counted(len(found), 'ledger')}, about {size}"
 
 
-def _too_few(
+def _size_of(bookie_id: BookieId, found: Sequence[BookieLedger]) -> int:
+    return sum(one.load([bookie_id]).size_bytes or 0 for one in found)
+
+
+def _objections(
     session: Session, bookie_id: BookieId, found: Sequence[BookieLedger]
 ) -> Iterator[Objection]:
-    bookies = session.call(admin.list_bookies)
-    writable = sum(
-        one.state is admin.BookieState.WRITABLE and one.bookie_id != bookie_id for one in bookies
+    others: frozenset[BookieId] = session.call(_writable_but, bookie_id)
+    yield from _too_few(len(others), found)
+    size = _size_of(bookie_id, found)
+    free = session.call(_free_bytes, others) if size else None
+    if free is not None and free < size:
+        yield Objection(
+            TOO_LITTLE_SPACE,
+            f"about {human_bytes(size)} are to move, and the other bookies that take adds have "
+            f"{human_bytes(free)} free",
+            "start more bookies",
+        )
+    lost = session.call(_others_lost, bookie_id)
+    if lost:
+        yield Objection(
+            OTHERS_LOST,
+            f"{counted(lost, 'ledger')} {'lacks' if lost == 1 else 'lack'} replicas of other "
+            "bookies: one more that goes may be one too many",
+            "wait until they are mended (`bkctl autorecovery list` shows them)",
+        )
+
+
+async def _writable_but(client: Client, bookie_id: BookieId) -> frozenset[BookieId]:
+    return await client.store.writable_bookies() - {bookie_id}
+
+
+async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | None:
+    """Return what is free on these together; None where one does not tell."""
+    free = 0
+    for bookie_id in bookies:
+        try:
+            free += (await admin.bookie_info(client, bookie_id)).free_bytes
+        except ClientError:
+            return None
+    return free
+
+
+async def _others_lost(client: Client, bookie_id: BookieId) -> int:
+    return sum(
+        [
+            any(missing != bookie_id for missing in mark.replicas)
+            async for _, mark in client.store.list_underreplicated()
+        ]
     )
+
+
+def _too_few(writable: int, found: Sequence[BookieLedger]) -> Iterator[Objection]:
     needed = max((one.metadata.ensemble_size for one in found), default=0)
     if writable < needed:
         yield Objection(
@@ -169,7 +216,7 @@ def _drain(
         PartlyDoneError: something is left on it.
     """
     found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
-    heed(session, _too_few(session, bookie_id, found), force)
+    heed(session, _objections(session, bookie_id, found), force)
     steps = [f"make {bookie_id} read-only", _moving(bookie_id, found)]
     if session.dry_run:
         session.plan(steps)

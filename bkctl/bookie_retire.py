@@ -10,7 +10,7 @@ import click
 from bkctl.bookie_http import where_to_ask
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
-from bkctl.params import BOOKIE_ID, LEDGER_ID, SIZE, parse_ledger_id
+from bkctl.params import BOOKIE_ID, LEDGER_ID, RATE, parse_ledger_id
 
 if TYPE_CHECKING:
     from bkctl.session import Session
@@ -21,6 +21,12 @@ AT_ONCE: Final = 4
 
 TOO_FEW: Final = "too-few-bookies"
 """The check that there are enough bookies to take everything over."""
+
+TOO_LITTLE_SPACE: Final = "too-little-space"
+"""The check that the others have room for what it holds."""
+
+OTHERS_LOST: Final = "others-lost"
+"""The check that no other bookie's loss is still being mended."""
 
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
@@ -46,7 +52,7 @@ def _recover_options(function: Any) -> Any:
                          default=AT_ONCE, show_default=True, metavar="N",
                          help="Ledgers under way at a time."),
             click.option("--plan", is_flag=True, help="The same as --dry-run."),
-            click.option("--rate", "bytes_per_s", type=SIZE, metavar="SIZE",
+            click.option("--rate", "bytes_per_s", type=RATE, metavar="SIZE",
                          help="Bytes copied a second, at most.  [default: as configured]"),
         )
     ):  # fmt: skip
@@ -62,7 +68,7 @@ def _recover_options(function: Any) -> Any:
     examples=(
         ("bkctl bookie recover 10.0.0.1:3181", "shows what would move, and asks"),
         ("bkctl bookie recover 10.0.0.1:3181 --plan", "who would take over what, and how much"),
-        ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB", "all of it to one bookie"),
+        ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s", "all of it to one bookie"),
         ("bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes", "and it is gone for good"),
     ),
     exits=(*_FAILURES, ExitStatus.PARTLY),
@@ -143,7 +149,7 @@ def _is_ledger_id(text: str) -> bool:
 )
 @click.argument("bookie_id", type=BOOKIE_ID, required=False)
 @click.option(
-    "--force", type=click.Choice([TOO_FEW]), multiple=True,
+    "--force", type=click.Choice([TOO_FEW, TOO_LITTLE_SPACE, OTHERS_LOST]), multiple=True,
     help="Override a safety check by its name.",
 )  # fmt: skip
 @click.option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it.")

@@ -159,6 +159,16 @@ class SizeType(_ParamType):
             self.fail(str(error), param, ctx)
 
 
+class RateType(SizeType):
+    """Bytes a second, from ``20MB/s`` or ``20MB``."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        bare = value.removesuffix("/s") if isinstance(value, str) else value
+        return super().convert(bare, param, ctx)
+
+
 class PositionType(_ParamType):
     """A place in a log: ``INDEX:ENTRY``, ``earliest`` or ``latest``."""
 
@@ -233,6 +243,7 @@ ENTRY_RANGE: Final = EntryRangeType()
 BOOKIE_ID: Final = BookieIdType()
 DURATION: Final = DurationType()
 SIZE: Final = SizeType()
+RATE: Final = RateType()
 KEY_VALUE: Final = KeyValueType()
 POSITION: Final = PositionType()
 LOG_NAME: Final = LogNameType()

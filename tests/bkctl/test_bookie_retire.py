@@ -231,6 +231,21 @@ class TestDecommission:
         nowhere = run_in(world, "decommission", "b2", "--drain", "--yes", ok=False)
         assert (nowhere.status, "no HTTP server" in nowhere.err) == (3, True)
 
+    def test_it_does_not_begin_while_another_loss_is_being_mended(self) -> None:
+        world = World(5)
+        lost(world)
+        world.run(store_of(world).mark_underreplicated(LedgerId(9), (BookieId("b3"),)))
+        refused = run_in(world, "decommission", "b2", "--yes", ok=False)
+        assert (refused.status, "--force others-lost" in refused.err) == (4, True)
+
+    def test_the_others_need_room_for_what_it_holds(self) -> None:
+        world = World(5)  # Each of these bookies says that it has 400 bytes left.
+        lost(world, entries=400)
+        refused = run_in(world, "decommission", "b2", "--yes", ok=False)
+        assert (refused.status, "--force too-little-space" in refused.err) == (4, True)
+        planned = run_in(world, "decommission", "b2", "--dry-run")
+        assert "refused without --force too-little-space" in planned.err
+
     @pytest.mark.parametrize("command", ["decommission", "recover"])
     def test_a_bookie_that_runs_keeps_its_cookie(self, command: str) -> None:
         world = World(5)

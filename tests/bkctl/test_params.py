@@ -11,6 +11,7 @@ from bkctl.params import (
     KEY_VALUE,
     LEDGER_ID,
     LEDGER_IDS,
+    RATE,
     SIZE,
     format_ledger_id,
     parse_ledger_id,
@@ -77,6 +78,12 @@ def test_pairs_are_cut_at_the_first_equals_sign() -> None:
     for text in ("a", "=b"):
         with pytest.raises(click.BadParameter):
             KEY_VALUE.convert(text, None, None)
+
+
+def test_a_rate_is_a_size_with_or_without_its_second() -> None:
+    assert RATE.convert("20MB/s", None, None) == RATE.convert("20MB", None, None) == 20_000_000
+    with pytest.raises(click.BadParameter):
+        RATE.convert("20/h", None, None)
 
 
 def test_a_size_that_is_none_is_a_usage_error() -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from bkclient.errors import MetadataVersionError
-from bkclient.metadata import open_metadata
+from bkclient.metadata import open_metadata, zk_paths
 from bkclient.metadata.api import NEW, NotInitializedError
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from bkctl.java import ZooKeeperProcess
@@ -55,11 +55,13 @@ class Stage:
     def admin(self) -> Any:
         return self.vm.bookkeeper.client.BookKeeperAdmin
 
-    def factory(self, side: str) -> Any:
+    def factory(self, side: str, **settings: str) -> Any:
         """Return Java's LedgerManagerFactory, with a session of its own."""
         vm = self.vm
         conf = vm.bookkeeper.conf.ClientConfiguration()
         conf.setMetadataServiceUri(self.uri(side))
+        for key, value in settings.items():
+            conf.setProperty(key, value)
         driver = vm.bookkeeper.meta.MetadataDrivers.getClientDriver(
             vm.java.net.URI.create(self.uri(side))
         )
@@ -205,6 +207,23 @@ def closed_for(value: Any) -> Any:
 
 async def all_ids(store: ZooKeeperMetadata) -> list[int]:
     return [i async for ids in store.ledger_ranges() for i in ids]
+
+
+def test_marks_without_their_time_are_javas_bytes(stage: Stage) -> None:
+    theirs, ours = stage.open("java"), stage.open("ours", mark_times=False)
+    for store in (theirs, ours):
+        reactor.run(store.initialize())
+    setting = {"storeSystemTimeAsLedgerUnderreplicatedMarkTime": "false"}
+    java = stage.factory("java", **setting).newLedgerUnderreplicationManager()
+    try:
+        for bookie in (B1, B2):
+            stage.vm.call(java.markLedgerUnderreplicated, 1, str(bookie))
+            reactor.run(ours.mark_underreplicated(L1, (bookie,)))
+    finally:
+        java.close()
+    marks = [reactor.run(store.dump())[zk_paths.mark(L1)] for store in (theirs, ours)]
+    assert marks[0] == marks[1]
+    assert b"ctime" not in marks[0][0]
 
 
 def test_marks_locks_and_switches_are_common(stage: Stage) -> None:

@@ -123,12 +123,13 @@ def side(module_peers: Peers, cluster: Cluster) -> Side:
 
 
 def lose(cluster: Cluster, number: int) -> Round:
-    """Make the ledgers on one of the bookies, which is new if it was lost before; kill it."""
+    """Make the ledgers on one of the bookies and kill it; those lost before begin as new ones."""
+    for bookie in cluster.bookies:
+        if not bookie.running:
+            for directory in (bookie.journal_directory, bookie.ledger_directory):
+                shutil.rmtree(directory)
+            bookie.start()
     victim = cluster.bookies[number]
-    if not victim.running:
-        for directory in (victim.journal_directory, victim.ledger_directory):
-            shutil.rmtree(directory)
-        victim.start()
     on = victim.bookie_id
     closed = cluster.write((3, 3, 2, "CRC32C"), [b"closed %d" % n for n in range(12)], on=on)
     striped = cluster.write((3, 2, 2, "MAC"), [b"striped %d" % n for n in range(30)], on=on)
@@ -199,9 +200,14 @@ def test_decommission_is_resumed_and_leaves_what_javas_own_does(
     lost = lose(cluster, 1)
     still_written(lost)
     listing = lost.listing
+    words = [*BKCTL, "-u", cluster.uri, "decommission", lost.gone, "--yes"]
+    late = subprocess.run(
+        [*words, "--timeout", "5"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert late.returncode == 6
+    assert f"to go on: bkctl -u {cluster.uri} decommission {lost.gone}" in late.stderr
     first = subprocess.Popen(
-        [*BKCTL, "-u", cluster.uri, "decommission", lost.gone, "--yes"],
-        stderr=subprocess.PIPE, text=True,
+        words, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     peers.on_close(first.kill)
     assert first.stderr is not None

@@ -177,7 +177,7 @@ class RepairStory(Story):
         self.begin(item.who, self._move_all(item.who, BookieId(f"b{item.number}")))
 
     async def _move_all(self, name: str, bookie: BookieId) -> None:
-        options = RecoverOptions(skip_unrecoverable=True)
+        options = RecoverOptions(skip_unrecoverable=True, at_once=3)
         await recover_bookies(self.client(name).client, [bookie], options)
 
     def _suspect(self, item: Item) -> None:
