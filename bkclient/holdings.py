@@ -291,7 +291,10 @@ class _Reads:
         health = next((one for one in said if one is not Health.OK), Health.OK)
         if health is Health.MISSING and Health.OK in said:
             health = Health.PARTLY
-        why = str(self._silent[bookie]) if health is Health.UNREACHABLE else f"{error}"
+        if health is Health.UNREACHABLE:
+            why = str(self._silent[bookie])
+        else:
+            why = f"only the first and last entries were read: {error}"
         return Place(bookie_id=bookie, health=health, why=why)
 
     async def _has(self, bookie: BookieId, entry_id: EntryId) -> Health:

@@ -12,7 +12,6 @@ from typing import Final
 import attrs
 
 from bkctl.table import display_width
-from bkctl.units import human_bytes
 
 WIDTH_DEFAULT: Final = 80
 """Where there is no terminal that has one."""
@@ -190,29 +189,3 @@ def speaks_unicode(environ: Mapping[str, str], encoding: str | None) -> bool:
     if locale is not None and "utf8" not in locale.lower().replace("-", ""):
         return False
     return (encoding or "").lower().replace("-", "") == "utf8"
-
-
-def human_count(value: float) -> str:
-    """Return ``987``, ``12.3k`` or ``4.5M``: rates and counts where room is scarce."""
-    for unit in ("", "k", "M", "G"):
-        if abs(value) < 999.5:  # noqa: PLR2004 -- what would be written with four digits
-            return f"{value:.1f}{unit}" if unit or 0 < value < 10 else f"{value:.0f}"  # noqa: PLR2004
-        value /= 1000
-    return f"{value:.1f}T"
-
-
-def human_ms(value: float | None) -> str:
-    """Return milliseconds with three digits at most: ``0.42 ms``, ``17.3 ms``, ``2.1 s``."""
-    if value is None:
-        return "-"
-    for limit, form in ((10, "{:.2f} ms"), (100, "{:.1f} ms"), (1000, "{:.0f} ms")):
-        if value < limit:
-            return form.format(value)
-    return f"{value / 1000:.1f} s"
-
-
-def free_of(free: int | None, total: int | None) -> str:
-    """Return ``12.0 GiB free of 100.0 GiB``."""
-    if free is None or total is None:
-        return ""
-    return f"{human_bytes(free)} free of {human_bytes(total)}"

@@ -11,9 +11,9 @@ import attrs
 from bkclient import admin
 from bkctl import cluster_work
 from bkctl.bookie_work import space
-from bkctl.canvas import Canvas, free_of
+from bkctl.canvas import Canvas
 from bkctl.table import display_width
-from bkctl.units import counted, human_bytes
+from bkctl.units import counted, free_of, human_bytes
 from wire.ids import BookieId
 
 if TYPE_CHECKING:

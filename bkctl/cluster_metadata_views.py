@@ -13,6 +13,7 @@ from bkctl.units import counted, human_bytes, human_duration, human_time
 
 
 def _decoded(v: MetadataNode) -> Any:
+    """Return what a node says; where its bytes are held back, so are the passwords in them."""
     value = plain(v.known.value, secrets=v.raw is not None)
     return value if value is None or isinstance(value, dict) else {"value": value}
 

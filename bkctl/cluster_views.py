@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from bkclient.trial import Trial
-from bkctl.canvas import free_of, human_ms
 from bkctl.cluster_look_work import ClusterStatus, Pong
 from bkctl.cluster_map import ClusterMap, Topology
 from bkctl.emit import WIDE, Field, Kind, View
-from bkctl.units import counted, human_bytes, human_duration
+from bkctl.units import counted, free_of, human_bytes, human_duration, human_ms
 
 
 def _ms(seconds: float | None) -> str:
@@ -185,7 +184,8 @@ CLUSTER_VIEWS: Final[Mapping[type, View]] = {
                 Kind.NESTED,
                 cell=lambda v: "\n".join(f"{p}: {' '.join(i)}" for p, i in v.locations.items()),
             ),
+            Field("bookies", "All of them.", lambda v: sorted(v.states), Kind.NESTED),
         ),
-        "known",
+        "bookies",
     ),
 }

@@ -13,10 +13,10 @@ import attrs
 from bkctl import bookie_figures, bookie_http_work, cluster_work, top_screen
 from bkctl.bookie_figures import Figures
 from bkctl.bookie_http_client import AdminClient
-from bkctl.canvas import Canvas, human_count, human_ms
+from bkctl.canvas import Canvas
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.top_work import address_of, flushed
-from bkctl.units import human_bytes, human_duration
+from bkctl.units import human_bytes, human_count, human_duration, human_ms
 from wire.ids import BookieId
 
 if TYPE_CHECKING:

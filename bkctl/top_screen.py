@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.canvas import Canvas, human_count, human_ms
+from bkctl.canvas import Canvas
 from bkctl.errors import error_message
 from bkctl.table import Cell, Table
 from bkctl.top_work import MARKS_MAX, BookieLoad, ClusterLoad, Looks
-from bkctl.units import counted, human_bytes, human_time
+from bkctl.units import counted, human_bytes, human_count, human_ms, human_time
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bkctl.canvas import human_ms
 from bkctl.emit import Field, Kind, View
 from bkctl.top_plot import PlotPoint
 from bkctl.top_screen import line
 from bkctl.top_work import BookieLoad, ClusterLoad, SlowBookie
+from bkctl.units import human_ms
 
 _BOOKIE: Final = Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE")
 _TIME: Final = Field("time", "When it was looked at.", lambda v: v.time_ms, Kind.TIME_MS)

@@ -38,6 +38,32 @@ def human_bytes(count: float) -> str:
     raise AssertionError("unreachable")
 
 
+def human_count(value: float) -> str:
+    """Return ``987``, ``12.3k`` or ``4.5M``: rates and counts where room is scarce."""
+    for unit in ("", "k", "M", "G"):
+        if abs(value) < 999.5:  # noqa: PLR2004 -- what would be written with four digits
+            return f"{value:.1f}{unit}" if unit or 0 < value < 10 else f"{value:.0f}"  # noqa: PLR2004
+        value /= 1000
+    return f"{value:.1f}T"
+
+
+def human_ms(value: float | None) -> str:
+    """Return milliseconds with three digits at most: ``0.42 ms``, ``17.3 ms``, ``2.1 s``."""
+    if value is None:
+        return "-"
+    for limit, form in ((10, "{:.2f} ms"), (100, "{:.1f} ms"), (1000, "{:.0f} ms")):
+        if value < limit:
+            return form.format(value)
+    return f"{value / 1000:.1f} s"
+
+
+def free_of(free: int | None, total: int | None) -> str:
+    """Return ``12.0 GiB free of 100.0 GiB``."""
+    if free is None or total is None:
+        return ""
+    return f"{human_bytes(free)} free of {human_bytes(total)}"
+
+
 def counted(count: int, what: str) -> str:
     """Return ``1 ledger``, ``2 ledgers`` or ``0 entries`` for ``ledger`` and ``entry``.
 

@@ -6,12 +6,11 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.errors import ClientError
 from bkclient.log.record import decode_record
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.repair import parse_delay
 from bkclient.metadata.zk_paths import LAYOUTS
-from wire.errors import BookKeeperError, FormatError
+from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.records import (
@@ -62,7 +61,7 @@ def known(path: str, value: bytes, layout: str) -> KnownNode:
     found = _place(path, layout)
     try:
         return attrs.evolve(found, value=_decoded(found, path, value))
-    except (FormatError, ClientError, BookKeeperError, UnicodeDecodeError) as error:
+    except (BookKeeperError, UnicodeDecodeError) as error:
         return attrs.evolve(found, problem=str(error))
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.canvas import Canvas, human_count, human_ms, speaks_unicode
+from bkctl.canvas import Canvas, speaks_unicode
 from bkctl.table import display_width
+from bkctl.units import human_count, human_ms
 from tests.bkctl.drawn import WIDTHS, check_drawing
 
 PLAIN = Canvas(60, unicode=False)

@@ -212,6 +212,7 @@ class TestTopology:
         assert "no racks are known" in said.err
         assert "└─ ● b1 writable" in said.out
         assert run_in(World(1), "cluster", "topology", "--json").json["known"] is False
+        assert run_in(World(2), "cluster", "topology", "-o", "id").out.split() == ["b1", "b2"]
 
 
 def test_the_id_has_a_short_name() -> None:

@@ -226,6 +226,16 @@ class TestRestore:
         shown = at(target, "cookie", "get", "b1", "--json").json
         assert shown["journal_dirs"] == "/other"
 
+    def test_one_that_broke_off_is_no_cluster_and_can_be_gone_on_with(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        some = [n for ns in cluster_backup.stored_nodes(file) for n in ns if "LAYOUT" not in n.path]
+        with_store(target, lambda store: store.add_nodes(some[:-3], "hierarchical"))
+        assert at(target, "ledger", "list", ok=False).status != 0
+        at(target, "cluster", "restore", file, "--yes", "--force", "root")
+        assert at(target, "ledger", "list", "-o", "id").out.split() == ["0", "1", "2", "3"]
+
     def test_another_cluster_is_never_mixed_in(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/other.db"
         at(target, "cluster", "init")

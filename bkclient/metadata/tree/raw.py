@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NotFoundError, StoredNode
+from bkclient.metadata.api import IncompatibleLayoutError, NotFoundError, StoredNode
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
@@ -54,8 +54,16 @@ class TreeRaw(TreePart):
         ephemeral = bool(node.stat.owner)
         return StoredNode(path, node.value, node.stat.version, len(names), ephemeral), names
 
-    async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:  # noqa: ARG002 - the paths say it
-        """See ``RawNodes``."""
+    async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
+        """See ``RawNodes``.
+
+        Raises:
+            IncompatibleLayoutError: the URI asks for another layout than the nodes have.
+        """
+        if self._layout_wanted not in {None, layout}:
+            raise IncompatibleLayoutError(
+                f"{self._tree.uri} asks for the layout {self._layout_wanted}, not {layout}"
+            )
         if await self._tree.stat(_ROOT) is None:
             await self._tree.make_root_parents()
             await self._add(StoredNode(_ROOT, b"", 0))

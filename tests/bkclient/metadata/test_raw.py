@@ -1,0 +1,66 @@
+"""Nodes of a tree as they are, on a tree in memory."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from bkclient.metadata.api import IncompatibleLayoutError, StoredNode
+from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, Operation
+from wire.ids import LedgerId
+
+
+def connected(cluster: MemoryCluster, layout: str | None = None) -> MemoryMetadata:
+    store = cluster.metadata(layout=layout)
+    done(store.connect())
+    return store
+
+
+def done(work: object) -> object:
+    """Return what is done at once, without a clock."""
+    found: list[object] = []
+    Deferred.fromCoroutine(work).addBoth(found.append)  # type: ignore[arg-type]
+    (result,) = found
+    value = getattr(result, "value", result)
+    if isinstance(value, BaseException):
+        raise value
+    return value
+
+
+async def everything(store: MemoryMetadata) -> list[StoredNode]:
+    return [node async for some in store.nodes() for node in some]
+
+
+def test_nodes_of_another_layout_than_the_uri_asks_for_are_refused() -> None:
+    store = connected(MemoryCluster(Clock()), layout="flat")
+    with pytest.raises(IncompatibleLayoutError, match="asks for the layout flat"):
+        done(store.add_nodes([StoredNode("/00", b"", 0)], "hierarchical"))
+
+
+def test_a_leaf_costs_one_request() -> None:
+    cluster = MemoryCluster.initialized(Clock())
+    for name in range(50):
+        cluster.create(f"/leaf-{name}", b"x")
+    store = connected(cluster)
+    seen: list[Operation] = []
+    cluster.delay_s = lambda operation: seen.append(operation) or 0.0  # type: ignore[func-returns-value]
+    found = done(everything(store))
+    assert isinstance(found, list)
+    assert len(found) == 55
+    listed = [one.path for one in seen if one.name == "children"]
+    assert listed == ["", "/available"]
+
+
+@pytest.mark.parametrize("layout", ["hierarchical", "longhierarchical"])
+def test_many_ids_are_skipped_by_going_on_to_long_ones(layout: str) -> None:
+    cluster = MemoryCluster.initialized(Clock(), layout)
+    store = connected(cluster)
+    done(store.skip_ledger_ids(LedgerId(10_000_000)))
+    assert done(store.allocate_ledger_id()) == 2**32
+
+
+def test_a_flat_layout_has_short_ids_alone() -> None:
+    store = connected(MemoryCluster.initialized(Clock(), "flat"))
+    done(store.skip_ledger_ids(LedgerId(700)))
+    assert done(store.allocate_ledger_id()) == 701
