@@ -27,7 +27,7 @@ BENCH_VIEWS: Final[Mapping[type, View]] = {
             Field("entries", "Entries that count.", lambda v: v.entries, Kind.COUNT),
             Field("size", "Their bytes of payload.", lambda v: v.size, Kind.BYTES),
             Field("seconds", "How long they took.", lambda v: v.seconds, Kind.SECONDS),
-            Field("entries_per_s", "Entries a second.", lambda v: round(v.entries_per_s, 1),
+            Field("entries_per_s", "Entries a second.", lambda v: round(v.entries_per_s),
                   Kind.COUNT, header="ENTRIES/S", cell=lambda v: f"{v.entries_per_s:,.0f}"),
             Field("bytes_per_s", "Bytes a second.", lambda v: round(v.bytes_per_s), Kind.BYTES,
                   header="BYTES/S", cell=lambda v: f"{human_bytes(round(v.bytes_per_s))}/s"),

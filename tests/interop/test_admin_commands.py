@@ -249,6 +249,18 @@ def test_storage_is_expanded_as_with_java(stopped: tuple[StoppedBookie, StoppedB
     assert len(ours.state()[1]) == len(before[1]) + 2
 
 
+def test_a_cookie_goes_with_its_files_as_with_java(
+    stopped: tuple[StoppedBookie, StoppedBookie],
+) -> None:
+    java, ours = stopped
+    before = ours.state()
+    assert java.side.java("updatecookie", "-delete", "force", conf=java.conf) == 0
+    said = bkctl("compat", "-conf", ours.conf, "updatecookie", "-delete", "force").err
+    assert said.startswith("bkctl cookie delete --local --yes")
+    assert java.state() == ours.state()
+    assert (len(before[1]), ours.state()[1]) == (2, {})
+
+
 # Bookies on each other's clusters ---------------------------------------------------------------
 
 

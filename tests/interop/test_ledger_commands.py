@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import closing
 from pathlib import Path
@@ -215,3 +216,48 @@ def test_a_ledger_of_a_bookie_that_is_gone_is_told_without_waiting_for_each_entr
     (bad,) = told["bad"]
     assert (BookieId(bad["bookie_id"]), bad["flaw"]) == (victim.bookie_id, "unreadable")
     assert bad["count"] == 8
+
+
+def test_java_commands_about_files_tell_of_a_stopped_bookie_what_java_tells(stage: Stage) -> None:
+    stopped = stage.bookies[1]
+    ledger_id = stage.ledger_id
+    stopped.stop()
+    try:
+        for java in (("readjournal", newest(stopped)), ("readlog", "0", "-l", ledger_id)):
+            theirs = java_shell(stopped.conf_path, *java)
+            ours = bkctl("compat", "-conf", stopped.conf_path, *java, "--output", "jsonl").out
+            records = map(json.loads, ours.splitlines())
+            found = {one["entry"] for one in records if one["ledger"] == str(ledger_id)}
+            told = {
+                int(event.attributes["entryId"])
+                for event in theirs.events
+                if event.attributes.get("ledgerId") == str(ledger_id)
+                and (event.attributes.get("entryId") or "").isdigit()
+            }
+            assert told
+            assert found - {None} == told, java
+        for java, expected in (
+            (("readlogmetadata", "0"), [rf"\b{ledger_id}\b"]),
+            (("ledger", ledger_id), [rf"\b{entry}\b" for entry in held_by(stage, stopped)]),
+            (("activeledgers", "-l", "0", "-t", "5000"), [rf"\b{ledger_id}\b"]),
+            (("lastmark",), [r"\d+"]),
+        ):
+            theirs = java_shell(stopped.conf_path, *java)
+            ours = bkctl("compat", "-conf", stopped.conf_path, *java).out
+            for fact in expected:
+                assert re.search(fact, text_of(theirs)), (java, fact, text_of(theirs))
+                assert re.search(fact, ours), (java, fact, ours)
+    finally:
+        stopped.start()
+
+
+def held_by(stage: Stage, bookie: JavaBookie) -> list[int]:
+    """Return the entries that a bookie should have."""
+    metadata = decode_metadata(stage.node(stage.ledger_id))
+    index = metadata.ensemble.index(BookieId(bookie.bookie_id))
+    return [entry for entry in range(len(ENTRIES)) if index in {entry % 3, (entry + 1) % 3}]
+
+
+def newest(bookie: JavaBookie) -> str:
+    """Return the name of the journal that a bookie wrote last."""
+    return max(path.name for path in (bookie.journal_directory / "current").glob("*.txn"))
