@@ -44,12 +44,16 @@ def generated(root: Path = ROOT) -> dict[str, str]:
 
 def stale(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
     """Return the files that are missing, changed or of nothing any more."""
-    present = {
-        str(path.relative_to(root)): path.read_text()
+    found = {
+        str(path.relative_to(root))
         for directory in DIRECTORIES
         for path in (root / directory).glob("*")
     }
-    return sorted(name for name in {*present, *wanted} if present.get(name) != wanted.get(name))
+    return sorted(name for name in {*found, *wanted} if _content(root / name) != wanted.get(name))
+
+
+def _content(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
 
 
 def write(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:

@@ -36,8 +36,9 @@ def test_making_it_again_gives_the_same() -> None:
 
 
 def test_what_is_stale_is_named_and_mended(tmp_path: Path) -> None:
-    wanted = {"man/a.1": "a\n", "man/b.1": "b\n"}
-    assert write(wanted, tmp_path) == ["man/a.1", "man/b.1"]
+    wanted = {"docs/c.json": "{}\n", "man/a.1": "a\n", "man/b.1": "b\n"}
+    assert write(wanted, tmp_path) == ["docs/c.json", "man/a.1", "man/b.1"]
+    (tmp_path / "docs/by-hand.md").write_text("stays")
     assert write(wanted, tmp_path) == []
     (tmp_path / "man/a.1").write_text("other")
     (tmp_path / "man/gone.1").write_text("of a command that was renamed")
