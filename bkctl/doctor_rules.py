@@ -6,7 +6,7 @@ among findings of one danger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from bkclient.admin import BookieState
@@ -14,7 +14,7 @@ from bkctl.autorecovery_work import told
 from bkctl.doctor_local_rules import SAME_TIME, local_findings
 from bkctl.doctor_state import Danger, Finding, SeenBookie, SeenCluster, SeenLocal, Some
 from bkctl.units import counted, human_bytes, human_duration
-from wire.ids import LEDGER_ID_REFUSED
+from wire.ids import LEDGER_ID_REFUSED, LedgerId
 
 _DANGERS: Final = list(Danger)
 
@@ -352,14 +352,17 @@ def _needless_marks(seen: SeenCluster) -> Iterator[Finding]:
         f"{_does(some.count, 'is marked and lacks', 'are marked and lack')} nothing any more; a "
         "worker looks before it copies, and drops such marks"
     )
-    yield from _of(Danger.NOTE, "marks-needless", some, what, _mends(seen))
+    yield from _of(Danger.NOTE, "marks-needless", some, what, _forget(some.first))
 
 
 def _marks_of_gone(seen: SeenCluster) -> Iterator[Finding]:
     gone = sorted(seen.ledgers.marks_of_gone)
     what = f"{_does(len(gone), 'is', 'are')} marked and deleted; a worker drops such marks"
-    fix = _mends(seen) if not seen.enabled or seen.auditor is None else START_AUDITOR
-    yield from _of(Danger.NOTE, "marks-of-deleted", Some(len(gone), gone), what, fix)
+    yield from _of(Danger.NOTE, "marks-of-deleted", Some(len(gone), gone), what, _forget(gone))
+
+
+def _forget(ledgers: Sequence[LedgerId]) -> str:
+    return f"bkctl autorecovery forget {ledgers[0]}" if ledgers else ""
 
 
 def _stale_locks(seen: SeenCluster) -> Iterator[Finding]:
