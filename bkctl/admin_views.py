@@ -222,9 +222,21 @@ _DETAILS: Final = (
     _figure("adds", "Adds since its start.", lambda f: f.adds, kind=Kind.COUNT),
     _figure("reads", "Reads since its start.", lambda f: f.reads, kind=Kind.COUNT),
     _figure("failures", "Of both, those that failed.", lambda f: f.failures, kind=Kind.COUNT),
-    _figure("add_p99_ms", "99 of 100 adds took less, in ms.", lambda f: f.add_p99_ms),
-    _figure("read_p99_ms", "99 of 100 reads took less, in ms.", lambda f: f.read_p99_ms),
-    _figure("journal_queue", "Entries that wait for the journal.", lambda f: f.journal_queue),
+    _figure(
+        "add_p99_ms", "99 of 100 adds took less, in ms.", lambda f: f.add_p99_ms, kind=Kind.NUMBER
+    ),
+    _figure(
+        "read_p99_ms",
+        "99 of 100 reads took less, in ms.",
+        lambda f: f.read_p99_ms,
+        kind=Kind.NUMBER,
+    ),
+    _figure(
+        "journal_queue",
+        "Entries that wait for the journal.",
+        lambda f: f.journal_queue,
+        kind=Kind.COUNT,
+    ),
 )
 
 

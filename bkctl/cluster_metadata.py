@@ -87,6 +87,7 @@ def get(session: Session, path: str) -> None:
     "backup",
     cls=Command,
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl cluster backup metadata.jsonl", "everything but who is there just now"),
         ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
@@ -143,6 +144,7 @@ def restore(session: Session, *, file: Path, force: Sequence[str]) -> None:
     "watch",
     cls=Command,
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl cluster watch", "a line for each change, until Ctrl-C"),
         ("bkctl cluster watch --for 1h -o jsonl > events.jsonl", "for programs"),

@@ -54,12 +54,11 @@ def show_tree(session: Session, path: str, depth: int, limit: int) -> None:
     found: Iterator[MetadataNode] = session.iterate(
         nodes, top, depth, secrets=session.options.show_secrets
     )
-    some = _limited(session, found, limit)
-    if session.options.output in {None, "table"} and not session.options.columns:
-        shown = list(some)
-        session.emitter.draw(shown, lambda canvas: drawing(shown, top, canvas))
-    else:
-        session.emit_all(some, MetadataNode)
+    session.emitter.draw_all(
+        _limited(session, found, limit),
+        MetadataNode,
+        lambda shown, canvas: drawing(shown, top, canvas),
+    )
 
 
 def _limited(session: Session, found: Iterator[MetadataNode], limit: int) -> Iterator[MetadataNode]:
@@ -78,8 +77,9 @@ def show_node(session: Session, path: str) -> None:
     """
     top = normal(path)
     session.about = f"node {top or '/'}"
-    (found,) = session.iterate(nodes, top, 0, secrets=session.options.show_secrets)
-    session.emit(found)
+    # Logs lie beside the root and not below it, hence with it.
+    found = session.iterate(nodes, top, 0, secrets=session.options.show_secrets)
+    session.emit(next(one for one in found if one.stored.path == top))
 
 
 def normal(path: str) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     "completion",
     cls=Command,
     effect=Effect.READ,
+    watch=False,
     examples=(
         (
             "bkctl completion bash > ~/.local/share/bash-completion/completions/bkctl",

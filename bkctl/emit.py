@@ -159,10 +159,30 @@ class Emitter:
 
     def draw(self, value: Any, drawing: Callable[[Canvas], Iterable[str]]) -> None:
         """Print the lines of a drawing of ``value`` where a table would be, else the value."""
-        if self._form != "table" or self._options.columns:
+        if not self._draws:
             self.one(value)
         elif self._is_shown(view_of(type(value)), value):
             self._write_lines(drawing(self.canvas))
+
+    def draw_all(
+        self,
+        values: Iterable[Any],
+        kind: type,
+        drawing: Callable[[Sequence[Any], Canvas], Iterable[str]],
+    ) -> None:
+        """Print the lines of one drawing of all ``values`` where a table would be, else them.
+
+        Some of them, or another order, make no drawing but a table.
+        """
+        if not self._draws or self._options.filters or self._options.sort_by:
+            self.many(values, kind)
+            return
+        shown = list(self._seen(view_of(kind), values))
+        self._write_lines(drawing(shown, self.canvas))
+
+    @property
+    def _draws(self) -> bool:
+        return self._form == "table" and not self._options.columns
 
     @property
     def canvas(self) -> Canvas:

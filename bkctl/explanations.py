@@ -20,6 +20,7 @@ from wire.errors import BookKeeperError
 MODULES: Final = (
     "bkctl.errors",
     "wire.errors",
+    "wire.digest_md5",
     "bkclient.errors",
     "bkclient.autorecovery",
     "bkclient.bookie_ids",
@@ -33,6 +34,7 @@ MODULES: Final = (
     "bkclient.repair",
     "bkclient.stored_cookies",
     "bkclient.topology",
+    "bkctl.cluster_backup",
     "bkctl.export",
     "bkctl.framing",
     "bkctl.java",
@@ -194,6 +196,15 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         "BK-LOCKED": _advice(
             "Another run with the same --lock is at work, or waits for an answer.",
             "add --lock-wait SECONDS, or leave it to the next run",
+        ),
+        "BK-BACKUP-DAMAGED": _advice(
+            "The file is none that `cluster backup` has written, or its end is missing: a checksum "
+            "stands there. Nothing was restored.",
+            "take an older backup; `bkctl cluster restore FILE --dry-run` checks one",
+        ),
+        "BK-AUTHENTICATION": _advice(
+            "Name or password do not fit, or the other end does not speak DIGEST-MD5.",
+            "compare the sections Client and Bookie of both sides' saslJaasConfigFile",
         ),
         "BK-REFUSED": _advice(
             "Nobody confirmed it, or a check said that it would do harm. Nothing was changed.",

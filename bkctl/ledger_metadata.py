@@ -30,6 +30,7 @@ metadata = SubGroup(
     "dump",
     short_help="Write a ledger's metadata to a file.",
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl ledger metadata dump 42 ledger-42", "to be restored one day"),
         ("bkctl ledger metadata dump 42 - | xxd", "to stdout"),

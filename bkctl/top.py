@@ -36,6 +36,7 @@ _STATS_PORT: Final = click.option(
     "top",
     cls=Command,
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl top", "a screen that goes on: q leaves, s sorts, p pauses"),
         ("bkctl top --once", "one screen, of the next two seconds"),
@@ -91,6 +92,7 @@ def slow(session: Session, *, factor: float, fail_if_any: bool, stats_port: int 
     "plot",
     cls=Command,
     effect=Effect.READ,
+    watch=False,
     examples=(
         ("bkctl bookie plot 10.0.0.1:3181 adds", "adds a second, for a minute"),
         ("bkctl bookie plot 10.0.0.1:3181 sync-p99 --for 10m -i 5s", "how long syncs take"),

@@ -149,7 +149,9 @@ def plot(
                     break
     else:
         seen.extend(found)
-    session.emitter.draw(seen[-1], lambda canvas: drawing(seen, wanted.label, canvas, _HEIGHT))
+    session.emitter.draw_all(
+        seen, PlotPoint, lambda shown, canvas: drawing(shown, wanted.label, canvas, _HEIGHT)
+    )
 
 
 def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> tuple[str, int]:

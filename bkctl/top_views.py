@@ -38,11 +38,11 @@ def _sum(name: str, doc: str) -> Field:
     def get(load: ClusterLoad) -> float | None:
         return _rounded(load.total(lambda one: getattr(one.rates, name)))
 
-    return Field(name, doc, get, Kind.COUNT)
+    return Field(name, doc, get, Kind.NUMBER)
 
 
 def _worst(name: str, doc: str, get: Callable[[BookieLoad], float | None]) -> Field:
-    return Field(name, doc, lambda load: _rounded(load.worst(get)), Kind.COUNT)
+    return Field(name, doc, lambda load: _rounded(load.worst(get)), Kind.NUMBER)
 
 
 _LOAD: Final = (
@@ -95,7 +95,7 @@ TOP_VIEWS: Final[Mapping[type, View]] = {
                 "value_ms",
                 "Its latency, in ms.",
                 lambda v: _rounded(v.value_ms),
-                Kind.COUNT,
+                Kind.NUMBER,
                 header="LATENCY",
                 cell=lambda v: human_ms(v.value_ms),
             ),
@@ -103,7 +103,7 @@ TOP_VIEWS: Final[Mapping[type, View]] = {
                 "median_ms",
                 "The median of all bookies, in ms.",
                 lambda v: _rounded(v.median_ms),
-                Kind.COUNT,
+                Kind.NUMBER,
                 header="MEDIAN",
                 cell=lambda v: human_ms(v.median_ms),
             ),
@@ -111,7 +111,7 @@ TOP_VIEWS: Final[Mapping[type, View]] = {
                 "times",
                 "So many times the median.",
                 lambda v: _rounded(v.times),
-                Kind.COUNT,
+                Kind.NUMBER,
                 cell=lambda v: f"{v.times:.1f}x",
             ),
         ),
@@ -124,7 +124,7 @@ TOP_VIEWS: Final[Mapping[type, View]] = {
             _BOOKIE,
             Field("metric", "What it is.", lambda v: v.metric),
             Field("value", "Its value, or its rate a second.", lambda v: _rounded(v.value),
-                  Kind.COUNT),
+                  Kind.NUMBER),
         ),
         "time",
     ),

@@ -71,6 +71,15 @@ class TestTree:
         assert below.splitlines()[0] == "/cookies  cookies"
         assert "└─ b2  cookie of b2" in below
 
+    def test_it_can_be_filtered(self, world: World) -> None:
+        shown = run_in(world, "cluster", "tree", "--filter", "kind=cookie").out
+        assert [line.split()[0] for line in shown.splitlines()] == [
+            "PATH",
+            "/cookies/b1",
+            "/cookies/b2",
+        ]
+        assert "no nodes" in run_in(world, "cluster", "tree", "--filter", "kind=nothing").err
+
     def test_a_limit_is_kept_and_told(self, world: World) -> None:
         said = run_in(world, "cluster", "tree", "--limit", 3, "-o", "id")
         assert len(said.out.splitlines()) == 3
@@ -107,6 +116,9 @@ class TestGet:
         shown = run_in(world, "cluster", "get", ".logs/orders", "--json").json
         assert shown["kind"] == "log"
         assert "password" not in shown["decoded"]["options"]
+
+    def test_the_root_is_one_node_also_where_there_are_logs(self, world: World) -> None:
+        assert run_in(world, "cluster", "get", "/", "-o", "id").out == "/\n"
 
     def test_what_a_terminal_would_obey_is_escaped(self, world: World) -> None:
         assert "\x1b" not in run_in(world, "cluster", "get", "strange").out

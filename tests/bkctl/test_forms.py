@@ -33,16 +33,24 @@ LINES: Final = {
     "autorecovery list": "", "autorecovery auditor": "", "cookie list": "",
     "cookie get": "BOOKIE", "doctor": "", "log list": "", "log info": "LOG", "log tail": "LOG",
     "profile list": "", "config explain": "gcWaitTime", "config show": "", "explain": "BK-LOCKED",
-    "version": "--all",
+    "version": "--all", "autorecovery active": "", "bookie decommission-status": "BOOKIE",
+    "bookie show": "BOOKIE", "bookie top": "--once -i 0.2s",
+    "bookie plot": "BOOKIE adds -i 0.2s --for 1s", "cluster get": "/", "cluster id": "",
+    "cluster map": "", "cluster ping": "", "cluster status": "", "cluster topology": "",
+    "cluster tree": "", "completion": "bash", "ledger map": "LEDGER", "ledger verify": "LEDGER",
+    "ledger where": "LEDGER", "top": "--once -i 0.2s",
 }  # fmt: skip
 
 ELSEWHERE: Final = {
     "disk": "test_disk_read", "shell": "tests/shell", "profile show": "test_schema",
     "config check": "test_schema", "config diff": "test_schema",
-    "cookie generate": "test_cookie",
+    "cookie generate": "test_cookie", "cookie verify": "test_cookie_local",
+    "bookie slow": "test_top",
+    "cluster backup": "test_cluster_metadata", "cluster watch": "test_cluster_metadata",
+    "ledger metadata dump": "test_ledger_check", "ledger orphans": "test_ledger_check",
 }  # fmt: skip
 
-SILENT: Final = {"autorecovery list", "profile list", "doctor"}
+SILENT: Final = {"autorecovery list", "autorecovery active", "profile list", "doctor"}
 """Nothing to say about a new cluster, except that there is nothing."""
 
 AS_IT_IS: Final = {"ledger read", "ledger tail", "log tail"}
