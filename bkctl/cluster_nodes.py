@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -172,7 +172,7 @@ def _text(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
-def drawing(found: list[MetadataNode], top: str, canvas: Canvas) -> Iterator[str]:
+def drawing(found: Sequence[MetadataNode], top: str, canvas: Canvas) -> Iterator[str]:
     """Yield the lines of the tree below ``top``; what is deeper is told by its number."""
     shown = {node.stored.path for node in found}
     below: dict[str, Any] = {}
