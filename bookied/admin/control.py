@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -355,6 +355,11 @@ class Control:
             if limit is not None and len(found) >= limit:
                 break
         return found
+
+    def repair_failures(self) -> Mapping[LedgerId, tuple[float, str]]:
+        """Return which ledgers the worker beside this bookie could not mend, when and why."""
+        beside = self._service.autorecovery
+        return {} if beside is None else beside.stats.worker.failures
 
     async def trigger_audit(self) -> BookieId:
         """Have the auditor look for lost bookies; return who that is.

@@ -230,6 +230,13 @@ ENDPOINTS: Final = (
         errors=_BAD,
     ),
     Endpoint(
+        method="GET",
+        path="/autorecovery/failures",
+        call=v2.failures,
+        doc="The ledgers that the worker of this process could not mend, and why; the latest last.",
+        gives=tuple[values.RepairFailure, ...],
+    ),
+    Endpoint(
         method="POST",
         path="/autorecovery/audit",
         call=v2.audit,

@@ -268,6 +268,13 @@ async def underreplicated(control: Control, asked: Asked) -> tuple[values.Underr
     )
 
 
+def failures(control: Control, _asked: Asked) -> tuple[values.RepairFailure, ...]:
+    return tuple(
+        values.RepairFailure(ledger_id=ledger_id, at_ms=int(at_s * 1000), why=why)
+        for ledger_id, (at_s, why) in control.repair_failures().items()
+    )
+
+
 async def audit(control: Control, _asked: Asked) -> values.AuditAsked:
     return values.AuditAsked(auditor=await control.trigger_audit())
 

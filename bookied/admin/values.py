@@ -220,6 +220,15 @@ class Underreplicated:
 
 
 @attrs.frozen(kw_only=True)
+class RepairFailure:
+    """A ledger that this process could not mend, when it last tried, and why."""
+
+    ledger_id: int
+    at_ms: int
+    why: str
+
+
+@attrs.frozen(kw_only=True)
 class Problem:
     """Why there is no other answer."""
 

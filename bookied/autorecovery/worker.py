@@ -179,6 +179,7 @@ class Worker:
                 log.warn("ledger {id} is not repaired: {error}", id=ledger_id, error=error)
             else:
                 log.failure("repairing ledger {id}", id=ledger_id)
+            self._stats.failed(ledger_id, self._clock.seconds(), str(error) or repr(error))
             self._hold(ledger_id, self._pause(0))
             return Outcome.LACKING
         if outcome is Outcome.WHOLE:
@@ -193,6 +194,7 @@ class Worker:
 
     async def _remove_mark(self, ledger_id: LedgerId) -> None:
         self._failures.forget(ledger_id)
+        self._stats.mended(ledger_id)
         try:
             await self._store.mark_replicated(ledger_id)
         except BookKeeperError as error:
@@ -281,6 +283,8 @@ class Worker:
     def _not_mended(
         self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError
     ) -> None:
+        why = f"the fragment at entry {fragment.first}: {error}"
+        self._stats.failed(ledger.ledger_id, self._clock.seconds(), why)
         log.warn(
             "ledger {id}: the fragment at entry {first} is not repaired: {error}",
             id=ledger.ledger_id,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
@@ -14,7 +15,7 @@ import attrs
 
 from bookied.metrics.summary import WHOLE, Summary
 from wire.codes import AddFlag, ReadFlag, ReturnCode
-from wire.ids import NO_ENTRY
+from wire.ids import NO_ENTRY, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import (
     AddRequest,
@@ -51,6 +52,9 @@ _BY_TYPE: Final[dict[type[Any], str]] = {
 OPERATIONS: Final = (*dict.fromkeys(_BY_TYPE.values()), FENCE, LONG_POLL)
 
 _MS: Final = 1000.0
+
+FAILURES_MAX: Final = 1000
+"""Ledgers of which is known why they were not mended."""
 
 
 def operation_of(request: Request) -> str:
@@ -93,7 +97,7 @@ class _Stats:
             if isinstance(value, Summary):
                 yield value
             elif isinstance(value, dict):
-                yield from value.values()
+                yield from (one for one in value.values() if isinstance(one, Summary))
 
 
 @attrs.define(eq=False)
@@ -342,6 +346,19 @@ class WorkerStats(_Stats):
     """Those of which a fragment was moved for its placement."""
     deferred: int = 0
     """Locks that were kept for a while because a repair failed."""
+    failures: OrderedDict[LedgerId, tuple[float, str]] = attrs.field(factory=OrderedDict)
+    """When a ledger was last not mended, and why: the latest ones, until they are mended."""
+
+    def failed(self, ledger_id: LedgerId, now_s: float, why: str) -> None:
+        """Remember why a ledger was not mended, in the place of what was known of it."""
+        self.failures.pop(ledger_id, None)
+        self.failures[ledger_id] = now_s, why
+        if len(self.failures) > FAILURES_MAX:
+            self.failures.popitem(last=False)
+
+    def mended(self, ledger_id: LedgerId) -> None:
+        """Forget what was wrong with a ledger."""
+        self.failures.pop(ledger_id, None)
 
     def copied(self, size_bytes: int, copies: int) -> None:
         """Count an entry that was copied."""

@@ -11,7 +11,7 @@ from bkclient.autorecovery import trigger_audit
 from bookied.autorecovery.config import AutoRecoveryConfig
 from bookied.autorecovery.part import AutoRecovery
 from bookied.metrics import repair
-from bookied.metrics.stats import RepairStats
+from bookied.metrics.stats import FAILURES_MAX, RepairStats, WorkerStats
 from bookied.metrics.text import exposition
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import STRIPED, closed_ledger, member, store_of
@@ -86,6 +86,22 @@ def test_what_a_worker_cannot_mend_is_counted() -> None:
     assert counted.worker("NUM_DEFER_LEDGER_LOCK_RELEASE_OF_FAILED_LEDGER") >= 1
     assert counted.worker("rereplicate_count", success="false") >= 1
     assert counted.worker("rereplicate_count", **OK) == 0
+    ((failed, (at_s, why)),) = counted.stats.worker.failures.items()
+    assert (failed, at_s <= world.clock.seconds()) == (ledger_id, True)
+    assert why.startswith("the fragment at entry 0: ")
+    assert "entry 2" in why
+    world.run(world.client().delete_ledger(ledger_id))
+    world.settle(700)
+    assert counted.stats.worker.failures == {}
+
+
+def test_only_the_latest_failures_are_remembered() -> None:
+    stats = WorkerStats()
+    for number in range(FAILURES_MAX + 3):
+        stats.failed(LedgerId(number), float(number), "no bookies")
+    stats.failed(LedgerId(3), 9999.0, "again")
+    assert len(stats.failures) == FAILURES_MAX
+    assert (next(iter(stats.failures)), next(reversed(stats.failures))) == (4, 3)
 
 
 def test_the_checks_tell_what_they_found() -> None:
