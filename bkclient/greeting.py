@@ -45,7 +45,7 @@ class Greeting:
     Args:
         clock: for time-outs.
         tls: our end of TLS; ``None`` to speak in clear.
-        login: who we are; ``None`` to say nothing about it.
+        read_login: gives who we are; ``None`` to say nothing about it.
         new_nonce: chance, for proofs that nobody can have recorded.
     """
 
@@ -53,16 +53,27 @@ class Greeting:
         self,
         clock: IReactorTime,
         tls: TlsContexts | None = None,
-        login: Login | None = None,
+        read_login: Callable[[], Login] | None = None,
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
+        """Read who we are.
+
+        Raises:
+            SecurityError: it cannot be read.
+        """
         self._clock, self._tls = clock, tls
-        self._login, self._new_nonce = login, new_nonce
+        self._read_login, self._new_nonce = read_login, new_nonce
+        self._login = None if read_login is None else read_login()
 
     def reload(self) -> None:
-        """Read keys and certificates again, for the connections to come."""
+        """Read keys, certificates and passwords again, for the connections to come."""
         if self._tls is not None:
             self._tls.reload()
+        if self._read_login is not None:
+            try:
+                self._login = self._read_login()
+            except SecurityError as error:
+                log.warn("we stay who we were: {error}", error=error)
 
     async def say(self, channel: BookieChannel, host: str) -> None:
         """Say it on a connection that was just made to ``host``; close it where that fails.
@@ -138,11 +149,15 @@ def greeting_of(config: ClientConfig, clock: IReactorTime) -> Greeting | None:
     Raises:
         SecurityError: keys, certificates or passwords cannot be used.
     """
-    settings, tls, login = config.tls, None, None
+    settings, tls = config.tls, None
+    if settings is None and not config.has_sasl:
+        return None
     if settings is not None:
         from bkclient.tls.contexts import TlsContexts
 
         tls = TlsContexts(settings, clock, is_client=True)
-    if config.has_sasl:
-        login = read_jaas(config.jaas_path).login(config.jaas_section)
-    return Greeting(clock, tls, login) if tls or login else None
+
+    def read_login() -> Login:
+        return read_jaas(config.jaas_path).login(config.jaas_section)
+
+    return Greeting(clock, tls, read_login if config.has_sasl else None)

@@ -18,11 +18,7 @@ from twisted.logger import Logger
 
 from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
-from bkclient.errors import (
-    BookieUnavailableError,
-    ClientClosedError,
-    ClientError,
-)
+from bkclient.errors import BookieUnavailableError, ClientClosedError, ClientError
 from bkclient.greeting import Greeting
 from bkclient.metadata.api import BookieRegistry, NotFoundError
 from bkclient.quarantine import Quarantine

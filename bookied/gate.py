@@ -7,7 +7,7 @@ connection in V3 too, after its answer, where Java's SASL plugin leaves the clie
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -32,12 +32,16 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 TOLD_EVERY_S: Final = 60.0
-"""How often it is told that one host is refused for one reason."""
+"""How often it is told that one host is refused for one kind of reason."""
 
 TOLD_MAX: Final = 1000
-"""Hosts and reasons that are remembered for that; beyond it all are forgotten."""
+"""Hosts and kinds of reasons that are remembered for that; beyond it all are forgotten."""
 
 log = Logger()
+
+
+Tell = Callable[[str, str, str], None]
+"""Takes a host, a kind of reason, and the reason."""
 
 
 class Proof(Protocol):
@@ -80,16 +84,21 @@ class Authenticator(Protocol):
         ...
 
 
+def host_of(transport: Any) -> str:
+    """Return a peer's address, for the log."""
+    return str(getattr(transport.getPeer(), "host", "somebody"))
+
+
 class Refusals:
-    """Tells of clients that are refused: each host and reason once in a while."""
+    """Tells of clients that are refused: each host and kind of reason once in a while."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._told_s: dict[tuple[str, str], float] = {}
 
-    def tell(self, host: str, why: str) -> None:
-        """Log it, unless that was done lately."""
-        now_s, key = self._clock.seconds(), (host, why)
+    def tell(self, host: str, kind: str, why: str) -> None:
+        """Log it, unless that was done lately; what the client chose is in ``why`` only."""
+        now_s, key = self._clock.seconds(), (host, kind)
         if now_s - self._told_s.get(key, -TOLD_EVERY_S) < TOLD_EVERY_S:
             return
         if len(self._told_s) >= TOLD_MAX:
@@ -109,9 +118,7 @@ class Verdict:
 class Gate:
     """What one client may do until it has shown who it is."""
 
-    def __init__(
-        self, proof: Proof, stats: RequestStats, host: str, tell: Callable[[str, str], None]
-    ) -> None:
+    def __init__(self, proof: Proof, stats: RequestStats, host: str, tell: Tell) -> None:
         self._proof, self._stats, self._host, self._tell = proof, stats, host, tell
 
     @property
@@ -125,7 +132,8 @@ class Gate:
         if isinstance(request, AuthRequest):
             return self._authenticate(request, is_v2=is_v2)
         self._stats.requests_unauthenticated += 1
-        self._tell(self._host, "it has not shown who it is, and asks for something")
+        why = "it has not shown who it is, and asks for something"
+        self._tell(self._host, "stranger", why)
         if not is_v2:
             return Verdict(ErrorResponse(ReturnCode.EUA))
         if isinstance(request, (AddRequest, ReadRequest)):
@@ -135,12 +143,13 @@ class Gate:
     def _authenticate(self, request: AuthRequest, *, is_v2: bool) -> Verdict:
         wanted = self._proof.plugin
         if request.plugin != wanted:
-            self._refuse(f"it speaks of plugin {request.plugin[:40]!r}, where {wanted} is wanted")
+            why = f"it speaks of plugin {request.plugin[:40]!r}, where {wanted} is wanted"
+            self._refuse("plugin", why)
             return Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=is_v2)
         try:
             token = self._proof.answer(request.payload)
         except AuthenticationError as error:
-            self._refuse(str(error))
+            self._refuse("proof", str(error))
             return Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=True)
         self._note_success()
         return Verdict(AuthResponse(ReturnCode.EOK, wanted, token))
@@ -150,7 +159,7 @@ class Gate:
         try:
             self._proof.tls_began(certificate)
         except AuthenticationError as error:
-            self._refuse(str(error))
+            self._refuse("proof", str(error))
         self._note_success()
 
     def _note_success(self) -> None:
@@ -158,6 +167,6 @@ class Gate:
             self._stats.auth_successes += 1
             log.debug("{host} is {user}", host=self._host, user=self._proof.user)
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, kind: str, why: str) -> None:
         self._stats.auth_failures += 1
-        self._tell(self._host, why)
+        self._tell(self._host, kind, why)

@@ -26,7 +26,7 @@ from bookied.bookie import Bookie
 from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
-from bookied.gate import Authenticator, Gate, Refusals
+from bookied.gate import Authenticator, Gate, Refusals, host_of
 from bookied.long_poll import Cancel
 from bookied.metrics.stats import ADD, operation_of
 from bookied.read_lanes import ReadLanes, RunBlocking
@@ -39,7 +39,6 @@ from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.ids import LedgerId
 from wire.messages import (
     AddRequest,
-    AuthRequest,
     Received,
     ReplyTo,
     Response,
@@ -318,8 +317,8 @@ class BookieConnection(Protocol):
         transport.registerProducer(self, True)
         server = self._server
         if server.auth is not None:
-            host = str(getattr(transport.getPeer(), "host", "somebody"))
-            self._gate = Gate(server.auth.begin(), server.stats, host, server.refusals.tell)
+            tell = server.refusals.tell
+            self._gate = Gate(server.auth.begin(), server.stats, host_of(transport), tell)
         server.connections.add(self)
         self.update_reading()
 
@@ -527,8 +526,8 @@ class BookieConnection(Protocol):
         received = self._wire.next_event()
         if not isinstance(received, Received):
             raise RemoteProtocolError("a frame that is none")
-        if self._is_upgrading and not isinstance(received.request, AuthRequest):
-            raise RemoteProtocolError("a request in clear behind START_TLS")
+        if self._upgrade is not None and not self._upgrade.is_over:
+            self._upgrade.insist_allowed(received.request)
         reply = _Reply(self, received, len(frame), self._server.stats.now_ns())
         self._unanswered += 1
         self._backpressure.received(len(frame), reply.adds)
@@ -583,9 +582,9 @@ class BookieConnection(Protocol):
             raise RemoteProtocolError("START_TLS twice")
         self._send(reply, reply_to, StartTlsResponse(ReturnCode.EOK))
         self.flush()
-        self._upgrade = Upgrade(
-            tls.end(), self._transport(), self._server.clock, self._server.stats
-        )
+        server = self._server
+        tell = server.refusals.tell
+        self._upgrade = Upgrade(tls.end(), self._transport(), server.clock, server.stats, tell)
 
     def _upgrade_with(self, data: bytes) -> None:
         """Have the handshake begin with ``data``, once nobody is busy with what came before it."""

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from bookied.gate import Tell, host_of
 from bookied.metrics.stats import RequestStats
+from wire.errors import RemoteProtocolError
+from wire.messages import AuthRequest, Request
 
 if TYPE_CHECKING:
     from bkclient.tls.contexts import TlsEnd
@@ -30,14 +33,26 @@ class Upgrade:
     """
 
     def __init__(
-        self, end: TlsEnd, transport: Any, clock: IReactorTime, stats: RequestStats
+        self, end: TlsEnd, transport: Any, clock: IReactorTime, stats: RequestStats, tell: Tell
     ) -> None:
         self.end = end
         self.is_over = False
         """Whether what comes and goes is in TLS."""
-        self._transport, self._stats = transport, stats
+        self._transport, self._stats, self._tell = transport, stats, tell
         self._first: bytes | None = None
+        self._was_asked = False
         self._timer: IDelayedCall | None = clock.callLater(HANDSHAKE_S, self._expire)
+
+    def insist_allowed(self, request: Request) -> None:
+        """Weigh a request in clear behind START_TLS.
+
+        Raises:
+            RemoteProtocolError: it is not the one AUTH that Java's client sends there. Whoever is
+                on the way could have put it there, to be taken for the client's own.
+        """
+        if self._was_asked or not isinstance(request, AuthRequest):
+            raise RemoteProtocolError("a request in clear behind START_TLS")
+        self._was_asked = True
 
     def begin(self, data: bytes) -> None:
         """Take the first bytes of TLS; ``go_on`` hands them over."""
@@ -64,7 +79,7 @@ class Upgrade:
         why = self.end.why_lost(error)
         if why is not None:
             self._stats.tls_failures += 1
-            log.info("no TLS with {peer}: {why}", peer=self._transport.getPeer(), why=why)
+            self._refuse(why)
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None
@@ -74,6 +89,8 @@ class Upgrade:
     def _expire(self) -> None:
         self._timer = None
         self._stats.tls_failures += 1
-        peer = self._transport.getPeer()
-        log.info("no TLS with {peer}: no handshake within {s:g} s", peer=peer, s=HANDSHAKE_S)
+        self._refuse(f"no handshake within {HANDSHAKE_S:g} s")
         self._transport.abortConnection()
+
+    def _refuse(self, why: str) -> None:
+        self._tell(host_of(self._transport), "tls", f"no TLS: {why}")

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
 from bookied.gate import TOLD_EVERY_S
-from tests.bookied.secured import AUTHORITY, Stage
+from tests.bookied.secured import AUTHORITY, Connection, Stage
 from tests.bookied.serving import KEY, Client, packet
 from tests.certificates import write_pem
 from wire.codes import ProtocolVersion, ReturnCode
@@ -237,6 +237,30 @@ def test_new_passwords_count_once_they_are_read_again(stage: Stage, logs: list[s
     path.write_text("nothing")
     auth.reload()
     assert [line for line in logs if "users and passwords stay as they were" in line]
+
+
+def test_a_client_takes_its_new_password_once_it_is_read_again(stage: Stage) -> None:
+    greeting = stage.greeting()
+    path = stage.directory / "jaas.conf"
+    path.write_text(JAAS.replace('"secret"', '"changed"'))
+    auth = stage.serving.server.auth
+    assert auth is not None
+    auth.reload()
+    assert not Connection(stage, greeting, V3).is_greeted
+    greeting.reload()
+    assert Connection(stage, greeting, V3).is_greeted
+    path.unlink()
+    greeting.reload()
+    assert Connection(stage, greeting, V3).is_greeted
+
+
+def test_names_that_a_client_makes_up_do_not_fill_the_log(stage: Stage, logs: list[str]) -> None:
+    for number in range(20):
+        client = stage.serving.connect(V3)
+        exchange = DigestMd5Client(f"bookkeeper{number}", "guess", lambda: "n")
+        client.ask(AuthRequest(SASL, exchange.answer(challenged(client))))
+    assert stage.stats.auth_failures == 20
+    assert len([line for line in logs if "refused" in line]) == 1
 
 
 def test_a_pattern_that_lets_nobody_in_is_warned_about(stage: Stage, logs: list[str]) -> None:

@@ -14,6 +14,7 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
+from bkclient.config import ClientConfig
 from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
 from bkclient.tls.config import StoreType
@@ -31,7 +32,7 @@ from bookied.exit_status import (
 )
 from bookied.files import RealFiles
 from bookied.journal import format as layout
-from bookied.parts import real_parts
+from bookied.parts import Parts, real_parts
 from bookied.service import BookieService, StopRequestedError
 from bookied.state import State
 from tests.bkclient.metadata.values import metadata
@@ -275,6 +276,29 @@ def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_pat
         running.start(**{**with_tls(tmp_path), "tls_key_store": "nowhere"})
     assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
     assert not (tmp_path / "ledgers/current").exists()
+
+
+def own_clients(running: Running, **settings: Any) -> Parts:
+    """Return the world of a bookie whose own clients are told ``settings``."""
+    given = {"store": running.new_store(), "client_config": ClientConfig(**settings)}
+    made: Parts = call(lambda: real_parts(running.config, the_reactor(), **given))
+    return made
+
+
+def test_clients_of_a_bookie_log_in_by_the_section_for_those_that_repair(
+    running: Running, tmp_path: Path
+) -> None:
+    path = tmp_path / "jaas.conf"
+    login = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    path.write_text(f'Auditor {{ {login} username="a" password="b"; }};')
+    told = {"client_auth_factory": "SASLClientProviderFactory", "jaas_path": str(path)}
+    parts = own_clients(running, **told)
+    assert parts.greeting is not None
+    assert parts.client_config.client_role == "system"
+    call(parts.close)
+    path.write_text(f'BookKeeper {{ {login} username="a" password="b"; }};')
+    with pytest.raises(SecurityStartError, match="there is no section Auditor"):
+        own_clients(running, **told)
 
 
 class NoEntryLogs(RealFiles):

@@ -210,6 +210,14 @@ def test_an_auth_message_in_clear_behind_start_tls_is_answered_in_tls(stage: Sta
         assert not client.is_closed
 
 
+def test_only_one_such_message_is_taken(stage: Stage) -> None:
+    stage.set_up()
+    client = stage.serving.connect(ProtocolVersion.V3)
+    auth = v3.encode_request(AuthRequest("sasl", b""), 2)
+    client.send(start_tls() + auth + auth)
+    assert client.is_closed
+
+
 @pytest.mark.parametrize("request_", [add(), ReadRequest(L, E), StartTlsRequest()])
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))
 def test_any_other_request_in_clear_behind_start_tls_closes(stage, protocol, request_) -> None:
