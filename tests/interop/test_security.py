@@ -153,6 +153,22 @@ def test_keytools_stores_serve_both_clients(stage: Stage) -> None:
     run(stage.ours(**keys).create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1))
 
 
+def test_version_and_suite_are_those_asked_for_by_javas_names(stage: Stage) -> None:
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    keys = {"tlsEnabledProtocols": "TLSv1.2", "tlsEnabledCipherSuites": suite}
+    client = stage.ours(**keys)
+    assert run(written_by_us(client)) == ENTRIES
+    java = stage.java(**keys)
+    written_and_read(java, java)
+
+    async def spoken() -> str:
+        channel = await client.cluster.pool.channel(BookieId(stage.bookie.bookie_id), LedgerId(0))
+        assert channel._tls_end is not None
+        return channel._tls_end.version
+
+    assert run(spoken()) == "TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256"
+
+
 def test_a_new_certificate_is_shown_after_sighup(stage: Stage) -> None:
     if type(stage.bookie) is JavaBookie:
         pytest.skip("Java looks at its files by the clock alone")
@@ -363,3 +379,38 @@ def test_autorecovery_of_a_bookie_is_let_in_by_java_and_by_ours(module_peers: Pe
     while ensemble() != {bookies[0].bookie_id, spare.bookie_id}:
         assert time.monotonic() < deadline_s, bookies[0].log.read_text()[-3000:]
         time.sleep(0.2)
+
+
+# Roles
+
+
+@pytest.mark.parametrize("kind", ["ours", "java"])
+def test_a_role_in_the_certificate_lets_in(module_peers: Peers, kind: str) -> None:
+    peers = module_peers
+    authority = Authority()
+    pems = {
+        role: write_pem(
+            peers.new_directory(role), authority.issue(role, unit=f"0:{role};1:c"), authority
+        )
+        for role in ("bookie", "writers", "others")
+    }
+    keys = bookie_keys(
+        pems["bookie"],
+        tlsClientAuthentication="true",
+        bookieAuthProviderFactoryClass=f"{PACKAGE}.tls.BookieAuthZFactory",
+        authorizedRoles="readers,writers",
+    )
+    uri = peers.metadata_uri()
+    make = our_bookie if kind == "ours" else Peers.java_bookie
+    bookie = make(peers, uri, **keys)
+    stage = Stage(peers, uri, bookie, authority, pems["bookie"], pems["writers"])
+    for v2 in (False, True):
+        java = stage.java(v2=v2)
+        written_and_read(java, java)
+        assert run(written_by_us(stage.ours(v2=v2))) == ENTRIES
+    stranger = attrs.evolve(stage, pem=pems["others"])
+    with pytest.raises(JavaError) as caught:
+        stranger.java().create_ledger(1, 1, 1).add(b"entry")
+    assert caught.value.name == "BKUnauthorizedAccessException"
+    with pytest.raises(ClientUnauthorizedError):
+        run(written_by_us(stranger.ours()))
