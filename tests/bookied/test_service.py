@@ -280,12 +280,8 @@ def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_pat
 
 def own_clients(running: Running, **settings: Any) -> Parts:
     """Return the world of a bookie whose own clients are told ``settings``."""
-    config = ClientConfig(**settings)
-    made: Parts = call(
-        lambda: real_parts(
-            running.config, the_reactor(), store=running.new_store(), client_config=config
-        )
-    )
+    given = {"store": running.new_store(), "client_config": ClientConfig(**settings)}
+    made: Parts = call(lambda: real_parts(running.config, the_reactor(), **given))
     return made
 
 
@@ -299,7 +295,7 @@ def test_clients_of_a_bookie_log_in_by_the_section_for_those_that_repair(
     parts = own_clients(running, **told)
     assert parts.greeting is not None
     assert parts.client_config.client_role == "system"
-    run(parts.close())
+    call(parts.close)
     path.write_text(f'BookKeeper {{ {login} username="a" password="b"; }};')
     with pytest.raises(SecurityStartError, match="there is no section Auditor"):
         own_clients(running, **told)
