@@ -19,8 +19,9 @@ class Limits:
     At ``in_flight_bytes_max`` of requests without an answer, at ``unwritten_bytes_max`` of entries
     not yet in an entry log, or at ``adds_max`` adds without an answer, reading from every client
     stops; it goes on at half of each. Reads that wait for the disk beyond ``reads_pending_max``
-    are answered ETOOMANYREQUESTS. ``None`` is no limit. ``shared_room`` keeps the last two; beside
-    them each connection may hold one read, and what its transport takes before it is full.
+    are answered ETOOMANYREQUESTS, but for a few of each connection. ``None`` is no limit.
+    ``shared_room`` keeps the last two; beside them each connection may hold one read, and what its
+    transport takes before it is full.
     """
 
     in_flight_bytes_max: int = 32 * 1024 * 1024

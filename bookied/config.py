@@ -143,15 +143,55 @@ class LimitsConfig:
     close_on_response_timeout: bool = setting(
         False,
         key="closeChannelOnResponseTimeout",
-        doc="Close connections that do not take their answers in time.",
-        without_effect="a connection is not read while its client takes no answers",
+        doc="Cut connections that do not take their answers within "
+        "waitTimeoutOnResponseBackpressureMs. Otherwise they are kept and not read, where Java "
+        "drops the answers.",
     )
     response_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnResponseBackpressureMs",
         unit="ms",
         doc="How long a connection may not take its answers; below 0 is no limit.",
-        without_effect="a connection is not read while its client takes no answers",
+    )
+    connections_max: int = setting(
+        0,
+        key="serverMaxConnections",
+        minimum=0,
+        doc="Connections from clients; 0 is as many as the limit on open files leaves room for.",
+    )
+    address_connections_max: int = setting(
+        0,
+        key="serverMaxConnectionsPerAddress",
+        minimum=0,
+        doc="Connections from clients of one address; 0 is half of what all may have.",
+    )
+    frame_wait_ms: int = setting(
+        60_000,
+        key="serverFrameTimeoutMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a request may take to come whole; 0 is no limit.",
+    )
+    idle_wait_ms: int = setting(
+        0,
+        key="serverIdleTimeoutMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a client may send nothing and wait for nothing; 0 is no limit.",
+    )
+    half_frames_bytes_max: int = setting(
+        67_108_864,
+        key="serverHalfFramesMaxBytes",
+        unit="bytes",
+        minimum=1,
+        doc="Bytes of requests that are not whole, over all connections.",
+    )
+    unsent_bytes_max: int = setting(
+        67_108_864,
+        key="serverUnsentResponsesMaxBytes",
+        unit="bytes",
+        minimum=1,
+        doc="Bytes of answers that are not taken, over all connections.",
     )
     force_read_only: bool = setting(
         False, key="forceReadOnlyBookie", doc="Start read-only and stay so."

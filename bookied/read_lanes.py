@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from bookied.disk_read import Answer, DiskRead
 from bookied.metrics.stats import RequestStats
 from wire.ids import LedgerId
-from wire.messages import Response
+from wire.messages import BatchReadResponse, ReadResponse, Response
 
 LANES: Final = 4
 """Fetches of one connection that may run side by side."""
@@ -21,6 +21,9 @@ LANES: Final = 4
 BATCH_MAX: Final = 64
 BATCH_BYTES: Final = 1024 * 1024
 """A fetch ends after so many reads or bytes, whichever comes first."""
+
+HELD_BYTES_MAX: Final = 1024 * 1024
+"""So much of entries may wait behind others for the disk before no more requests are taken."""
 
 RunBlocking = Callable[[Callable[[], int]], "Deferred[int]"]
 """Runs a function in a thread, such as ``partial(deferToThreadPool, reactor, pool)``."""
@@ -32,6 +35,7 @@ Deliver = Callable[[Response], None]
 class _Waiting:
     answer: Answer
     deliver: Deliver
+    size_bytes: int
     is_fetched: bool = False
 
 
@@ -39,7 +43,9 @@ class ReadLanes:
     """Keeps the answers about one ledger in order while those about others pass.
 
     Nothing is fetched while ``may_fetch`` says no, which is while the client does not take the
-    answers it has: so what one client can hold in memory is bounded by ``LANES`` fetches.
+    answers it has, and no request is to be taken while ``is_full``: so what one client can hold in
+    memory is bounded by ``LANES`` fetches and ``HELD_BYTES_MAX``. ``settled`` is called after each
+    fetch.
     """
 
     def __init__(
@@ -48,9 +54,11 @@ class ReadLanes:
         may_fetch: Callable[[], bool],
         failed: Callable[[Failure], None],
         stats: RequestStats,
+        settled: Callable[[], None] = lambda: None,
     ) -> None:
         self._run_blocking, self._may_fetch, self._failed = run_blocking, may_fetch, failed
-        self._stats = stats
+        self._stats, self._settled = stats, settled
+        self.held_bytes = 0
         self._queues: dict[int, deque[_Waiting]] = {}
         self._fetching: set[int] = set()
 
@@ -58,9 +66,16 @@ class ReadLanes:
         """Whether an answer about this ledger would have to queue behind others."""
         return bool(self._queues) and ledger_id % LANES in self._queues
 
+    @property
+    def is_full(self) -> bool:
+        """Whether enough answers wait that need no disk."""
+        return self.held_bytes > HELD_BYTES_MAX
+
     def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
         """Queue an answer; call ``start`` when all that came together have been put."""
-        self._queues.setdefault(ledger_id % LANES, deque()).append(_Waiting(answer, deliver))
+        waiting = _Waiting(answer, deliver, _entry_bytes(answer))
+        self.held_bytes += waiting.size_bytes
+        self._queues.setdefault(ledger_id % LANES, deque()).append(waiting)
 
     def start(self) -> None:
         """Fetch what waits, unless a fetch of its lane is under way or the client is slow."""
@@ -70,6 +85,7 @@ class ReadLanes:
     def close(self) -> None:
         """Drop what waits; a fetch under way goes to its end for nobody."""
         self._queues.clear()
+        self.held_bytes = 0
 
     def _start(self, lane: int) -> None:
         if lane in self._fetching or not self._may_fetch():
@@ -98,6 +114,7 @@ class ReadLanes:
             self._start(lane)
         else:
             self._queues.pop(lane, None)
+        self._settled()
 
     def _settle(self, waiting: _Waiting) -> bool:
         """Deliver an answer if it is one; whether the next may follow."""
@@ -108,8 +125,18 @@ class ReadLanes:
             waiting.is_fetched = False
         if isinstance(waiting.answer, DiskRead):
             return False  # It has to go to the disk again.
+        self.held_bytes -= waiting.size_bytes
         waiting.deliver(waiting.answer)
         return True
+
+
+def _entry_bytes(answer: Answer) -> int:
+    """Return what an answer that needs no disk holds of entries."""
+    if isinstance(answer, ReadResponse):
+        return len(answer.entry or b"")
+    if isinstance(answer, BatchReadResponse):
+        return sum(map(len, answer.entries))
+    return 0
 
 
 class _Fetch:

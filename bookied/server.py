@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -27,8 +28,10 @@ from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
 from bookied.gate import Authenticator, Gate, Refusals, host_of
+from bookied.limit_hits import Limit, LimitHits
 from bookied.long_poll import Cancel
 from bookied.metrics.stats import ADD, operation_of
+from bookied.patience import Patience, Waiting, Watch
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
 from bookied.upgrade_tls import Upgrade
@@ -52,8 +55,8 @@ if TYPE_CHECKING:
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""
 
-REFUSED_EVERY_S: Final = 10.0
-"""How often it is told that connections are refused."""
+READS_FREE: Final = 4
+"""Reads of one connection that may wait for the disk however many others' do."""
 
 READ_BYTES: Final = 128 * 1024
 """The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
@@ -87,6 +90,8 @@ class BookieServer(Factory):
         connections_max: int | None = None,
         tls: TlsContexts | None = None,
         auth: Authenticator | None = None,
+        address_connections_max: int | None = None,
+        patience: Patience | None = None,
     ) -> None:
         """Serve ``bookie``.
 
@@ -101,6 +106,8 @@ class BookieServer(Factory):
                 that journals and logs need; None for no limit.
             tls: what is offered to clients that ask for it with START_TLS.
             auth: how clients show who they are before they may do anything else.
+            address_connections_max: the same for the clients of one address.
+            patience: how long clients may keep the bookie waiting; for ever where it is not given.
         """
         self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
         self.limits = limits or Limits(
@@ -123,40 +130,36 @@ class BookieServer(Factory):
         self.half_frames = FrameRoom(
             clock,
             bytes_max=self.limits.half_frames_bytes_max,
-            is_reading=lambda: not (self.backpressure.is_paused or self.unsent.is_over),
+            is_reading=lambda: not self.backpressure.is_paused,
         )
-        self.unsent = UnsentAnswers(
-            clock, bytes_max=self.limits.unsent_bytes_max, changed=self._unsent_changed
-        )
+        self.unsent = UnsentAnswers(clock, bytes_max=self.limits.unsent_bytes_max)
         self.connections: set[BookieConnection] = set()
         self.reads_pending = 0
-        self._connections_max = connections_max
-        self._refused, self._refused_told_s = 0, -REFUSED_EVERY_S
+        self.connections_max = connections_max
+        self.address_connections_max = address_connections_max
+        self._by_host: Counter[str] = Counter()
+        self.hits = LimitHits(clock)
+        self._watch = Watch(clock, patience or Patience(), lambda: self.connections)
         self._is_in_group = False
         self._unflushed: list[BookieConnection] = []
         self._drained: Deferred[None] | None = None
         self._cut: IDelayedCall | None = None
 
-    def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:  # noqa: ARG002
-        """Accept a client; while draining, or beyond the limit, it is turned away at once."""
-        if self._drained is not None:
-            return None
-        if self._connections_max is not None and len(self.connections) >= self._connections_max:
-            self._refuse()
+    def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:
+        """Accept a client; while draining, or beyond a limit, it is turned away at once."""
+        host = str(getattr(addr, "host", ""))
+        if self._drained is not None or self._refuses(host):
             return None
         return BookieConnection(self)
 
-    def _refuse(self) -> None:
-        self._refused += 1
-        now_s = self.clock.seconds()
-        if now_s - self._refused_told_s >= REFUSED_EVERY_S:
-            log.warn(
-                "refused {refused} connections: {open} are open, which the limit on open files "
-                "leaves room for",
-                refused=self._refused,
-                open=len(self.connections),
-            )
-            self._refused, self._refused_told_s = 0, now_s
+    def _refuses(self, host: str) -> bool:
+        if _is_full(len(self.connections), self.connections_max):
+            self.hits.hit(Limit.CONNECTIONS, host, f"{len(self.connections)} are open")
+        elif _is_full(self._by_host[host], self.address_connections_max):
+            self.hits.hit(Limit.ADDRESS, host, f"{self._by_host[host]} are open")
+        else:
+            return False
+        return True
 
     def on_synced(self, done: Iterable[Callable[[], object]]) -> None:
         """Tell everyone whose records a journal group has made durable; one write a connection."""
@@ -170,10 +173,12 @@ class BookieServer(Factory):
         for connection in unflushed:
             connection.flush()
 
-    @property
-    def reads_are_full(self) -> bool:
-        """Whether a read that needs the disk is refused."""
-        return self.reads_pending >= self.limits.reads_pending_max
+    def refuses_read(self, waiting: int) -> bool:
+        """Whether a read that needs the disk is refused to a client of which so many wait."""
+        if self.reads_pending < self.limits.reads_pending_max or waiting < READS_FREE:
+            return False
+        self.hits.hit(Limit.READS)
+        return True
 
     @property
     def held_back(self) -> int:
@@ -207,9 +212,20 @@ class BookieServer(Factory):
             self._finish_draining()
         return self._drained
 
-    def connection_lost(self, connection: BookieConnection) -> None:
+    def connection_made(self, connection: BookieConnection, host: str) -> None:
+        """Take a connection in."""
+        self.connections.add(connection)
+        self._by_host[host] += 1
+        self._watch.begin()
+
+    def connection_lost(self, connection: BookieConnection, host: str) -> None:
         """Forget a connection."""
         self.connections.discard(connection)
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+        if not self.connections:
+            self._watch.end()
         if self._drained is not None and not self.connections:
             self._finish_draining()
 
@@ -224,18 +240,19 @@ class BookieServer(Factory):
             connection.abort()
 
     def _pause_all(self) -> None:
+        self.hits.hit(Limit.IN_FLIGHT)
         self._paused_ns = self.stats.now_ns()
         for connection in self.connections:
             connection.update_reading()
-
-    def _unsent_changed(self) -> None:
-        for connection in list(self.connections):
-            connection.go_on() if not self.unsent.is_over else connection.update_reading()
 
     def _resume_all(self) -> None:
         self.stats.blocked_wait.note(self.stats.since_us(self._paused_ns))
         for connection in list(self.connections):
             connection.update_reading()
+
+
+def _is_full(count: int, count_max: int | None) -> bool:
+    return count_max is not None and count >= count_max
 
 
 class _Reply:
@@ -296,14 +313,20 @@ class BookieConnection(Protocol):
         self._polls: dict[_Reply, Cancel] = {}
         self._reads: set[_Reply] = set()
         self._lanes = ReadLanes(
-            server.run_blocking, self._may_fetch, self._fetch_failed, server.stats
+            server.run_blocking,
+            self._may_fetch,
+            self._fetch_failed,
+            server.stats,
+            self._fetch_settled,
         )
         self._cut: IDelayedCall | None = None
         self._is_corked = self._is_closing = self._is_lost = self._is_draining = False
-        self._output_is_full = False
+        self._output_is_full = self._is_stopped = False
         self._is_reading = True
         self._upgrade: Upgrade | None = None
         self._gate: Gate | None = None
+        self._host = ""
+        self._waiting = Waiting(server.clock.seconds())
 
     # Called by the transport -------------------------------------------------------------------
 
@@ -319,17 +342,20 @@ class BookieConnection(Protocol):
         if server.auth is not None:
             tell = server.refusals.tell
             self._gate = Gate(server.auth.begin(), server.stats, host_of(transport), tell)
-        server.connections.add(self)
+        self._host = str(getattr(transport.getPeer(), "host", ""))
+        server.connection_made(self, self._host)
         self.update_reading()
 
     def dataReceived(self, data: bytes) -> None:
         """Obey the frames that are whole now."""
         if self._is_closing:
             return
+        self._waiting.heard_s = self._server.clock.seconds()
         if self._rest:
             self._rest.append(data)
             self._rest_bytes += len(data)
             if self._rest_bytes < self._frame_bytes:
+                self._server.half_frames.note(self, self._rest_bytes)
                 return
             data = b"".join(self._rest)
         self._obey(data)
@@ -359,24 +385,24 @@ class BookieConnection(Protocol):
         for reply in self._reads:
             self._settle(reply)
         self._reads.clear()
-        self._server.connection_lost(self)
+        self._server.connection_lost(self, self._host)
 
     def pauseProducing(self) -> None:
         """Stop making answers: the client does not take them as fast as we do."""
         self._output_is_full = True
+        self._waiting.answer_s = self._server.clock.seconds()
         self.update_reading()
 
     def resumeProducing(self) -> None:
         """Go on with what had to wait."""
         self._output_is_full = False
+        self._waiting.answer_s = None
         self._server.unsent.taken(self)
-        self.go_on()
+        self._go_on()
 
-    def go_on(self) -> None:
-        """Take up what had to wait, unless it still has to."""
-        if self._output_is_full or self._server.unsent.is_over:
-            self.update_reading()
-            return
+    def _go_on(self) -> None:
+        """Take up what had to wait."""
+        self._is_stopped = False
         if self._rest and self._rest_bytes >= self._frame_bytes and not self._is_ending:
             self._obey(b"".join(self._rest))
         self._lanes.start()
@@ -392,15 +418,22 @@ class BookieConnection(Protocol):
         server = self._server
         is_paused = (
             self._output_is_full
+            or self._is_stopped
             or self._backpressure.is_paused
-            or server.unsent.is_over
             or server.half_frames.is_waiting(self)
         )
         wanted = not (is_paused or self._is_ending)
+        self._waiting.is_read = wanted
         if wanted != self._is_reading:
             self._is_reading = wanted
             transport = self._transport()
             transport.resumeProducing() if wanted else transport.pauseProducing()
+
+    @property
+    def waiting(self) -> Waiting:
+        """For how long it keeps the bookie waiting."""
+        self._waiting.is_idle = not (self._unanswered or self._rest_bytes)
+        return self._waiting
 
     @property
     def _is_ending(self) -> bool:
@@ -411,7 +444,7 @@ class BookieConnection(Protocol):
         if self._is_closing:
             self._settle(reply)
             return
-        if isinstance(answer, DiskRead) and self._server.reads_are_full:
+        if isinstance(answer, DiskRead) and self._server.refuses_read(len(self._reads)):
             answer = answer.failed(ReturnCode.ETOOMANYREQUESTS)
         self._polls.pop(reply, None)
         ledger_id = answer.ledger_id if hasattr(answer, "ledger_id") else LedgerId(0)
@@ -455,6 +488,13 @@ class BookieConnection(Protocol):
         if self._unanswered == 0:
             self._close()
 
+    def time_is_up(self, limit: Limit) -> None:
+        """Cut the connection for what it does not do; a silent one is closed in order."""
+        if self._is_closing:
+            return
+        self._server.hits.hit(limit, self._host)
+        self._close() if limit is Limit.IDLE else self.abort()
+
     def abort(self) -> None:
         """Cut the connection, whatever is still to be sent."""
         self._is_closing = True
@@ -467,7 +507,7 @@ class BookieConnection(Protocol):
         try:
             self._take_frames(data)
         except RemoteProtocolError as error:
-            log.info("closing {peer}: {error}", peer=self._transport().getPeer(), error=error)
+            self._server.hits.hit(Limit.FRAME, self._host, error)
             self._close()
         except Exception:  # noqa: BLE001 -- a bug met by one client must not stop the others
             log.failure("closing {peer}", peer=self._transport().getPeer())
@@ -484,7 +524,7 @@ class BookieConnection(Protocol):
         if self._frame_bytes:
             self._frame_bytes = 0
             self._server.half_frames.release(self)
-        while not (self._output_is_full or self._is_closing):
+        while not (self._output_is_full or self._is_closing or self._lanes.is_full):
             begin = at
             if self._is_upgrading:
                 if data.startswith(TLS_BEGIN[:1], at):
@@ -497,15 +537,29 @@ class BookieConnection(Protocol):
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
             if end - at < frame_bytes <= self._server.frame_bytes_max:
                 self._frame_bytes = frame_bytes
-                self._server.half_frames.claim(self, frame_bytes)
+                self._server.half_frames.note(self, end - at)
                 break
             if at > begin:
                 continue  # What follows may be plain too, but of another kind or journal.
             # A length that is too large or negative goes there as well, to be refused.
             self._handle(data[at : at + max(frame_bytes, _LENGTH.size)])
             at += frame_bytes
+        self._is_stopped = self._lanes.is_full
         self._rest = [data[at:]] if at < end else []
         self._rest_bytes = end - at
+        self._note_rest(is_new=at > 0)
+        if self._is_stopped:
+            self.update_reading()
+
+    def _note_rest(self, *, is_new: bool) -> None:
+        """Count what is left: whole frames behind answers not taken, or the begin of a frame."""
+        waiting = self._waiting
+        if not self._rest_bytes or self._output_is_full or self._is_stopped:
+            waiting.frame_s = None
+            if self._rest_bytes and self._output_is_full:
+                self._server.unsent.add(self, self._rest_bytes)
+        elif is_new or waiting.frame_s is None:
+            waiting.frame_s = waiting.heard_s
 
     def _take_adds(self, data: bytes, at: int) -> int:
         after, adds = self._fast_adds.take(data, at, self.adds_synced)
@@ -624,7 +678,12 @@ class BookieConnection(Protocol):
         self._send(reply, reply_to, response)
 
     def _may_fetch(self) -> bool:
-        return not (self._output_is_full or self._is_closing or self._server.unsent.is_over)
+        return not (self._output_is_full or self._is_closing)
+
+    def _fetch_settled(self) -> None:
+        """Go on with the requests that were left for too many answers waited already."""
+        if self._is_stopped and not (self._lanes.is_full or self._output_is_full or self._is_lost):
+            self._go_on()
 
     def _fetch_failed(self, failure: Failure) -> None:
         log.failure("closing {peer}", failure, peer=self._transport().getPeer())

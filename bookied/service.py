@@ -65,6 +65,7 @@ from bookied.integrity.part import Integrity
 from bookied.listener import BoundPort
 from bookied.mode import Mode, ModeEffects
 from bookied.parts import Parts, make_client
+from bookied.patience import Patience
 from bookied.registration import Registration
 from bookied.server import BookieServer
 from bookied.state import SERVING, BookieState, Event, State
@@ -280,6 +281,7 @@ class BookieService:
         )
         self.bookie.writes = self.mode.writes
         await self._restore_deletions(self.bookie)
+        all_of_them = _connections_max(config, parts.open_files_max, engine.storages.limits)
         self.server = BookieServer(
             self.bookie,
             parts.clock,
@@ -287,9 +289,11 @@ class BookieService:
             limits=_server_limits(config, engine.storages.limits),
             frame_bytes_max=config.frame_bytes_max,
             tcp_keep_alive=config.tcp_keepalive,
-            connections_max=_connections_max(parts.open_files_max, engine.storages.limits),
             tls=self._tls,
             auth=self._auth,
+            connections_max=all_of_them,
+            address_connections_max=config.address_connections_max or _half(all_of_them),
+            patience=_patience(config),
         )
         self._port.listen(self.server)
         self._note("registering")
@@ -631,12 +635,29 @@ def _service_info(
     return BookieServiceInfo((own, *others))
 
 
-def _connections_max(open_files_max: int | None, storage: StorageLimits) -> int | None:
-    """Return how many descriptors clients may have, of those that storage does not need."""
+def _connections_max(
+    config: BookieConfig, open_files_max: int | None, storage: StorageLimits
+) -> int | None:
+    """Return how many connections clients may have: of the descriptors, those storage leaves."""
+    asked = config.connections_max or None
     if open_files_max is None:
-        return None
+        return asked
     files = storage.open_logs_max + storage.open_indexes_max + OPEN_TO_WRITE_MAX + SPARE_FILES
-    return max(open_files_max - files, open_files_max // 8)
+    room = max(open_files_max - files, open_files_max // 8)
+    return room if asked is None else min(asked, room)
+
+
+def _half(connections_max: int | None) -> int | None:
+    return None if connections_max is None else max(1, connections_max // 2)
+
+
+def _patience(config: BookieConfig) -> Patience:
+    cuts = config.close_on_response_timeout and config.response_wait_ms >= 0
+    return Patience(
+        frame_s=config.frame_wait_ms / 1000 or None,
+        answer_s=config.response_wait_ms / 1000 if cuts else None,
+        idle_s=config.idle_wait_ms / 1000 or None,
+    )
 
 
 def _server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:
@@ -645,4 +666,6 @@ def _server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:
         unwritten_bytes_max=storage.unwritten_bytes_max,
         adds_max=config.adds_in_progress_max or None,
         reads_pending_max=config.reads_in_progress_max or _UNLIMITED,
+        half_frames_bytes_max=config.half_frames_bytes_max,
+        unsent_bytes_max=config.unsent_bytes_max,
     )

@@ -11,15 +11,21 @@ from typing import Final, Protocol
 
 import attrs
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger
 
-FREE_BYTES: Final = 64 * 1024
-"""A frame up to here needs no leave: a read may bring as much anyway."""
+from bookied.limit_hits import Limit
 
-STUCK_S: Final = 10.0
-"""How long a client may stand still while others wait for the room that it has."""
+FREE_BYTES: Final = 4 * 1024
+"""What each connection may hold of a frame without being counted."""
 
-log = Logger()
+LOOK_S: Final = 1.0
+LOOKS_MAX: Final = 3
+"""How often a half frame may be met while others wait for the room that it has."""
+
+WAITING_LOOKS_MAX: Final = 5
+"""The same for one that waits itself: so many that stand still do not take turns for ever."""
+
+STUCK_S: Final = 2.0
+"""How long a client may leave its answers while they all are more than half of what may be."""
 
 
 class Client(Protocol):
@@ -28,22 +34,24 @@ class Client(Protocol):
     def update_reading(self) -> None:
         """Look again whether to read."""
 
-    def abort(self) -> None:
+    def time_is_up(self, limit: Limit) -> None:
         """Cut the connection."""
 
 
 @attrs.define
-class _Claim:
-    size_bytes: int
-    since_s: float
+class _Half:
+    size_bytes: int = 0
+    is_waiting: bool = False
+    looks: int = 0
 
 
 class FrameRoom:
-    """Room for frames of which only a part is here.
+    """What is here of frames that are not whole, over all connections.
 
-    A frame longer than ``FREE_BYTES`` is received only once there is room for all of it, first come
-    first served; a client that is not read meanwhile loses nothing. One that has room and does not
-    send the rest is cut after ``STUCK_S`` if others wait.
+    Beyond the bound a client whose half frame grows is not read until there is room again; it loses
+    nothing. The one whose frame began first always goes on, or nobody would. Those that do not end
+    their frame while others wait are cut, after ``LOOKS_MAX`` seconds of it, or a little later
+    where they are among those that wait.
     """
 
     def __init__(
@@ -53,112 +61,109 @@ class FrameRoom:
         bytes_max: int,
         is_reading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Begin with all room free; without ``is_reading`` nobody is cut for standing still."""
+        """Begin with all room free; time in which ``is_reading`` says no is nobody's fault."""
         self._clock, self._bytes_max, self._is_reading = clock, bytes_max, is_reading
-        self._held: dict[Client, _Claim] = {}
-        self._waiting: dict[Client, int] = {}
+        self._halves: dict[Client, _Half] = {}
         self._look: IDelayedCall | None = None
         self.held_bytes = 0
 
-    def claim(self, client: Client, size_bytes: int) -> None:
-        """Ask for room for a frame of so many bytes; see ``is_waiting``."""
+    def note(self, client: Client, size_bytes: int) -> None:
+        """Note how much is here by now of a client's half frame; see ``is_waiting``."""
         if size_bytes <= FREE_BYTES:
             return
-        if self._waiting or not self._fits(size_bytes):
-            self._waiting[client] = size_bytes
+        half = self._halves.setdefault(client, _Half())
+        self.held_bytes += size_bytes - half.size_bytes
+        half.size_bytes = size_bytes
+        if self._is_over and client is not self._first:
+            half.is_waiting = True
             client.update_reading()
             self._look_later()
-        else:
-            self._hold(client, size_bytes)
 
     def is_waiting(self, client: Client) -> bool:
         """Whether a client must not be read for now."""
-        return client in self._waiting
+        return client in self._halves and self._halves[client].is_waiting
 
     def release(self, client: Client) -> None:
-        """Take back what was claimed, if anything: the frame is whole, or the client gone."""
-        claim = self._held.pop(client, None)
-        if claim is not None:
-            self.held_bytes -= claim.size_bytes
-        elif self._waiting.pop(client, None) is None:
+        """Give room back, if any was taken: the frame is whole, or the client gone."""
+        half = self._halves.pop(client, None)
+        if half is None:
             return
-        while self._waiting:
-            first, size_bytes = next(iter(self._waiting.items()))
-            if not self._fits(size_bytes):
-                break
-            del self._waiting[first]
-            self._hold(first, size_bytes)
-            first.update_reading()
+        self.held_bytes -= half.size_bytes
+        for other, its in list(self._halves.items()):
+            if its.is_waiting and (not self._is_over or other is self._first):
+                its.is_waiting = False
+                other.update_reading()
 
-    def _fits(self, size_bytes: int) -> bool:
-        # A single frame goes through whatever the bound, or it would wait for ever.
-        return not self._held or self.held_bytes + size_bytes <= self._bytes_max
+    @property
+    def _is_over(self) -> bool:
+        return self.held_bytes > self._bytes_max
 
-    def _hold(self, client: Client, size_bytes: int) -> None:
-        self._held[client] = _Claim(size_bytes, self._clock.seconds())
-        self.held_bytes += size_bytes
+    @property
+    def _first(self) -> Client:
+        return next(iter(self._halves))
 
     def _look_later(self) -> None:
         if self._look is None:
-            self._look = self._clock.callLater(STUCK_S, self._cut_stuck)
+            self._look = self._clock.callLater(LOOK_S, self._cut_stuck)
 
     def _cut_stuck(self) -> None:
         self._look = None
-        if not self._waiting:
+        if not any(half.is_waiting for half in self._halves.values()):
             return
-        until_s = self._clock.seconds() - STUCK_S
-        stuck = [one for one, claim in self._held.items() if claim.since_s <= until_s]
-        for client in stuck if self._is_reading() else ():
-            log.warn("cutting a connection that does not send the rest of its frame")
-            client.abort()
+        for client, half in list(self._halves.items()) if self._is_reading() else ():
+            half.looks += 1
+            if half.looks >= (WAITING_LOOKS_MAX if half.is_waiting else LOOKS_MAX):
+                client.time_is_up(Limit.HALF_FRAMES)
         self._look_later()
 
 
-class UnsentAnswers:
-    """Answers that were written and that clients do not take.
+@attrs.define
+class _Unsent:
+    size_bytes: int
+    since_s: float
 
-    Above the bound nothing is fetched from disk for anybody, and nobody is read, until it is half
-    of that again; clients that have taken nothing for ``STUCK_S`` by then are cut.
+
+class UnsentAnswers:
+    """Answers that were written and that clients do not take, over all connections.
+
+    Nobody else waits for these. Beyond half the bound those that have taken nothing for ``STUCK_S``
+    are cut; at the bound the one that has stood longest is cut at once, again and again.
     """
 
-    def __init__(self, clock: IReactorTime, *, bytes_max: int, changed: Callable[[], None]) -> None:
-        """Begin with none; ``changed`` is called when ``is_over`` has."""
-        self._clock, self._bytes_max, self._changed = clock, bytes_max, changed
-        self._unsent: dict[Client, _Claim] = {}
+    def __init__(self, clock: IReactorTime, *, bytes_max: int) -> None:
+        self._clock, self._bytes_max = clock, bytes_max
+        self._unsent: dict[Client, _Unsent] = {}  # Who stands longest is first.
         self._look: IDelayedCall | None = None
         self.size_bytes = 0
-        self.is_over = False
 
     def add(self, client: Client, size_bytes: int) -> None:
-        """Count what was written to a client whose buffer is full."""
-        claim = self._unsent.setdefault(client, _Claim(0, self._clock.seconds()))
-        claim.size_bytes += size_bytes
+        """Count what is held for a client whose buffer is full."""
+        unsent = self._unsent.setdefault(client, _Unsent(0, self._clock.seconds()))
+        unsent.size_bytes += size_bytes
         self.size_bytes += size_bytes
-        if not self.is_over and self.size_bytes > self._bytes_max:
-            self.is_over = True
-            self._look_later()
-            self._changed()
+        # One alone is bounded by what a connection may hold.
+        while self.size_bytes > self._bytes_max and len(self._unsent) > 1:
+            self._cut(next(iter(self._unsent)))
+        self._look_later()
 
     def taken(self, client: Client) -> None:
         """Count out a client that has taken all, or is gone."""
-        claim = self._unsent.pop(client, None)
-        if claim is None:
-            return
-        self.size_bytes -= claim.size_bytes
-        if self.is_over and self.size_bytes <= self._bytes_max // 2:
-            self.is_over = False
-            self._changed()
+        unsent = self._unsent.pop(client, None)
+        if unsent is not None:
+            self.size_bytes -= unsent.size_bytes
+
+    def _cut(self, client: Client) -> None:
+        self.taken(client)
+        client.time_is_up(Limit.UNSENT)
 
     def _look_later(self) -> None:
-        if self._look is None:
+        if self._look is None and self.size_bytes > self._bytes_max // 2:
             self._look = self._clock.callLater(STUCK_S, self._cut_stuck)
 
     def _cut_stuck(self) -> None:
         self._look = None
-        if not self.is_over:
-            return
-        until_s = self._clock.seconds() - STUCK_S
-        for client in [one for one, claim in self._unsent.items() if claim.since_s <= until_s]:
-            log.warn("cutting a connection that does not take its answers")
-            client.abort()
+        if self.size_bytes > self._bytes_max // 2:
+            until_s = self._clock.seconds() - STUCK_S
+            for client in [one for one, its in self._unsent.items() if its.since_s <= until_s]:
+                self._cut(client)
         self._look_later()

@@ -64,6 +64,14 @@ def _usages(of: Figures) -> Iterator[tuple[Mapping[str, str], float]]:
 def _server(server: BookieServer) -> Iterator[Family]:
     stats = server.stats
     yield gauge("bookied_connections", len(server.connections))
+    for name, bound in (
+        ("bookied_connections_max", server.connections_max),
+        ("bookied_connections_of_address_max", server.address_connections_max),
+    ):
+        if bound is not None:
+            yield gauge(name, bound)
+    hits = tuple(({"limit": one.value}, count) for one, count in server.hits.counts.items())
+    yield Family("bookied_limit_hits_total", "counter", hits)
     yield counter("bookied_packets_received_total", stats.packets_received)
     yield counter("bookied_packets_sent_total", stats.packets_sent)
     yield counter("bookied_tls_handshakes_total", stats.tls_handshakes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ class Serving:
         journal_files: Files | None = None,
         journal_version: int = 6,
         storage_class: type[LedgerStorage] = LedgerStorage,
+        server_settings: Mapping[str, Any] | None = None,
         **bookie_settings: Any,
     ) -> None:
         self.clock = Clock()
@@ -95,7 +96,9 @@ class Serving:
             self.clock,
             **({"disk_usage": lambda: (1000, 400)} | bookie_settings),
         )
-        self.server = BookieServer(self.bookie, self.clock, self._run_blocking, limits=limits)
+        self.server = BookieServer(
+            self.bookie, self.clock, self._run_blocking, limits=limits, **(server_settings or {})
+        )
 
     def _journal(self, directory: Path) -> Journal:
         directory.mkdir(parents=True, exist_ok=True)

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
-from twisted.logger import LogEvent, formatEvent, globalLogPublisher
-from twisted.python.failure import Failure
 
 from bookied.backpressure import RECHECK_S, Limits
-from bookied.server import CLOSE_S, REFUSED_EVERY_S, BookieServer
-from bookied.shared_room import STUCK_S
+from bookied.limit_hits import Limit
+from bookied.read_lanes import HELD_BYTES_MAX
+from bookied.server import CLOSE_S, READS_FREE
 from bookied.storage import LedgerStorage, StorageLimits
-from tests.bookied.serving import KEY, Client, Serving, Transport, packet
+from tests.bookied.serving import KEY, Client, Serving, packet
 from wire import v2, v3
 from wire.codes import BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, EntryId, LedgerId
@@ -241,20 +239,40 @@ def test_reads_that_come_together_are_fetched_together(cold: Serving) -> None:
     assert ids(client) == list(range(10))
 
 
-def test_reads_beyond_the_limit_are_refused(tmp_path: Path, cold: Serving) -> None:
+def test_reads_beyond_the_limit_are_refused_to_who_has_many(tmp_path: Path, cold: Serving) -> None:
     cold.close()
     again = Serving(
         tmp_path,
         storage_limits=StorageLimits(cache_bytes=0),
         fetches=False,
-        limits=Limits(reads_pending_max=3),
+        limits=Limits(reads_pending_max=6),
     )
-    client = again.connect()
-    client.send(frames(*(read(5, entry_id) for entry_id in range(5))))
+    greedy, modest = again.connect(), again.connect()
+    greedy.send(frames(*(read(5, entry_id) for entry_id in range(8))))
+    modest.send(frames(*(read(5, entry_id) for entry_id in range(READS_FREE + 1))))
     while again.fetch():
         pass
-    assert [answer.rc for answer in client.answers()] == [EOK] * 3 + [TOO_MANY] * 2
-    assert client.ask_later(read(5, 0), again.fetch).rc is EOK
+    assert [answer.rc for answer in greedy.answers()] == [EOK] * 6 + [TOO_MANY] * 2
+    assert [answer.rc for answer in modest.answers()] == [EOK] * READS_FREE + [TOO_MANY]
+    assert again.server.hits.counts[Limit.READS] == 3
+    assert greedy.ask_later(read(5, 0), again.fetch).rc is EOK
+
+
+def test_answers_that_wait_behind_the_disk_are_bounded(tmp_path: Path, cold: Serving) -> None:
+    entries = 40
+    for entry_id in range(100, 100 + entries):
+        assert cold.connect().ask(add(5, entry_id, b"x" * 100_000)).rc is EOK
+    client = cold.connect()
+    wanted = [0, *range(100, 100 + entries)] * 3
+    client.send(frames(*(read(5, entry_id) for entry_id in wanted)))
+    held = client.connection._lanes.held_bytes
+    assert HELD_BYTES_MAX < held < HELD_BYTES_MAX + 200_000
+    assert client.transport.producerState == "paused"
+    while cold.fetch():
+        pass
+    assert ids(client) == wanted
+    assert client.connection._lanes.held_bytes == 0
+    assert client.transport.producerState == "producing"
 
 
 def test_a_client_that_leaves_gives_its_reads_up(cold: Serving) -> None:
@@ -435,32 +453,6 @@ def test_draining_cuts_who_takes_too_long(serving: Serving) -> None:
     assert drained == [None]
 
 
-def test_more_clients_than_there_are_descriptors_for_are_turned_away(serving: Serving) -> None:
-    bookie, clock = serving.bookie, serving.clock
-    server = BookieServer(bookie, clock, serving.server.run_blocking, connections_max=2)
-    said: list[str] = []
-
-    def listen(event: LogEvent) -> None:
-        said.append(formatEvent(event))
-
-    observe: Any = listen
-    globalLogPublisher.addObserver(observe)
-    try:
-        protocols = [server.buildProtocol(None) for _ in range(2)]
-        for protocol in protocols:
-            assert protocol is not None
-            protocol.makeConnection(StringTransport())
-        assert [server.buildProtocol(None) for _ in range(3)] == [None] * 3
-        clock.advance(REFUSED_EVERY_S)
-        assert server.buildProtocol(None) is None
-    finally:
-        globalLogPublisher.removeObserver(observe)
-    assert [text[:21] for text in said] == ["refused 1 connections", "refused 3 connections"]
-    assert protocols[0] is not None
-    protocols[0].connectionLost(Failure(ConnectionDone()))
-    assert server.buildProtocol(None) is not None
-
-
 def test_draining_an_idle_bookie_is_done_at_once(serving: Serving) -> None:
     drained: list[None] = []
     serving.server.drain(timeout_s=5.0).addCallback(drained.append)
@@ -487,79 +479,3 @@ def test_a_bug_met_by_one_client_does_not_stop_the_others(tmp_path: Path) -> Non
     client.request(BookieInfoRequest(BookieInfoFlag(3)))
     assert client.is_closed
     assert other.ask(ReadLacRequest(LedgerId(5))).rc is ReturnCode.ENOENTRY
-
-
-class Slow(Transport):
-    """The transport of a client that takes nothing."""
-
-    def writeSequence(self, data: Any) -> None:  # noqa: N802
-        super().writeSequence(data)
-        self.producer.pauseProducing()
-
-
-def is_read(client: Client) -> bool:
-    return bool(client.transport.producerState == "producing")
-
-
-# What all connections may hold together -----------------------------------------------------------
-
-
-def test_frames_half_received_have_one_bound_for_all_connections(tmp_path: Path) -> None:
-    limits = Limits(half_frames_bytes_max=2_500_000)
-    serving = Serving(tmp_path, limits=limits)
-    clients = [serving.connect() for _ in range(4)]
-    frame = v2.encode_request(add(7, 0, b"x" * 1_000_000))
-    for client in clients:
-        client.send(frame[:70_000])
-    # Two have room for all of their frames, the others are not read before these are done.
-    assert [is_read(client) for client in clients] == [True, True, False, False]
-    assert serving.server.half_frames.held_bytes == 2 * len(frame)
-    small = serving.connect()
-    assert small.ask(add(8, 0)).rc is EOK
-    clients[0].send(frame[70_000:])
-    assert [answer.rc for answer in clients[0].answers()] == [EOK]
-    assert [is_read(client) for client in clients] == [True, True, True, False]
-    clients[1].disconnect()
-    assert is_read(clients[3])
-    for client in clients[2:]:
-        client.send(frame[70_000:])
-        assert [answer.rc for answer in client.answers()] == [EOK]
-    assert serving.server.half_frames.held_bytes == 0
-
-
-def test_a_client_that_never_ends_its_frame_does_not_keep_others_from_theirs(
-    tmp_path: Path,
-) -> None:
-    serving = Serving(tmp_path, limits=Limits(half_frames_bytes_max=1_500_000))
-    slow, other = serving.connect(), serving.connect()
-    frame = v2.encode_request(add(7, 0, b"x" * 1_000_000))
-    slow.send(frame[:70_000])
-    serving.clock.advance(STUCK_S)
-    assert not slow.transport.is_cut, "nobody waits for it"
-    other.send(frame[:70_000])
-    serving.clock.advance(STUCK_S)
-    assert slow.transport.is_cut
-    slow.disconnect()
-    other.send(frame[70_000:])
-    assert [answer.rc for answer in other.answers()] == [EOK]
-
-
-def test_answers_that_nobody_takes_have_one_bound_for_all_connections(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(unsent_bytes_max=300_000))
-    writer = serving.connect()
-    assert writer.ask(add(7, 0, b"x" * 100_000)).rc is EOK
-    clients = [serving.connect(transport=Slow()) for _ in range(4)]
-    clients.append(serving.connect())
-    for client in clients[:4]:
-        client.request(read(7, 0))
-    assert serving.server.unsent.size_bytes > 300_000
-    # Nobody is read any more, and those who take nothing are cut in the end.
-    assert not any(map(is_read, clients))
-    clients[0].connection.resumeProducing()
-    assert not is_read(clients[4])
-    serving.clock.advance(STUCK_S)
-    assert [client.transport.is_cut for client in clients] == [False, True, True, True, False]
-    for client in clients[1:4]:
-        client.disconnect()
-    assert serving.server.unsent.size_bytes == 0
-    assert clients[4].ask(read(7, 0)).rc is EOK

@@ -1,0 +1,353 @@
+"""A live bookie driven over each of its limits while a well-behaved client goes on.
+
+Hostile clients come from 127.0.0.2, the others from 127.0.0.1. Each test prints the p99 of the
+well-behaved client's adds and reads before and meanwhile (``pytest -s``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.bookied.raw_client import RawClient
+from tests.bookied.serving import KEY, packet
+from wire import v2
+from wire.codes import ReturnCode
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddRequest, ReadRequest, Request
+
+pytestmark = pytest.mark.processes
+
+FRAME_BYTES_MAX = 1_048_576
+CONNECTIONS_MAX, ADDRESS_CONNECTIONS_MAX = 40, 30
+HALF_BYTES_MAX, UNSENT_BYTES_MAX = 2_000_000, 6_000_000
+ADDS_MAX, READS_MAX = 50, 16
+FRAME_S, IDLE_S, ANSWER_S = 2.5, 4.0, 5.0
+BEFORE_S = 0.8
+P99_MS_MAX = 2000.0
+"""What stays of service, on a machine that may be busy with other tests."""
+
+LEDGERS = count(100)
+
+
+def frame(request: Request) -> bytes:
+    return v2.encode_request(request)
+
+
+def add(ledger_id: int, entry_id: int, size: int = 1024) -> bytes:
+    body = packet(ledger_id, entry_id, payload=b"x" * size)
+    return frame(AddRequest(LedgerId(ledger_id), EntryId(entry_id), KEY, body))
+
+
+def read(ledger_id: int, entry_id: int) -> bytes:
+    return frame(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)))
+
+
+class Live:
+    """The bookie, and what it tells of itself."""
+
+    def __init__(self, directory: Path) -> None:
+        self._http_port = free_port()
+        conf = write_conf(
+            directory / "b1",
+            make_cluster(directory / "metadata.db"),
+            httpServerEnabled="true",
+            httpServerPort=self._http_port,
+            nettyMaxFrameSizeBytes=FRAME_BYTES_MAX,
+            serverMaxConnections=CONNECTIONS_MAX,
+            serverMaxConnectionsPerAddress=ADDRESS_CONNECTIONS_MAX,
+            serverHalfFramesMaxBytes=HALF_BYTES_MAX,
+            serverUnsentResponsesMaxBytes=UNSENT_BYTES_MAX,
+            maxAddsInProgressLimit=ADDS_MAX,
+            maxReadsInProgressLimit=READS_MAX,
+            numReadWorkerThreads=1,
+            skipListSizeLimit=1_048_576,
+            flushInterval=200,
+            serverFrameTimeoutMs=int(FRAME_S * 1000),
+            serverIdleTimeoutMs=int(IDLE_S * 1000),
+            closeChannelOnResponseTimeout="true",
+            waitTimeoutOnResponseBackpressureMs=int(ANSWER_S * 1000),
+        )
+        self.process = BookieProcess(conf).ready()
+        self.port = self.process.port
+
+    def metrics(self) -> dict[str, float]:
+        with urlopen(f"http://127.0.0.1:{self._http_port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {
+            name: float(value)
+            for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
+        }
+
+    def hits(self, limit: str) -> float:
+        return self.metrics()[f'bookied_limit_hits_total{{limit="{limit}"}}']
+
+    def memory(self, owner: str) -> float:
+        return self.metrics()[f'bookied_memory_bytes{{owner="{owner}"}}']
+
+    def said(self, limit: str) -> int:
+        """Return how many lines the log has about a limit."""
+        return len(re.findall(rf"limit {limit}:", self.process.output.read_text()))
+
+    def hostile(self) -> socket.socket:
+        """Return a connection of a hostile client, which takes 4 KiB before its buffer is full."""
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(10)
+        sock.bind(("127.0.0.2", 0))
+        sock.connect(("127.0.0.1", self.port))
+        return sock
+
+    def hostiles(self, number: int) -> contextlib.ExitStack:
+        """Return a block's end that closes so many of them; they are in ``of``."""
+        stack = contextlib.ExitStack()
+        self.of = [stack.enter_context(contextlib.closing(self.hostile())) for _ in range(number)]
+        return stack
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    found = Live(tmp_path_factory.mktemp("limits"))
+    yield found
+    found.process.kill()
+
+
+class WellBehaved:
+    """Adds an entry of 1 KiB and reads it again, one request at a time, and takes the times."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._ends = port, threading.Event()
+        self.took_s: list[float] = []
+        self.refused: list[object] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        ledger_id = next(LEDGERS)
+        try:
+            with RawClient(self._port) as client:
+                for entry_id in count():
+                    if self._ends.is_set():
+                        return
+                    began_s = time.perf_counter()
+                    added = client.add(ledger_id, entry_id, b"x" * 1024)
+                    between_s = time.perf_counter()
+                    found = client.read(ledger_id, entry_id)
+                    self.took_s += [between_s - began_s, time.perf_counter() - between_s]
+                    if added is not ReturnCode.EOK or isinstance(found, ReturnCode):
+                        self.refused.append((added, found))
+        except Exception as error:  # noqa: BLE001 -- told by ``since``
+            self.refused.append(error)
+
+    def since(self, start: int) -> float:
+        """Return the p99 in ms from the ``start``-th request on; fail if any was refused."""
+        took = sorted(self.took_s[start:])
+        assert self.refused == []
+        assert took, "not a single answer"
+        return took[len(took) * 99 // 100] * 1000
+
+    def end(self) -> None:
+        self._ends.set()
+        self._thread.join(30)
+
+
+@pytest.fixture
+def service(live: Live, request: pytest.FixtureRequest) -> Iterator[WellBehaved]:
+    """Give a client that has gone on for a while; in the end its service must have been kept."""
+    client = WellBehaved(live.port)
+    time.sleep(BEFORE_S)
+    start = len(client.took_s)
+    before_ms = client.since(0)
+    yield client
+    client.end()
+    during_ms = client.since(start)
+    print(f"\n{request.node.name}: p99 {before_ms:.2f} ms before, {during_ms:.2f} ms meanwhile")
+    assert during_ms < P99_MS_MAX
+
+
+def is_cut(sock: socket.socket) -> bool:
+    """Whether the bookie has ended a connection; takes what has come."""
+    try:
+        while select.select([sock], [], [], 0)[0]:
+            if not sock.recv(65536):
+                return True
+    except ConnectionError:
+        return True
+    return False
+
+
+def is_over(sock: socket.socket) -> bool:
+    """Whether the bookie has reset a connection, without taking anything that has come."""
+    poll = select.poll()
+    poll.register(sock, select.POLLERR)
+    return bool(poll.poll(0))
+
+
+def until(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "not in time"
+        time.sleep(0.05)
+
+
+@pytest.mark.usefixtures("service")
+def test_frames_beyond_the_limit_end_their_connections(live: Live) -> None:
+    for _ in range(100):
+        with contextlib.closing(live.hostile()) as sock:
+            sock.sendall(struct.pack(">i", FRAME_BYTES_MAX) + b"x" * 1000)
+            until(lambda sock=sock: is_cut(sock))
+    assert live.hits("frames") == 100
+    assert live.said("frames") <= 2
+
+
+@pytest.mark.usefixtures("service")
+def test_an_address_gets_no_more_than_its_connections(live: Live) -> None:
+    with live.hostiles(2 * ADDRESS_CONNECTIONS_MAX):
+        until(lambda: live.hits("connections_of_address") == ADDRESS_CONNECTIONS_MAX)
+        assert live.metrics()["bookied_connections"] == ADDRESS_CONNECTIONS_MAX + 1
+        assert live.said("connections_of_address") == 1
+        assert sum(map(is_cut, live.of)) == ADDRESS_CONNECTIONS_MAX
+
+
+@pytest.mark.usefixtures("service")
+def test_all_get_no_more_than_all_connections(live: Live) -> None:
+    with live.hostiles(ADDRESS_CONNECTIONS_MAX), contextlib.ExitStack() as others:
+        for _ in range(CONNECTIONS_MAX):
+            others.enter_context(RawClient(live.port))
+        until(lambda: live.hits("connections") >= ADDRESS_CONNECTIONS_MAX)
+        assert live.metrics()["bookied_connections"] == CONNECTIONS_MAX
+        assert live.said("connections") == 1
+
+
+@pytest.mark.usefixtures("service")
+def test_adds_in_progress_are_bounded_by_waiting(live: Live) -> None:
+    before = live.hits("in_flight")
+    with live.hostiles(4):
+        for number, sock in enumerate(live.of):
+            flood = b"".join(add(number, entry_id, 4000) for entry_id in range(200))
+            sock.sendall(flood)
+        for sock in live.of:
+            left = 200 * 24
+            while left:
+                left -= len(sock.recv(left))
+    assert live.hits("in_flight") > before
+    assert live.said("in_flight") >= 1
+    assert live.memory("requests in flight") < 1_000_000
+
+
+def test_reads_in_progress_are_refused_to_who_has_many(live: Live, service: WellBehaved) -> None:
+    with RawClient(live.port) as client:
+        for entry_id in range(400):
+            client.add(50, entry_id, b"x" * 8000)
+    with live.hostiles(4):
+        for sock in live.of:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_000_000)
+        for _ in range(10):
+            for sock in live.of:
+                sock.sendall(b"".join(read(50, entry_id) for entry_id in range(0, 200, 2)))
+            time.sleep(0.05)
+            assert not any(map(is_cut, live.of))
+        until(lambda: live.hits("reads_in_progress"))
+    assert live.said("reads_in_progress") >= 1
+    assert service.refused == []
+
+
+@pytest.mark.usefixtures("service")
+def test_frames_that_do_not_come_whole_are_cut_in_time(live: Live) -> None:
+    before = live.hits("frame_time")
+    with live.hostiles(ADDRESS_CONNECTIONS_MAX):
+        began_s = time.monotonic()
+        for sock in live.of:
+            sock.sendall(struct.pack(">i", 100_000))
+        cut: set[socket.socket] = set()
+        while len(cut) < len(live.of):
+            assert time.monotonic() - began_s < 4 * FRAME_S
+            for sock in set(live.of) - cut:
+                with contextlib.suppress(ConnectionError):
+                    sock.sendall(b"x")
+                if is_cut(sock):
+                    cut.add(sock)
+            time.sleep(0.1)
+        assert time.monotonic() - began_s >= FRAME_S
+    assert live.hits("frame_time") == before + ADDRESS_CONNECTIONS_MAX
+    assert live.said("frame_time") == 1
+
+
+@pytest.mark.usefixtures("service")
+def test_half_frames_are_bounded_together(live: Live) -> None:
+    half, most = FRAME_BYTES_MAX // 2, 0.0
+    with live.hostiles(10):
+        began_s = time.monotonic()
+        for sock in live.of:
+            sock.setblocking(False)
+            whole = struct.pack(">i", FRAME_BYTES_MAX - 4) + b"x" * half
+            with contextlib.suppress(BlockingIOError):
+                sock.send(whole)
+        while not any(map(is_cut, live.of)):
+            most = max(most, live.memory("half frames"))
+            assert time.monotonic() - began_s < 4 * FRAME_S
+        # Each is read at most once beyond the bound.
+        assert HALF_BYTES_MAX // 2 < most < HALF_BYTES_MAX + 10 * 131_072
+        until(lambda: all(map(is_cut, live.of)))
+    until(lambda: live.memory("half frames") == 0)
+
+
+def stored(live: Live, ledger_id: int) -> None:
+    with RawClient(live.port) as client:
+        for entry_id in range(10):
+            assert client.add(ledger_id, entry_id, b"x" * 100_000) is ReturnCode.EOK
+
+
+@pytest.mark.usefixtures("service")
+def test_a_client_that_does_not_take_its_answers_is_cut_in_time(live: Live) -> None:
+    stored(live, 60)
+    before = live.hits("response_time")
+    with live.hostiles(1):
+        began_s = time.monotonic()
+        for _ in range(30):
+            live.of[0].sendall(b"".join(read(60, entry_id) for entry_id in range(10)))
+        until(lambda: live.hits("response_time") == before + 1)
+        assert time.monotonic() - began_s >= ANSWER_S
+        assert is_over(live.of[0])
+    assert live.said("response_time") >= 1
+    until(lambda: live.memory("answers not taken") == 0)
+
+
+@pytest.mark.usefixtures("service")
+def test_answers_that_are_not_taken_are_bounded_together(live: Live) -> None:
+    stored(live, 61)
+    before, held, most = live.hits("unsent_responses"), live.process.rss_kib(), 0.0
+    with live.hostiles(25):
+        for sock in live.of:
+            for _ in range(10):
+                sock.sendall(b"".join(read(61, entry_id) for entry_id in range(10)))
+            most = max(most, live.memory("answers not taken"))
+        until(lambda: live.memory("answers not taken") <= UNSENT_BYTES_MAX // 2)
+        assert live.process.rss_kib() - held < 100_000
+        cut = live.hits("unsent_responses") - before
+        assert sum(map(is_over, live.of)) >= cut > 5
+    assert UNSENT_BYTES_MAX // 2 < most <= UNSENT_BYTES_MAX
+    assert live.said("unsent_responses") >= 1
+
+
+@pytest.mark.usefixtures("service")
+def test_silent_connections_are_closed(live: Live) -> None:
+    before = live.hits("idle_time")
+    with live.hostiles(5):
+        began_s = time.monotonic()
+        until(lambda: all(map(is_cut, live.of)))
+        assert time.monotonic() - began_s >= IDLE_S
+    assert live.hits("idle_time") == before + 5
+    assert live.said("idle_time") >= 1
