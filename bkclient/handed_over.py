@@ -45,7 +45,7 @@ def decode_handover(ledger_id: LedgerId, value: bytes) -> HandedOver:
     try:
         found = json.loads(value)
         version, last, length = found["v"], int(found["last"]), int(found["length"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         text = f"ledger {ledger_id}: its {HANDOVER_KEY} cannot be understood: {error}"
         raise NotHandedOverError(text) from error
     if version != _FORMAT or last < NO_ENTRY or length < 0:

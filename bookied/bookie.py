@@ -34,6 +34,7 @@ from wire.codes import (
     V3_VERSION,
     AddFlag,
     BookieInfoFlag,
+    Operation,
     ProtocolVersion,
     ReadFlag,
     ReturnCode,
@@ -499,7 +500,8 @@ _TWO_IDS: Final = struct.Struct(">qq")
 def _version_served(reply_to: ReplyTo) -> bool:
     if reply_to.version is ProtocolVersion.V3:
         return reply_to.header_version == V3_VERSION
-    return 0 <= reply_to.header_version <= V2_VERSION
+    # Java answers AUTH whatever its version (4.18.0, BookieRequestProcessor).
+    return reply_to.operation is Operation.AUTH or 0 <= reply_to.header_version <= V2_VERSION
 
 
 def _check_not_fenced(state: LedgerState) -> None:

@@ -85,7 +85,8 @@ class FencedDeletions:
 
 def _rows(data: bytes) -> Iterator[tuple[int, int]]:
     body, crc = data[: -_CRC.size], data[-_CRC.size :]
-    is_whole = len(data) >= _HEAD.size + _CRC.size and crc == _CRC.pack(zlib.crc32(body))
+    has_rows = len(body) >= _HEAD.size and (len(body) - _HEAD.size) % _ROW.size == 0
+    is_whole = has_rows and crc == _CRC.pack(zlib.crc32(body))
     if not is_whole or _HEAD.unpack_from(body) != (_MAGIC, _VERSION):
         log.warn("{name} is damaged: deleted ledgers are not remembered", name=FILE_NAME)
         return

@@ -24,6 +24,7 @@ NAME: Final = "BOOKIE_STATUS"
 _LAYOUT: Final = "1"
 _MODES: Final = {"READ_ONLY": True, "READ_WRITE": False}
 _FIELDS_MIN, _FIELDS_MAX = 3, 4
+_DIGITS_MAX: Final = 19
 
 log = Logger()
 
@@ -52,10 +53,14 @@ def decode_status(data: bytes, path: Path) -> BookieStatus:
     parts = [part.strip() for part in data.decode("utf-8", "replace").split("\n")[0].split(",")]
     if not _FIELDS_MIN <= len(parts) <= _FIELDS_MAX or parts[0] != _LAYOUT:
         raise StatusFileError(path, None, f"no status of layout {_LAYOUT}: {data[:80]!r}")
-    if parts[1] not in _MODES or not parts[2].isdecimal():
+    if parts[1] not in _MODES or not _is_time(parts[2]):
         raise StatusFileError(path, None, f"no mode and time: {data[:80]!r}")
     by_hand = len(parts) < _FIELDS_MAX or parts[3].lower() == "true"
     return BookieStatus(_MODES[parts[1]], int(parts[2]), by_hand)
+
+
+def _is_time(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _DIGITS_MAX
 
 
 def read_status(files: Files, directories: Iterable[Path]) -> BookieStatus:

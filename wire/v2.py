@@ -332,7 +332,7 @@ def _encode_response(response: Response, to: ReplyTo) -> bytes:
         if response.rc is not ReturnCode.EOK:
             raise LocalProtocolError("V2 has no auth response that refuses; close the connection")
         body = pb.AuthMessage(authPluginName=response.plugin, payload=response.payload)
-        head = pack_header(OpCode.AUTH, 0, to.header_version)
+        head = pack_header(OpCode.AUTH)  # Java's has the newest version, whatever was asked in.
         return _frame(_HEADER.pack(head), body.SerializeToString())
     if isinstance(response, AddResponse):
         return _frame(_response_head(response, to))

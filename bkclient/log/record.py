@@ -168,7 +168,14 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
             trimmed=int(value["trimmed"]),
             sealed=bool(value["sealed"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise LogDamagedError(f"the record of log {name} cannot be read: {error!r}") from error
 
 

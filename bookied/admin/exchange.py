@@ -48,7 +48,7 @@ class Asked:
         """
         try:
             found = json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadRequestError(f"the body is no JSON: {error}") from error
         if not isinstance(found, dict):
             raise BadRequestError("the body is no JSON object")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from random import Random
 
@@ -56,6 +57,14 @@ def test_a_damaged_file_is_as_good_as_none(damage: bytes | None) -> None:
     data[10] ^= 1
     found = remembering(clock, 3)
     found.restore(bytes(data) if damage is None else damage)
+    assert held(found, 1, 2, 3) == [3]
+
+
+def test_a_file_of_half_a_row_is_damaged_whatever_its_checksum() -> None:
+    clock = Clock()
+    body = remembering(clock, 1, 2).encode()[:-12]
+    found = remembering(clock, 3)
+    found.restore(body + zlib.crc32(body).to_bytes(4, "big"))
     assert held(found, 1, 2, 3) == [3]
 
 

@@ -187,7 +187,14 @@ def test_status_files_are_read_as_java_writes_them(line: bytes, status: BookieSt
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"2,READ_ONLY,1,true", b"1,SOMETIMES,1,true", b"1,READ_ONLY,x"]
+    "line",
+    [
+        b"",
+        b"2,READ_ONLY,1,true",
+        b"1,SOMETIMES,1,true",
+        b"1,READ_ONLY,x",
+        b"1,READ_ONLY," + b"9" * 5000,
+    ],
 )
 def test_a_file_that_is_no_status_is_named(line: bytes) -> None:
     with pytest.raises(StatusFileError, match=r"^x: "):

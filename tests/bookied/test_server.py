@@ -19,9 +19,17 @@ from bookied.server import CLOSE_S, READS_FREE
 from bookied.storage import LedgerStorage, StorageLimits
 from tests.bookied.serving import KEY, Client, Serving, packet
 from wire import v2, v3
-from wire.codes import BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
+from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, EntryId, LedgerId
-from wire.messages import AddRequest, BookieInfoRequest, ReadLacRequest, ReadRequest, Request
+from wire.messages import (
+    AddRequest,
+    AuthRequest,
+    AuthResponse,
+    BookieInfoRequest,
+    ReadLacRequest,
+    ReadRequest,
+    Request,
+)
 
 V2, V3 = ProtocolVersion.V2, ProtocolVersion.V3
 EOK, EUA = ReturnCode.EOK, ReturnCode.EUA
@@ -136,6 +144,17 @@ def test_v2_and_v3_share_a_connection(serving: Serving) -> None:
 
 
 # Order and writes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 128, 255])
+def test_auth_is_answered_whatever_its_version(client: Client, version: int) -> None:
+    frame = bytearray(v2.encode_request(AuthRequest("TestAuth", b"x")))
+    frame[4] = version
+    if version == 0:
+        frame[4:8] = struct.pack(">i", OpCode.AUTH)
+    client.send(bytes(frame))
+    assert client.answers() == [AuthResponse(EOK, "AuthDisabledPlugin", b"")]
+    assert not client.is_closed
 
 
 class CountingTransport(StringTransport):

@@ -49,7 +49,18 @@ def test_a_record_comes_back_as_it_was(record: LogRecord) -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [b"", b"\xff", b"[]", b"{}", b'{"v": 1}', b'{"v": 1, "ledgers": 7}', b"null", b'{"v":"1"}'],
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"v": 1}',
+        b'{"v": 1, "ledgers": 7}',
+        b"null",
+        b'{"v":"1"}',
+        b"[" * 100_000,
+        LogRecord().encode().replace(b'"roll_bytes":', b'"roll_bytes":1e999,"x":'),
+    ],
 )
 def test_what_is_no_record_is_refused(stored: bytes) -> None:
     with pytest.raises(LogDamagedError, match="log events"):
