@@ -433,6 +433,8 @@ class BookieConnection(Protocol):
     def waiting(self) -> Waiting:
         """For how long it keeps the bookie waiting."""
         self._waiting.is_idle = not (self._unanswered or self._rest_bytes)
+        if not self._rest_bytes:
+            self._waiting.frame_s = None
         return self._waiting
 
     @property
