@@ -25,12 +25,17 @@ def options(uri: str = URI, **settings: Any) -> dict[str, Any]:
 
 def test_a_file_knows_nobody(tmp_path: Path) -> None:
     told = options("sqlite:///m.db", zk_enable_security=True, zk_digest_path=str(tmp_path / "no"))
-    assert set(told) == {"session_timeout_s", "requests_per_s_max"}
+    assert set(told) == {"session_timeout_s", "requests_per_s_max", "mark_times"}
 
 
 def test_pace_and_patience_are_those_of_the_settings() -> None:
-    told = options(zk_timeout_ms=1500, zk_request_rate_limit=7)
-    assert told == {"session_timeout_s": 1.5, "requests_per_s_max": 7, "secure": False}
+    told = options(zk_timeout_ms=1500, zk_request_rate_limit=7, store_mark_time=False)
+    assert told == {
+        "session_timeout_s": 1.5,
+        "requests_per_s_max": 7,
+        "mark_times": False,
+        "secure": False,
+    }
 
 
 def test_a_digest_is_one_line(tmp_path: Path) -> None:
