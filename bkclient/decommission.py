@@ -7,6 +7,7 @@ the marks that an auditor would make; who repairs them are the cluster's workers
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -14,6 +15,7 @@ import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.bounded import for_each
+from bkclient.check import LedgerChecker, view
 from bkclient.client import Client
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.fragments import may_hold_entries
@@ -81,6 +83,14 @@ class DecommissionStatus:
         return not self.has_cookie and not self.ledgers
 
 
+@attrs.frozen
+class MarksTakenBack:
+    """Of which ledgers the marks are gone, and which keep theirs because they lack replicas."""
+
+    ledgers: tuple[LedgerId, ...]
+    kept: tuple[LedgerId, ...]
+
+
 Report = Callable[[DecommissionProgress], None]
 
 
@@ -144,18 +154,40 @@ async def _state_of(client: Client, bookie_id: BookieId) -> str:
     return "read-only" if bookie_id in await client.store.read_only_bookies() else "down"
 
 
-async def cancel_decommission(client: Client, bookie_id: BookieId) -> tuple[LedgerId, ...]:
-    """Take back the marks that name this bookie alone; return of which ledgers.
+async def cancel_decommission(client: Client, bookie_id: BookieId) -> MarksTakenBack:
+    """Take back the marks that name this bookie alone, of ledgers that lack nothing.
 
-    A ledger that a worker has at the moment keeps its mark. Of a bookie that is down the next audit
-    makes them again.
+    Who else marks ledgers is not told apart: what a check has found to be missing there, or what
+    the bookie lost while it was down, has to be mended. A ledger that a worker has at the moment
+    keeps its mark. Of a bookie that is down the next audit makes them again.
     """
-    cancelled = []
-    async for ledger_id, mark in client.store.list_underreplicated():
-        if set(mark.replicas) == {bookie_id} and await client.store.take_underreplicated(ledger_id):
-            await client.store.mark_replicated(ledger_id)
-            cancelled.append(ledger_id)
-    return tuple(cancelled)
+    store = client.store
+    available = await store.writable_bookies() | await store.read_only_bookies()
+    taken_back, kept = [], []
+    async for ledger_id, mark in store.list_underreplicated():
+        if set(mark.replicas) == {bookie_id} and await store.take_underreplicated(ledger_id):
+            try:
+                lacks = await _lacks(client, ledger_id, available)
+            except BaseException:
+                await store.release_lock(ledger_id)
+                raise
+            if lacks:
+                await store.release_lock(ledger_id)
+                kept.append(ledger_id)
+            else:
+                await store.mark_replicated(ledger_id)
+                taken_back.append(ledger_id)
+    return MarksTakenBack(tuple(taken_back), tuple(kept))
+
+
+async def _lacks(client: Client, ledger_id: LedgerId, available: Collection[BookieId]) -> bool:
+    """Return whether replicas are missing, as a worker looks before it drops a mark."""
+    try:
+        ledger = await view(client, ledger_id)
+    except NoSuchLedgerError:
+        return False
+    checker = LedgerChecker(client=client, rng=random.Random(0))
+    return bool(await checker.check(ledger, available))
 
 
 def _needs_bookie(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:

@@ -18,13 +18,13 @@ from bkctl.bookie_retire import AT_ONCE, OTHERS_LOST, TOO_FEW, TOO_LITTLE_SPACE
 from bkctl.bookie_retire_work import move
 from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
-from bkctl.objections import Objection, heed
+from bkctl.objections import Objection, heed, named
 from bkctl.units import counted, human_bytes
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.decommission import DecommissionProgress, DecommissionReport
+    from bkclient.decommission import DecommissionProgress, DecommissionReport, MarksTakenBack
     from bkclient.recover_bookies import RecoverReport
     from bkctl.session import Session
 
@@ -277,10 +277,12 @@ def _cancel(
         steps = [] if is_writable else [f"let {bookie_id} take adds"]
         session.plan([f"take back the marks that name {bookie_id} alone", *steps])
         return
-    ledgers = session.call(cancel_decommission, bookie_id)
+    marks: MarksTakenBack = session.call(cancel_decommission, bookie_id)
+    if marks.kept:
+        session.warn(f"it has lost replicas, and these keep their marks: {named(marks.kept)}")
     if not is_writable:
         _set_mode(session, bookie_id, address, token_file, read_only=False)
-    session.emit(DecommissionCancelled(bookie_id, ledgers, is_writable=True))
+    session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
 
 
 async def _is_writable(client: Client, bookie_id: BookieId) -> bool:

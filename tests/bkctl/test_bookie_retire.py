@@ -222,6 +222,18 @@ class TestDecommission:
         mixed = run_in(world, "decommission", "b2", "--cancel", "--keep-cookie", ok=False)
         assert mixed.status == 2
 
+    def test_cancelling_leaves_the_marks_of_what_the_bookie_has_really_lost(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        world.run(store_of(world).mark_underreplicated(ledger_id, (B2,)))
+        world.restart("b2")
+        world.bookies[B2].ledgers[ledger_id].entries.clear()
+        said = run_in(world, "decommission", "b2", "--cancel")
+        assert said.out == "bookie b2 stays: 0 marks taken back, and it takes adds\n"
+        assert f"these keep their marks: {ledger_id}\n" in said.err
+        assert set(marks(world)) == {ledger_id}
+        assert world.run(store_of(world).held_locks()) == []
+
     def test_draining_what_runs_is_planned_like_taking_out_what_does_not(self) -> None:
         world = World(5)
         lost(world)
