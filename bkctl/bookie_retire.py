@@ -71,7 +71,7 @@ def _recover_options(function: Any) -> Any:
         ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s", "all of it to one bookie"),
         ("bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes", "and it is gone for good"),
     ),
-    exits=(*_FAILURES, ExitStatus.PARTLY),
+    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
     replaces="bookkeeper shell recover ID[,ID] [-q] [-dr] [-l ID] [-sk] [-sku] [-d] [-rate N]",
 )
 @click.argument("bookie_ids", type=BOOKIE_ID, nargs=-1, required=True, metavar="BOOKIE_ID...")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from bkclient import admin
 from bkclient.recover_bookies import (
     BookieLedger,
     LedgerMove,
@@ -17,6 +18,7 @@ from bkclient.recover_bookies import (
 from bkctl.command import Effect
 from bkctl.disk_change import refuse_registered
 from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.similar import did_you_mean
 from bkctl.units import counted, human_bytes
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
@@ -42,7 +44,7 @@ def recover(
     """List what bookies hold, or plan or do the moving of it.
 
     Raises:
-        NothingFoundError: ``to`` takes no adds.
+        NothingFoundError: there is no such bookie or ledger, or ``to`` takes no adds.
         RefusedError: nobody confirmed, or cookies are to go and a bookie runs.
         PartlyDoneError: some ledgers were not moved.
     """
@@ -70,6 +72,9 @@ def recover(
         at_once=at_once,
     )
     found = list(session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id))
+    if ledger_id is not None and not found:
+        session.call(_insist_there, ledger_id)
+    insist_known(session, bookies, found)
     if session.dry_run:
         _plan(session, bookies, options)
         return
@@ -81,6 +86,29 @@ def recover(
     if report.left:
         left = counted(len(report.left), "ledger")
         raise PartlyDoneError(f"{left} not moved", next_step="the warnings say why")
+
+
+def insist_known(
+    session: Session, bookies: Collection[BookieId], found: Collection[BookieLedger]
+) -> None:
+    """Refuse an id that nothing in the cluster has: mistyped, it would pass for one that is out.
+
+    Raises:
+        NothingFoundError: no ledger of these lists one of the bookies, and it has no cookie.
+    """
+    known: set[BookieId] = {one.bookie_id for one in session.call(admin.list_bookies)}
+    listed = known.union(*(one.metadata.all_bookies() for one in found))
+    for bookie_id in bookies:
+        if bookie_id not in listed:
+            raise NothingFoundError(
+                f"there is no bookie {bookie_id}: it has no cookie, is not registered, and no "
+                f"ledger lists it{did_you_mean(bookie_id, known)}",
+                next_step="it is out already if that is its name; `bkctl bookie list` shows them",
+            )
+
+
+async def _insist_there(client: Client, ledger_id: LedgerId) -> None:
+    await client.read_metadata(ledger_id)
 
 
 async def _writable(client: Client) -> frozenset[BookieId]:
@@ -157,6 +185,8 @@ def move(
             progress.update(ended)
             if one.error is not None:
                 session.warn(f"ledger {one.ledger_id}: {one.error}")
+            elif one.outcome is LedgerOutcome.SKIPPED_OPEN:
+                session.warn(f"ledger {one.ledger_id}: open, and its writer is spared")
 
         done: RecoverReport = session.call(recover_bookies, bookies, options, report)
     return done

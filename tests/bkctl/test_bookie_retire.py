@@ -117,6 +117,7 @@ class TestRecover:
         assert "may have a writer, which is fenced" in asked.err
         spared = run_in(world, "recover", gone, "--skip-open", "--yes", ok=False)
         assert spared.status == 8
+        assert f"ledger {writer.ledger_id}: open, and its writer is spared" in spared.err
         assert gone in world.stored(writer.ledger_id).all_bookies()
 
     def test_a_number_is_a_ledger_and_anything_else_a_bookie(self) -> None:
@@ -257,6 +258,20 @@ class TestDecommission:
         assert (refused.status, "--force too-little-space" in refused.err) == (4, True)
         planned = run_in(world, "decommission", "b2", "--dry-run")
         assert "refused without --force too-little-space" in planned.err
+
+    @pytest.mark.parametrize("command", ["decommission", "recover"])
+    def test_an_id_that_nothing_has_is_no_bookie_that_is_out(self, command: str) -> None:
+        world = World(5)
+        lost(world)
+        unknown = run_in(world, command, "b22", "--yes", ok=False)
+        assert (unknown.status, unknown.out) == (3, "")
+        assert "there is no bookie b22: " in unknown.err
+        assert "did you mean b2?" in unknown.err
+
+    def test_a_ledger_that_is_not_there_is_not_taken_for_moved(self) -> None:
+        world = World(5)
+        lost(world)
+        assert run_in(world, "recover", "b2", "--ledger", 99, "--yes", ok=False).status == 3
 
     @pytest.mark.parametrize("command", ["decommission", "recover"])
     def test_a_bookie_that_runs_keeps_its_cookie(self, command: str) -> None:
