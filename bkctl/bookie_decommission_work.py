@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient import admin, autorecovery
+from bkclient.copies import is_only_copy
 from bkclient.decommission import cancel_decommission, decommission_status, ledgers_left
 from bkclient.decommission import decommission as decommission_bookie
 from bkclient.errors import ClientError
 from bkclient.prospects import Lacking, LedgerProspect, prospects
 from bkclient.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
-from bkctl.bookie_retire import AT_ONCE, OTHERS_LOST, TOO_FEW, TOO_LITTLE_SPACE
+from bkctl.bookie_retire import AT_ONCE, ONLY_COPIES, OTHERS_LOST, TOO_FEW, TOO_LITTLE_SPACE
 from bkctl.bookie_retire_work import insist_known, move
 from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
@@ -88,6 +89,7 @@ def _take_out(
     if not session.call(autorecovery.status).enabled:
         off = "autorecovery is disabled: nobody would move its ledgers"
         heed(session, [Objection("", off, ENABLE)], force)
+    heed(session, session.call(_only_copies, bookie_id, found), force)
     heed(session, _objections(session, bookie_id, found), force)
     steps = [_moving(bookie_id, found)]
     if not keep_cookie:
@@ -140,6 +142,21 @@ def _objections(
             "bookies: one more that goes may be one too many",
             "wait until they are mended (`bkctl autorecovery list` shows them)",
         )
+
+
+async def _only_copies(
+    client: Client, bookie_id: BookieId, found: Sequence[BookieLedger]
+) -> list[Objection]:
+    """Object where entries cannot be copied from anybody: it would wait for ever."""
+    alive = await client.store.writable_bookies() | await client.store.read_only_bookies()
+    only = [one.ledger_id for one in found if is_only_copy(one.metadata, bookie_id, alive)]
+    if not only:
+        return []
+    why = (
+        f"entries of {counted(len(only), 'ledger')} may have no other copy in service, and nobody "
+        f"could move them: {named(only)}"
+    )
+    return [Objection(ONLY_COPIES, why, "start it again and empty it with --drain")]
 
 
 async def _writable_but(client: Client, bookie_id: BookieId) -> frozenset[BookieId]:

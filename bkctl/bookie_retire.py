@@ -28,6 +28,9 @@ TOO_LITTLE_SPACE: Final = "too-little-space"
 OTHERS_LOST: Final = "others-lost"
 """The check that no other bookie's loss is still being mended."""
 
+ONLY_COPIES: Final = "only-copies"
+"""The check that all it holds can be copied from others, once it is stopped."""
+
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
     ExitStatus.CONFLICT,
@@ -149,7 +152,8 @@ def _is_ledger_id(text: str) -> bool:
 )
 @click.argument("bookie_id", type=BOOKIE_ID, required=False)
 @click.option(
-    "--force", type=click.Choice([TOO_FEW, TOO_LITTLE_SPACE, OTHERS_LOST]), multiple=True,
+    "--force", type=click.Choice([TOO_FEW, TOO_LITTLE_SPACE, OTHERS_LOST, ONLY_COPIES]),
+    multiple=True,
     help="Override a safety check by its name.",
 )  # fmt: skip
 @click.option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it.")

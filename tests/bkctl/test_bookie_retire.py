@@ -251,6 +251,19 @@ class TestDecommission:
         refused = run_in(world, "decommission", "b2", "--yes", ok=False)
         assert (refused.status, "--force others-lost" in refused.err) == (4, True)
 
+    def test_what_nobody_else_has_is_told_before_it_is_waited_for(self) -> None:
+        world = World(3)
+        ledger_id = world.run(world.client().create_ledger(
+            ensemble_size=3, write_quorum=1, ack_quorum=1
+        )).ledger_id  # fmt: skip
+        world.kill("b2")
+        refused = run_in(
+            world, "decommission", "b2", "--yes", "--force", "too-few-bookies", ok=False
+        )
+        assert (refused.status, "--force only-copies" in refused.err) == (4, True)
+        assert f"nobody could move them: {ledger_id};" in refused.err
+        assert marks(world) == {}
+
     def test_the_others_need_room_for_what_it_holds(self) -> None:
         world = World(5)  # Each of these bookies says that it has 400 bytes left.
         lost(world, entries=400)
