@@ -13,6 +13,7 @@ from bkclient.autorecovery import Pause
 from bkclient.errors import ClientError
 from bkctl.errors import NothingFoundError
 from bkctl.units import human_duration
+from wire.errors import FormatError
 
 if TYPE_CHECKING:
     from bkclient.autorecovery import Mark
@@ -130,8 +131,12 @@ def stored_delay(session: Session) -> Delay:
 
 
 def set_delay(session: Session, delay_s: int) -> Delay:
-    """Store the delay."""
-    was_s = session.call(_stored_delay)
+    """Store the delay, also in the place of one that cannot be read."""
+    try:
+        was_s = session.call(_stored_delay)
+    except FormatError as error:
+        session.warn(str(error))
+        was_s = None
     session.call(_set_delay, delay_s)
     return Delay(delay_s, was_s, changed=True)
 

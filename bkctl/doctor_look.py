@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 TELL_EVERY: Final = 1000
 """Ledgers between two signs of progress."""
 
+_REMOVE_MARK: Final = "remove that node with the metadata service's own tools; an audit marks anew"
+
 _BAD: Final = {Danger.LOSS, Danger.RISK}
 
 
@@ -97,12 +99,12 @@ async def look_at_cluster(
     store = client.store
     listed = await admin.list_bookies(client)
     bookies = await together(_bookie(client, one) for one in listed)
-    damaged: list[str] = []
+    damaged: dict[str, str] = {}
     marks: tuple[autorecovery.Mark, ...] = ()
     try:
         marks = tuple([mark async for mark in autorecovery.marks(client)])
     except FormatError as error:
-        damaged.append(f"a mark of a ledger that lacks replicas: {error}")
+        damaged[str(error)] = _REMOVE_MARK
     ledgers = Ledgers(
         now_ms=now_ms,
         in_service=frozenset(one.bookie_id for one in bookies if one.is_up),
@@ -125,15 +127,33 @@ async def look_at_cluster(
         enabled=await store.replication_enabled(),
         pause=await autorecovery.paused(client),
         auditor=await store.current_auditor(),
-        delay_s=await store.lost_bookie_recovery_delay(),
+        delay_s=await _unless_damaged(
+            store.lost_bookie_recovery_delay(), damaged, "bkctl autorecovery delay 0"
+        ),
         health_check=await store.health_check_enabled(),
-        checked_ms={check: await store.check_time(check) for check in autorecovery.CHECKS},
-        damaged=tuple(damaged),
+        checked_ms={
+            check: await _unless_damaged(
+                store.check_time(check), damaged, f"bkctl autorecovery trigger --check {check}"
+            )
+            for check in autorecovery.CHECKS
+        },
+        damaged=damaged,
         marks=marks,
         locks=tuple(await store.held_locks()),
         ledgers=ledgers,
         stuck=tuple(await _stuck(client, ledgers.recovering)),
     )
+
+
+async def _unless_damaged(
+    reading: Awaitable[int | None], damaged: dict[str, str], fix: str
+) -> int | None:
+    """Return what is stored; of what cannot be read remember what mends it."""
+    try:
+        return await reading
+    except FormatError as error:
+        damaged[str(error)] = fix
+        return None
 
 
 async def _bookie(client: Client, one: admin.BookieStatus) -> SeenBookie:

@@ -111,8 +111,7 @@ def _unreadable(seen: SeenCluster) -> Iterator[Finding]:
 
 
 def _damaged(seen: SeenCluster) -> Iterator[Finding]:
-    for what in seen.damaged:
-        fix = "remove that node with the metadata service's own tools; an audit marks anew"
+    for what, fix in seen.damaged.items():
         yield Finding(Danger.RISK, "metadata-damaged", what, fix)
 
 
@@ -256,24 +255,33 @@ def _cookies(seen: SeenCluster) -> Iterator[Finding]:
     what = f"{_does(len(broken), 'has a cookie', 'have cookies')} that cannot be read"
     fix = f"bkctl cookie update {broken[0]} --file VERSION" if broken else ""
     yield from _about(Danger.RISK, "cookies-unreadable", broken, what, fix)
-    strange = [
-        bookie_id
-        for bookie_id, cookie in seen.cookies.items()
-        if cookie is not None and cookie.instance_id != seen.instance_id
-    ]
-    what = (
-        f"{_does(len(strange), 'has a cookie', 'have cookies')} of another cluster than "
-        f"{seen.instance_id}, and will not start again"
-    )
-    get = f"bkctl cookie get {strange[0]}" if strange else ""
-    fix = f"{get}, and bkctl bookieformat to begin it anew"
-    yield from _about(Danger.RISK, "cookies-of-another-cluster", strange, what, fix)
+    yield from _cookies_of_others(seen)
     without = [
         one.bookie_id for one in seen.bookies if one.is_up and one.bookie_id not in seen.cookies
     ]
     what = f"{_does(len(without), 'runs', 'run')} without a stored cookie, and will not start again"
     fix = f"bkctl cookie create {without[0]} --file VERSION" if without else ""
     yield from _about(Danger.RISK, "cookies-missing", without, what, fix)
+
+
+def _cookies_of_others(seen: SeenCluster) -> Iterator[Finding]:
+    theirs = {
+        bookie_id: cookie.instance_id
+        for bookie_id, cookie in seen.cookies.items()
+        if cookie is not None and cookie.instance_id != seen.instance_id
+    }
+    if theirs and seen.instance_id is None:
+        ids = " or ".join(sorted({one for one in theirs.values() if one is not None}))
+        what = f"the cluster has no instance id, and no bookie will start again; cookies say {ids}"
+        fix = f"store {ids} as the node INSTANCEID with the metadata service's own tools"
+        yield Finding(Danger.RISK, "instance-id-missing", what, fix)
+        return
+    what = (
+        f"{_does(len(theirs), 'has a cookie', 'have cookies')} of another cluster than "
+        f"{seen.instance_id}, and will not start again"
+    )
+    fix = "bkctl cookie verify -c FILE, there, tells whether its directories are of this one"
+    yield from _about(Danger.RISK, "cookies-of-another-cluster", theirs, what, fix)
 
 
 # Autorecovery -----------------------------------------------------------------------------------

@@ -239,8 +239,8 @@ class SeenCluster:
     marks: tuple[Mark, ...] = ()
     locks: tuple[HeldLock, ...] = ()
     ledgers: Ledgers
-    damaged: tuple[str, ...] = ()
-    """What of the metadata cannot be read, besides ledgers and cookies."""
+    damaged: Mapping[str, str] = attrs.field(factory=dict)
+    """What of the metadata cannot be read, besides ledgers and cookies; and what mends it."""
     stuck: tuple[LedgerId, ...] = ()
     """Ledgers that were in recovery from the beginning of the walk to its end."""
 

@@ -137,7 +137,9 @@ def test_the_delay_is_shown_and_set_zero_included(world: World, store: MemoryMet
     assert run_in(world, "autorecovery", "delay", "60").out == "delay 60 s, was 1800 s\n"
     assert "looks for lost bookies now" in run_in(world, "autorecovery", "delay", "60").out
     assert run_in(world, "autorecovery", "delay").out == "60 s\n"
-    run_in(world, "autorecovery", "delay", "0")
+    (node,) = [path for path in world.run(store.dump()) if path.endswith("RecoveryDelay")]
+    world.metadata.set(node, b"soon")
+    assert run_in(world, "autorecovery", "delay", "0").out.startswith("delay 0 s; ")
     assert world.run(store.lost_bookie_recovery_delay()) == 0
 
 

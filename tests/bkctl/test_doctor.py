@@ -257,6 +257,7 @@ def test_13_cookies_that_keep_bookies_from_starting_are_seen(patient: Patient) -
     found = patient.findings()
     assert found["cookies-missing"]["examples"] == ["b1"]
     assert found["cookies-of-another-cluster"]["examples"] == ["b2"]
+    assert "bookieformat" not in found["cookies-of-another-cluster"]["fix"]
     assert found["cookies-unreadable"]["examples"] == ["b3"]
 
 
@@ -337,9 +338,33 @@ def test_what_is_damaged_is_told_and_the_rest_is_looked_at_all_the_same(patient:
     patient.world.metadata.set(f"/available/{C}", b"\xff\xff\xff")
     found = patient.findings()
     assert found["metadata-damaged"]["danger"] == "risk"
+    assert found["metadata-damaged"]["what"].startswith("the mark of ledger 7: ")
     assert found["ledgers-unreadable"]["examples"] == ["1"]
     assert found["bookie-unreachable"]["examples"] == [C]
     assert "no address that can be read" in found["bookie-unreachable"]["what"]
+
+
+def test_what_autorecovery_keeps_and_cannot_read_is_told_with_the_command_that_mends_it(
+    patient: Patient,
+) -> None:
+    (delay,) = [path for path in patient.dump() if path.endswith("lostBookieRecoveryDelay")]
+    patient.world.metadata.set(delay, b"soon")
+    assert patient.findings()["metadata-damaged"]["fix"] == "bkctl autorecovery delay 0"
+    run_in(patient.world, "autorecovery", "delay", "0")
+    patient.world.run(patient.store.set_check_time("replicas", 1))
+    (last,) = [path for path in patient.dump() if path.endswith("replicascheckctime")]
+    patient.world.metadata.set(last, b"\xff")
+    fix = patient.findings()["metadata-damaged"]["fix"]
+    run_in(patient.world, *fix.split()[1:])
+    assert "metadata-damaged" not in patient.findings()
+
+
+def test_a_lost_instance_id_is_no_reason_to_begin_bookies_anew(patient: Patient) -> None:
+    (node,) = [path for path in patient.dump() if path.endswith("INSTANCEID")]
+    patient.world.metadata.delete(node)
+    found = patient.findings()
+    assert "cookies-of-another-cluster" not in found
+    assert found["instance-id-missing"]["what"].endswith(f"cookies say {CLUSTER}")
 
 
 def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> None:

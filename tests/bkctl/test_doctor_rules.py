@@ -77,7 +77,7 @@ def everything_wrong() -> SeenCluster:
         marks=marks,
         locks=(HeldLock(LedgerId(1), "host", OLD_MS),),
         ledgers=ledgers,
-        damaged=("a mark is nonsense",),
+        damaged={"a mark is nonsense": "remove it"},
         stuck=(LedgerId(5),),
     )
 
@@ -116,7 +116,7 @@ def all_findings() -> list[Finding]:
     seen = everything_wrong()
     found = diagnose(seen, everything_wrong_here(at_work=True))
     found += diagnose(seen, everything_wrong_here(at_work=False))
-    found += diagnose(attrs.evolve(seen, bookies=()), None)
+    found += diagnose(attrs.evolve(seen, bookies=(), instance_id=None), None)
     return list({one.name + one.fix: one for one in found}.values())
 
 

@@ -154,6 +154,8 @@ class TreeRepair(TreePart):
             return decode_mark((await self._tree.get(zk_paths.mark(ledger_id))).value)
         except NoNodeError:
             return None
+        except FormatError as error:
+            raise MetadataFormatError(f"the mark of ledger {ledger_id}: {error}") from error
 
     async def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
         """See ``UnderreplicationQueue``; ascending, and many reads at a time."""
