@@ -398,7 +398,8 @@ def _check_overdue(seen: SeenCluster) -> Iterator[Finding]:
     if last_ms is not None and seen.now_ms - last_ms > seen.limits.check_s * 1000:
         age = human_duration((seen.now_ms - last_ms) / 1000)
         what = f"all ledgers were last checked {age} ago"
-        fix = "bkctl autorecovery trigger --check all-ledgers"
+        # To make it due would not help: that it is, an auditor only sees when it starts.
+        fix = START_AUDITOR if seen.auditor is None else f"restart the auditor, {seen.auditor}"
         yield Finding(Danger.NOTE, "check-overdue", what, fix)
 
 

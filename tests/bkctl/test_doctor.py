@@ -229,7 +229,9 @@ def test_a_mark_with_a_worker_makes_progress(patient: Patient) -> None:
 def test_10_a_check_that_has_not_run_for_weeks_is_told(patient: Patient) -> None:
     last_ms = int((time.time() - 22 * DAY_S) * 1000)
     patient.world.run(patient.store.set_check_time("all-ledgers", last_ms))
-    assert "22d ago" in patient.findings()["check-overdue"]["what"]
+    overdue = patient.findings()["check-overdue"]
+    assert "22d ago" in overdue["what"]
+    assert overdue["fix"] == "restart the auditor, b1"
 
 
 def test_11_read_only_and_full_bookies_are_told_with_their_room(patient: Patient) -> None:
