@@ -354,13 +354,13 @@ def _unmendable(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.TROUBLE, "marks-unmendable", some, what, fix)
 
 
-def _needless_marks(seen: SeenCluster) -> Iterator[Finding]:
-    some = seen.ledgers.needless
+def _marks_in_service(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.marked_in_service
     what = (
-        f"{_does(some.count, 'is marked and lacks', 'are marked and lack')} nothing any more; a "
-        "worker looks before it copies, and drops such marks"
+        f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
+        "or have lost some entries; a worker looks, and mends it or drops the mark"
     )
-    yield from _of(Danger.NOTE, "marks-needless", some, what, _forget(some.first))
+    yield from _of(Danger.NOTE, "marks-in-service", some, what, _forget(some.first))
 
 
 def _marks_of_gone(seen: SeenCluster) -> Iterator[Finding]:
@@ -462,7 +462,7 @@ CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[Finding]], ...]] = (
     _long_delay,
     _clock_skew,
     _single,
-    _needless_marks,
+    _marks_in_service,
     _marks_of_gone,
     _check_overdue,
     _health_check,

@@ -139,8 +139,8 @@ class Ledgers:
     """Of these, without a mark."""
     unmendable: Some = attrs.field(factory=Some)
     """Marked, and nobody has a copy to mend it from."""
-    needless: Some = attrs.field(factory=Some)
-    """Marked, and lacking nothing any more."""
+    marked_in_service: Some = attrs.field(factory=Some)
+    """Marked, though all that should have copies are in service; whether they do is not asked."""
     single: Some = attrs.field(factory=Some)
     """Ledgers that keep one copy of each entry."""
     abandoned: Some = attrs.field(factory=Some)
@@ -186,7 +186,7 @@ class Ledgers:
         marked = ledger_id in self.marks
         if not lacks_copies(metadata, self.in_service):
             if marked and self.marks[ledger_id].missing:
-                self.needless.add(ledger_id)
+                self.marked_in_service.add(ledger_id)
             return
         self.lacking.add(ledger_id)
         if not marked:

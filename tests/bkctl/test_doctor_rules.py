@@ -47,7 +47,8 @@ def everything_wrong() -> SeenCluster:
             name: some()
             for name in (
                 "unreadable", "out_of_reach", "last_copy", "lacking", "unmarked", "unmendable",
-                "needless", "single", "abandoned", "open_long", "refused_id", "from_future",
+                "marked_in_service", "single", "abandoned", "open_long", "refused_id",
+                "from_future",
             )
         },
     )  # fmt: skip
