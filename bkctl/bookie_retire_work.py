@@ -16,7 +16,7 @@ from bkclient.recover_bookies import (
     recover_bookies,
 )
 from bkctl.command import Effect
-from bkctl.disk_change import refuse_registered
+from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.similar import did_you_mean
 from bkctl.units import counted, human_bytes
@@ -160,6 +160,12 @@ def _confirm(
         lines.append(
             f"{len(fenced)} of them may have a writer, which is fenced: --skip-open spares them."
         )
+        lines += [
+            f"{bookie_id} runs, and its word counts where these end: stop it first if it may have "
+            "lost entries."
+            for bookie_id in bookies
+            if session.call(is_registered, bookie_id)
+        ]
     if options.delete_cookies:
         lines.append("Then the cookies go: these directories never start again.")
         session.confirm(lines, "Go on?", proof=bookies[0], effect=Effect.LOSES_DATA)
