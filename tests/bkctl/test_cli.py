@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +21,8 @@ from tests.bkctl.terminal import FakeHost
 
 HEAVY = ("twisted", "kazoo", "rich", "pyspark", "pyarrow", "attr", "attrs", "google.protobuf",
          "sqlite3", "crc32c", "asyncio", "bkclient", "bookied", "wire")  # fmt: skip
+DATA_PATH = ("bkclient.cluster", "bkclient.channel", "bkclient.reader", "bkclient.writer",
+             "wire.v2", "wire.messages", "rich")  # fmt: skip
 
 
 def _walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
@@ -160,6 +163,26 @@ def test_help_imports_nothing_heavy(args: list[str]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Usage: bkctl" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "args", [["ledger", "list", "-o", "id"], ["ledger", "list"], ["bookie", "list", "--no-ask"]]
+)
+def test_a_look_at_metadata_imports_nothing_of_the_way_to_bookies(
+    args: list[str], tmp_path: Path
+) -> None:
+    uri = f"sqlite:///{tmp_path}/metadata.db"
+    script = (
+        "import sys; from bkctl.cli import cli\n"
+        f"cli.run(['cluster', 'init', '-u', {uri!r}])\n"
+        f"status = cli.run(['-u', {uri!r}, *{args!r}])\n"
+        f"found = sorted(name for name in {DATA_PATH!r} if name in sys.modules)\n"
+        "sys.exit(f'imported: {found}' if found else status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_says_which_bkctl_it_is(capsys: pytest.CaptureFixture[str]) -> None:
