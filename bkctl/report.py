@@ -78,6 +78,8 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
     if verbose:
         traceback.print_exception(type(error), error, error.__traceback__, file=stderr)
     as_json = session.options.output in _JSON if session else _asks_for_json(args)
+    if found.status == ExitStatus.INTERRUPTED and stderr.isatty():
+        click.echo(file=stderr)  # The terminal has written ^C, perhaps behind a question.
     click.echo(json.dumps(found.machine()) if as_json else found.line(), file=stderr)
     return found.status
 

@@ -147,6 +147,38 @@ def test_what_fences_or_loses_data_is_declared_so() -> None:
         assert effects[path] is Effect.READ
 
 
+@pytest.mark.parametrize("columns", [60, 80, 102])
+def test_help_is_never_cut_and_breaks_no_word_that_is_to_be_typed(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for group in sorted({path[:-1] for path in TREE}):
+        assert cli.run([*group, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert "..." not in shown.partition("\nCommands:")[2].partition("\n\n")[0], group
+    for path in TREE:
+        assert cli.run([*path, "--help"]) == 0
+        broken = [
+            line
+            for line in capsys.readouterr().out.splitlines()
+            if line[-2:-1].isalpha() and line.endswith("-")
+        ]
+        assert not broken, path
+
+
+@pytest.mark.parametrize(
+    ("tty", "told"), [(True, "\nbkctl: interrupted\n"), (False, "bkctl: interrupted\n")]
+)
+def test_an_interruption_is_told_below_the_sign_of_the_terminal(tty: bool, told: str) -> None:  # noqa: FBT001
+    class Impatient(FakeHost):
+        def client(self, uri: str, config: Any) -> Any:
+            raise KeyboardInterrupt
+
+    host = Impatient(tty=tty)
+    assert cli.run(["ledger", "list", "-u", "sqlite:///nowhere.db"], host) == ExitStatus.INTERRUPTED
+    assert host.err.text == told
+
+
 # Start -----------------------------------------------------------------------------------------
 
 
