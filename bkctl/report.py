@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -85,6 +85,13 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
 
 
 _JSON = frozenset({"json", "jsonl"})
+_WORDS: Final = {
+    "is not a valid integer range": "is no whole number",
+    "is not a valid integer": "is no whole number",
+    "is not a valid float range": "is no number",
+    "is not a valid float": "is no number",
+}
+"""What click says of numbers, and what people say."""
 
 
 def describe(error: BaseException, session: Session | None) -> Report:
@@ -98,6 +105,8 @@ def describe(error: BaseException, session: Session | None) -> Report:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
         message = " ".join(error.format_message().split()).removesuffix(".")
+        for clicks, ours in _WORDS.items():
+            message = message.replace(clicks, ours)
         hint = "" if message.endswith("?") else f"`{path} --help` shows how"
         return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
     if isinstance(error, click.ClickException):

@@ -167,6 +167,20 @@ def test_help_is_never_cut_and_breaks_no_word_that_is_to_be_typed(
 
 
 @pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--timeout", "abc", "ledger", "list"], "'abc' is no number"),
+        (["ledger", "list", "--limit", "1.5"], "'1.5' is no whole number"),
+    ],
+)
+def test_numbers_are_asked_for_in_plain_words(
+    args: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(args) == ExitStatus.USAGE
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("tty", "told"), [(True, "\nbkctl: interrupted\n"), (False, "bkctl: interrupted\n")]
 )
 def test_an_interruption_is_told_below_the_sign_of_the_terminal(tty: bool, told: str) -> None:  # noqa: FBT001
