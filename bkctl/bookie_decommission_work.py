@@ -15,7 +15,7 @@ from bkclient.errors import ClientError
 from bkclient.prospects import Lacking, LedgerProspect, prospects
 from bkclient.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
 from bkctl.bookie_retire import AT_ONCE, OTHERS_LOST, TOO_FEW, TOO_LITTLE_SPACE
-from bkctl.bookie_retire_work import move
+from bkctl.bookie_retire_work import move, tell_unknown
 from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.objections import Objection, heed
@@ -83,6 +83,7 @@ def _take_out(
     """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
     refuse_registered(session, bookie_id)
     found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
+    tell_unknown(session, [bookie_id], found)
     if not session.call(autorecovery.status).enabled:
         off = "autorecovery is disabled: nobody would move its ledgers"
         heed(session, [Objection("", off, ENABLE)], force)

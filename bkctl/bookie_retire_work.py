@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from bkclient.admin import list_bookies
 from bkclient.recover_bookies import (
     BookieLedger,
     LedgerMove,
@@ -17,6 +18,7 @@ from bkclient.recover_bookies import (
 from bkctl.command import Effect
 from bkctl.disk_change import refuse_registered
 from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.similar import did_you_mean
 from bkctl.units import counted, human_bytes
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
@@ -42,7 +44,7 @@ def recover(
     """List what bookies hold, or plan or do the moving of it.
 
     Raises:
-        NothingFoundError: ``to`` takes no adds.
+        NothingFoundError: ``to`` takes no adds; a number, which is no bookie's id.
         RefusedError: nobody confirmed, or cookies are to go and a bookie runs.
         PartlyDoneError: some ledgers were not moved.
     """
@@ -70,6 +72,8 @@ def recover(
         at_once=at_once,
     )
     found = list(session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id))
+    if ledger_id is None:
+        tell_unknown(session, bookies, found)
     if session.dry_run:
         _plan(session, bookies, options)
         return
@@ -81,6 +85,30 @@ def recover(
     if report.left:
         left = counted(len(report.left), "ledger")
         raise PartlyDoneError(f"{left} not moved", next_step="the warnings say why")
+
+
+def tell_unknown(
+    session: Session, bookies: Sequence[BookieId], found: Sequence[BookieLedger]
+) -> None:
+    """Say which of these bookies nobody knows, neither the cluster nor a ledger.
+
+    That is no failure: of a bookie that was taken out nothing is left, and scripts run again.
+
+    Raises:
+        NothingFoundError: it is a number, and meant for `ledger recover`.
+    """
+    listed = {bookie_id for one in found for bookie_id in one.metadata.all_bookies()}
+    absent = [bookie_id for bookie_id in bookies if bookie_id not in listed]
+    known = {one.bookie_id for one in session.call(list_bookies)} if absent else set()
+    for bookie_id in absent:
+        if bookie_id not in known and bookie_id.isdecimal():
+            raise NothingFoundError(
+                f"there is no bookie {bookie_id}",
+                next_step=f"for the ledger: `bkctl ledger recover {bookie_id}`",
+            )
+        if bookie_id not in known:
+            meant = did_you_mean(bookie_id, known)
+            session.note(f"there is no bookie {bookie_id}, and no ledger lists it{meant}")
 
 
 async def _writable(client: Client) -> frozenset[BookieId]:
