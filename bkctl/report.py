@@ -42,7 +42,8 @@ class Report:
 
     def _told(self) -> str:
         told = f"{self.message} {self.hint}"
-        named = self.about if self.about and self.about not in told else ""
+        begins = self.message.startswith(f"{self.about.rpartition(' ')[2]} ")
+        named = self.about if self.about and self.about not in told and not begins else ""
         text = f"{named}: {self.message}" if named else self.message
         if not self.hint:
             return f"bkctl: {text}"
