@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import attrs
 from twisted.internet.defer import Deferred, DeferredList
 
-from bkclient.client import Client
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
     ReadFailedError,
     refusal,
 )
-from bkclient.free_space import ask_sizes
 from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
-from bkclient.opening import ProgressReport, mark
-from bkclient.read import NEGATIVE, LacQuorum
-from bkclient.read_run import as_client_error
-from bkclient.updates import LocalMetadata
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
 from wire.errors import FormatError
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.messages import ReadRequest, Response
 from wire.records import BookieServiceInfo
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.opening import ProgressReport
+    from wire.messages import Response
 
 # Ledgers ---------------------------------------------------------------------------------------
 
@@ -113,7 +112,12 @@ async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
         NoSuchLedgerError: there is none.
         MetadataStoreError: the mark could not be stored, and nobody was fenced.
     """
-    local: LocalMetadata = await client.local_metadata(ledger_id)
+    from bkclient.opening import mark
+    from bkclient.read import NEGATIVE, LacQuorum
+    from bkclient.read_run import as_client_error
+    from wire.messages import ReadRequest
+
+    local = await client.local_metadata(ledger_id)
     metadata = await mark(client.cluster, local, ledger_id)
     if metadata.is_closed:
         return FenceReport(ledger_id, was_closed=True, fenced=(), failed={}, covered=True)
@@ -212,6 +216,8 @@ async def bookie_info(client: Client, bookie_id: BookieId) -> BookieInfo:
         BookieUnavailableError: it cannot be reached.
         RequestTimeoutError: it does not answer.
     """
+    from bkclient.free_space import ask_sizes
+
     sizes = await ask_sizes(client.cluster.pool, bookie_id)
     return BookieInfo(bookie_id, sizes.total_bytes or 0, sizes.free_bytes or 0)
 
@@ -224,6 +230,8 @@ async def read_entry_from(
     Raises:
         ClientError: the bookie does not give it.
     """
+    from wire.messages import ReadRequest
+
     metadata = (await client.read_metadata(ledger_id)).value
     fetcher = client.cluster.fetcher(client.keys_of(ledger_id, metadata))
     answer: Deferred[Response] = client.cluster.pool.send(

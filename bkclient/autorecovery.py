@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncIterator, Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from bkclient.check import LedgerChecker, view
-from bkclient.client import Client
 from bkclient.errors import ClientError, NoSuchLedgerError
 from bkclient.metadata.api import HeldLock, NotFoundError
 from bkclient.walk import walk
 from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
 
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
 """The auditor's periodic checks whose last time is kept in the metadata."""
@@ -188,6 +189,8 @@ async def forget(client: Client, ledger_id: LedgerId) -> Forgotten:
 
 
 async def _forgettable(client: Client, ledger_id: LedgerId) -> Forgotten:
+    from bkclient.check import LedgerChecker, view
+
     try:
         ledger = await view(client, ledger_id)
     except NoSuchLedgerError:

@@ -16,15 +16,13 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from bkclient.cluster import Cluster
 from bkclient.config import ClientConfig
-from bkclient.connect import TcpConnect
 from bkclient.distribution import check_quorums
 from bkclient.errors import (
     ClientDigestMismatchError,
@@ -39,24 +37,24 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
-from bkclient.frames import LedgerKeys
-from bkclient.free_space import FreeSpace, ask_sizes
-from bkclient.greeting import Greeting, greeting_of
 from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore, Versioned
-from bkclient.opening import ProgressReport, recover
-from bkclient.placement import Ensemble, Placement
-from bkclient.placement_policy import local_host_of, placement_of, real_script
-from bkclient.pool import BookiePool, Connect
-from bkclient.reader import LedgerReader
-from bkclient.topology import RunScript
-from bkclient.trouble import TroubleBook
-from bkclient.updates import LocalMetadata, Updater
-from bkclient.writer import LedgerWriter
+from bkclient.updates import LocalMetadata
 from wire.codes import DigestType, LedgerState, ProtocolVersion
-from wire.ids import BookieId, EntryId, LedgerId
+from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
+
+if TYPE_CHECKING:
+    from bkclient.cluster import Cluster
+    from bkclient.frames import LedgerKeys
+    from bkclient.greeting import Greeting
+    from bkclient.opening import ProgressReport
+    from bkclient.placement import Ensemble, Placement
+    from bkclient.pool import Connect
+    from bkclient.reader import LedgerReader
+    from bkclient.topology import RunScript
+    from bkclient.writer import LedgerWriter
 
 log = Logger()
 
@@ -98,61 +96,24 @@ class Client:
         greeting: Greeting | None = None,
     ) -> None:
         config = ClientConfig() if config is None else config
-        rng = random.Random() if rng is None else rng
-        if protocol is None:
-            protocol = ProtocolVersion.V2 if config.use_v2_protocol else ProtocolVersion.V3
         self.store, self.config = store, config
-        pool = BookiePool(
-            connect,
-            clock,
-            store,
-            config,
-            protocol=protocol,
-            rng=rng,
-            greeting=greeting_of(config, clock) if greeting is None else greeting,
-        )
+        if greeting is None and (config.tls is not None or config.has_sasl):
+            from bkclient.greeting import greeting_of
 
-        async def host_of(bookie: BookieId) -> str:
-            return (await pool.address(bookie))[0]
-
-        topology = free_space = None
-        if placement is None:
-            if config.weighted_placement:
-                free_space = FreeSpace(
-                    clock,
-                    lambda bookie: ask_sizes(pool, bookie).addCallback(
-                        lambda sizes: sizes.free_bytes or 0
-                    ),
-                    interval_s=config.bookie_info_interval_s,
-                    retry_s=config.bookie_info_retry_s,
-                )
-            placement, topology = placement_of(
-                config,
-                rng,
-                clock,
-                script=topology_script,
-                host_of=host_of,
-                local_host=local_host,
-                free_of=None if free_space is None else free_space.of,
-            )
-        self.cluster = Cluster(
-            store=store,
-            pool=pool,
-            placement=placement,
-            topology=topology,
-            free_space=free_space,
-            troubles=TroubleBook(
-                clock,
-                config.failure_memory_ms / 1000 if config.track_failures else 0.0,
-                pool.quarantine,
-                # Where load decides who is asked, slowness is not held against a bookie as well.
-                minds_slow=config.reorder_pending_threshold <= 0,
-            ),
-            updater=Updater(store=store, clock=clock, rng=rng),
-            clock=clock,
-            rng=rng,
-            config=config,
-        )
+            greeting = greeting_of(config, clock)
+        self._parts: dict[str, Any] = {
+            "clock": clock,
+            "connect": connect,
+            "config": config,
+            "rng": random.Random() if rng is None else rng,
+            "protocol": protocol,
+            "placement": placement,
+            "topology_script": topology_script,
+            "local_host": local_host,
+            "greeting": greeting,
+        }
+        self._cluster: Cluster | None = None
+        self._is_closed = False
         self._owns_store = False
 
     @classmethod
@@ -186,7 +147,10 @@ class Client:
             raise IncorrectParameterError("the configuration names no metadata service")
         config = ClientConfig() if config is None else config
         store = open_metadata(uri, reactor=reactor, **store_options(config, uri))
-        rest.setdefault("connect", TcpConnect(reactor))
+        if "connect" not in rest:
+            from bkclient.connect import TcpConnect
+
+            rest["connect"] = TcpConnect(reactor)
 
         def run_blocking(work: Callable[[], Any]) -> Deferred[Any]:
             return deferToThreadPool(reactor, reactor.getThreadPool(), work)
@@ -194,9 +158,10 @@ class Client:
         try:
             await store.connect()
             await store.layout()
-            script = real_script(config, run_blocking)
-            if script is not None:
-                rest.setdefault("topology_script", script)
+            if config.topology_script:
+                from bkclient.placement_policy import local_host_of, real_script
+
+                rest.setdefault("topology_script", real_script(config, run_blocking))
                 rest.setdefault("local_host", await run_blocking(partial(local_host_of, config)))
             client = cls(store, clock=reactor, config=config, **rest)
         except BaseException:
@@ -205,9 +170,30 @@ class Client:
         client._owns_store = True
         return client
 
+    @property
+    def cluster(self) -> Cluster:
+        """Connections with bookies and what goes with them; there once they are needed.
+
+        What is imported for it takes longer than a walk over the metadata of many ledgers.
+        """
+        if self._cluster is None:
+            from bkclient.assembly import assemble
+
+            self._cluster = assemble(self.store, **self._parts)
+            if self._is_closed:
+                self._cluster.pool.close()
+        return self._cluster
+
+    @property
+    def has_topology_script(self) -> bool:
+        """Whether ``cluster`` may know the racks; asking builds nothing."""
+        return self._parts["topology_script"] is not None
+
     async def close(self) -> None:
         """Close all connections; what is in flight fails with ``ClientClosedError``."""
-        self.cluster.pool.close()
+        self._is_closed = True
+        if self._cluster is not None:
+            self._cluster.pool.close()
         if self._owns_store:
             await self.store.close()
 
@@ -252,6 +238,8 @@ class Client:
             custom=custom,
             ledger_id=ledger_id,
         )
+        from bkclient.writer import LedgerWriter
+
         keys = self.cluster.keys(ledger, digest_type, password)
         return LedgerWriter(
             self.cluster,
@@ -346,6 +334,8 @@ class Client:
             LedgerRecoveryError: it cannot be recovered now.
             ReadFailedError: without recovery: too few bookies answered to know the LAC.
         """
+        from bkclient.reader import LedgerReader
+
         local = await self.local_metadata(ledger_id)
         keys = self._keys(ledger_id, local.value, password, digest_type)
         reader = LedgerReader(self.cluster, local, keys)
@@ -363,6 +353,8 @@ class Client:
     async def _recover(
         self, local: LocalMetadata, keys: LedgerKeys, progress: ProgressReport | None
     ) -> LedgerMetadata:
+        from bkclient.opening import recover
+
         try:
             return await recover(self.cluster, local, keys, progress or (lambda _progress: None))
         except (
@@ -425,6 +417,8 @@ class Client:
         self, ledger_id: LedgerId, local: LocalMetadata, *, last: int, length: int
     ) -> LedgerWriter:
         """Return a writer that goes on behind ``last``; only for a hand-over that was claimed."""
+        from bkclient.writer import LedgerWriter
+
         keys = self.keys_of(ledger_id, local.value)
         return LedgerWriter(self.cluster, local, keys, last_confirmed=last, length=length)
 

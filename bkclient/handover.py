@@ -13,12 +13,11 @@ reply was lost.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from twisted.internet.task import deferLater
 
-from bkclient.client import Client
 from bkclient.errors import IllegalOperationError
 from bkclient.handed_over import (
     HANDOVER_KEY,
@@ -28,10 +27,13 @@ from bkclient.handed_over import (
     decode_handover,
 )
 from bkclient.updates import state_error
-from bkclient.writer import LedgerWriter
 from wire.codes import LedgerState
 from wire.ids import NO_ENTRY, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.writer import LedgerWriter
 
 SETTLE_S: Final = 5.0
 """How long a release waits for the whole write quorum, where the ack quorum is met already."""

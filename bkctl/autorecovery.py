@@ -66,7 +66,7 @@ def status(session: Session) -> None:
     "--not-missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what does not lack them."
 )
 @click.option(
-    "--older-than", "older_than_s", type=DURATION, metavar="AGE", help="Only marks of that age."
+    "--older-than", "older_than_s", type=DURATION, metavar="TIME", help="Only marks of that age."
 )
 @click.option("--detail", is_flag=True, help="Look at each ledger: size, and what it waits for.")
 @click.option("--count", is_flag=True, help="Print only how many.")

@@ -92,7 +92,8 @@ class Load:
     """Keeps ``window`` requests under way until enough of them have ended; on the reactor's thread.
 
     ``send`` begins the request of a number. The first ``warm_up`` are not counted: the clock starts
-    when so many are through.
+    when so many are through, and no other is sent before, or it would be counted for less time than
+    it takes.
     """
 
     def __init__(
@@ -133,7 +134,8 @@ class Load:
         return 0.0 if self._began_s is None else self._ended_s - self._began_s
 
     def _fill(self) -> None:
-        while self._under_way < self._window and self._sent < self._total and not self._failure:
+        total = self._warm_up if self._began_s is None else self._total
+        while self._under_way < self._window and self._sent < total and not self._failure:
             number, began_s = self._sent, self._seconds()
             self._sent, self._under_way = self._sent + 1, self._under_way + 1
             self._send(number).addCallbacks(self._ended, self._failed, callbackArgs=(began_s,))

@@ -154,7 +154,7 @@ def show(session: Session, bookie_id: BookieId) -> None:
     replaces=_TEST_REPLACES,
 )
 @click.argument("bookie_id", type=BOOKIE_ID, required=False)
-@click.option("-n", "--entries", type=click.IntRange(1), default=10, show_default=True,
+@click.option("-n", "--entries", type=click.IntRange(1), metavar="N", default=10, show_default=True,
               help="How many to write and read.")  # fmt: skip
 @click.pass_obj
 def sanity(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:

@@ -44,7 +44,7 @@ LAZY: Final = {
 
 def _asking(function: _F) -> _F:
     """Add which bookie, and ``where_to_ask``."""
-    bookie: Any = click.argument("bookie_id", metavar="BOOKIE", type=BookieIdType())
+    bookie: Any = click.argument("bookie_id", type=BookieIdType())
     with_bookie: _F = bookie(click.pass_obj(function))
     return where_to_ask(with_bookie)
 

@@ -40,7 +40,7 @@ _FAILURES: Final = (
 def _recover_options(function: Any) -> Any:
     for option in reversed(
         (
-            click.option("--ledger", "ledger_id", type=LEDGER_ID, metavar="LEDGER",
+            click.option("--ledger", "ledger_id", type=LEDGER_ID, metavar="ID",
                          help="Only this ledger."),
             click.option("--query", is_flag=True, help="Only list the ledgers that list them."),
             click.option("--skip-open", is_flag=True,

@@ -103,7 +103,9 @@ def insist_known(
             raise NothingFoundError(
                 f"there is no bookie {bookie_id}: it has no cookie, is not registered, and no "
                 f"ledger lists it{did_you_mean(bookie_id, known)}",
-                next_step="it is out already if that is its name; `bkctl bookie list` shows them",
+                next_step=f"for the ledger: `bkctl ledger recover {bookie_id}`"
+                if bookie_id.isdecimal()
+                else "it is out already if that is its name; `bkctl bookie list` shows them",
             )
 
 

@@ -72,7 +72,7 @@ async def _look_at(
 
 async def racks_of(client: Client, bookies: Collection[BookieId]) -> Mapping[BookieId, str]:
     """Return where bookies are in the network; nothing where no topology script is configured."""
-    topology = client.cluster.topology
+    topology = client.cluster.topology if client.has_topology_script else None
     if topology is None:
         return {}
     await topology.learn(bookies)

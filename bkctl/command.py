@@ -11,10 +11,11 @@ import contextlib
 import enum
 import importlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import augment_usage_errors
 
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
@@ -26,10 +27,16 @@ if TYPE_CHECKING:
     from bkctl.session import Host, Session
     from bkctl.watch import Rounds
 
+_SENTENCE_CHARS_MAX: Final = 200
+"""Of a command's first sentence in the list of its group, which goes on in the next line."""
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE)
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
 _SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
 _SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
+
+
+_UNBROKEN: Final = "\ue000"
+"""Stands for a hyphen while texts are wrapped: it is no place for a line to end."""
 
 
 class Effect(enum.Enum):
@@ -41,8 +48,28 @@ class Effect(enum.Enum):
     LOSES_DATA = "loses data or metadata"
 
 
+class _Formatter(click.HelpFormatter):
+    """Wraps texts between words only: ``--force open-ledger`` is to be pasted."""
+
+    def write(self, string: str) -> None:
+        super().write(string.replace(_UNBROKEN, "-"))
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _UNBROKEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *args: Any, **kwargs: Any) -> None:
+        whole = [(first, second.replace("-", _UNBROKEN)) for first, second in rows]
+        super().write_dl(whole, *args, **kwargs)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class Command(click.Command):
     """A command with all that its help needs."""
+
+    context_class = _Context
 
     def __init__(
         self,
@@ -75,14 +102,20 @@ class Command(click.Command):
         complete_files(self.params)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_seconds(args))
+        try:
+            return super().parse_args(ctx, with_seconds(args))
+        except click.NoSuchOption as error:
+            if error.option_name not in {"--watch", "--until"}:
+                raise
+            text = f"`{ctx.command_path}` changes something; {error.option_name} is for what looks"
+            raise click.UsageError(text, ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the callback with a session for this one command as the context's object."""
         from bkctl.session import Host, session_for
 
         host = ctx.obj if isinstance(ctx.obj, Host) else Host()
-        with locked(host, ctx), session_for(host, ctx) as session:
+        with augment_usage_errors(ctx), locked(host, ctx), session_for(host, ctx) as session:
             ctx.obj = session
             rounds = self._rounds(session)
             if rounds is None:
@@ -151,6 +184,7 @@ class Group(click.Group):
     """
 
     command_class = Command
+    context_class = _Context
 
     def __init__(
         self,
@@ -200,7 +234,7 @@ class Group(click.Group):
         command = self.get_command(ctx, name)
         if command is None or command.hidden:
             return None
-        return command.get_short_help_str(70)
+        return command.get_short_help_str(_SENTENCE_CHARS_MAX)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

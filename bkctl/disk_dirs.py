@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -20,6 +21,9 @@ from bookied.offline import OfflineBookie
 if TYPE_CHECKING:
     from bkctl.session import Session
     from bookied.dirs import Directories
+
+_HEX: Final = re.compile("[0-9a-f]+")
+"""The names of journals and entry logs, before the dot."""
 
 
 def find_directories(
@@ -88,12 +92,18 @@ def _insist(root: Path) -> None:
             f"{root}: no such directory", next_step="-v shows where that name comes from"
         )
     if not (root / CURRENT).is_dir():
-        old = any(path.suffix in OLD_DATA for path in root.iterdir())
-        raise NothingFoundError(
-            f"{root} has no directory {CURRENT}",
-            next_step="it holds an older layout: `bkctl disk upgrade`" if old
-            else "a bookie keeps all its data there: is this the right place?",
-        )  # fmt: skip
+        raise NothingFoundError(f"{root} has no directory {CURRENT}", next_step=_elsewhere(root))
+
+
+def _elsewhere(root: Path) -> str:
+    """Return what to do where a directory lacks ``current``, by what it has instead."""
+    found = sorted(root.iterdir())
+    if any(path.suffix in OLD_DATA and _HEX.fullmatch(path.stem) for path in found):
+        return "it holds an older layout: `bkctl disk upgrade`"
+    inner = [str(path) for path in found if (path / CURRENT).is_dir()]
+    if inner:
+        return f"did you mean {' or '.join(inner)}?"
+    return "a bookie keeps all its data there: is this the right place?"
 
 
 def note_use(session: Session, found: list[Use]) -> None:

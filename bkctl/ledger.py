@@ -184,7 +184,7 @@ def create(session: Session, /, **wanted: Any) -> None:
     "--bookie", type=BOOKIE_ID, metavar="ID", help="Only ledgers that have, or had, a copy there."
 )
 @click.option(
-    "--older-than", type=DURATION, metavar="DURATION", help="Only ledgers created before that: 7d."
+    "--older-than", type=DURATION, metavar="TIME", help="Only ledgers created before that: 7d."
 )
 @click.option(
     "--meta", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE", help="Only with this metadata."

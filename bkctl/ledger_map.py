@@ -40,7 +40,7 @@ _FAILURES: Final = (
     exits=(*_FAILURES, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell ledgermetadata -ledgerid ID, with readledger -bookie on each bookie",
 )
-@click.argument("ledger_id", type=LEDGER_ID, metavar="ID")
+@click.argument("ledger_id", type=LEDGER_ID)
 @click.option("--fail-if-any", is_flag=True, help="End with status 10 unless all is whole.")
 @click.pass_obj
 def map_(session: Session, ledger_id: LedgerId, *, fail_if_any: bool) -> None:
@@ -66,7 +66,7 @@ def map_(session: Session, ledger_id: LedgerId, *, fail_if_any: bool) -> None:
     exits=_FAILURES,
     replaces="bookkeeper shell ledgermetadata -ledgerid ID",
 )
-@click.argument("ledger_id", type=LEDGER_ID, metavar="ID")
+@click.argument("ledger_id", type=LEDGER_ID)
 @click.argument("entry_id", type=click.IntRange(0), metavar="[ENTRY]", required=False)
 @click.pass_obj
 def where(session: Session, ledger_id: LedgerId, entry_id: EntryId | None) -> None:

@@ -179,8 +179,10 @@ class LocalCluster:
         the bookies that are there by now, ``told`` hears what goes on.
 
         Raises:
+            ConflictError: it runs already.
             LocalStartError: a part did not start; its last log lines are in the message.
         """
+        self._refuse_running()
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._with_zookeeper:
             told("starting ZooKeeper")
@@ -191,6 +193,15 @@ class LocalCluster:
         for bookie in self._bookies:
             self._spawn(bookie)
         self._wait(registered, self._bookies)
+
+    def _refuse_running(self) -> None:
+        from bookied.dirs import is_locked
+
+        if any(is_locked(bookie.directory / "ledgers") for bookie in self._bookies):
+            raise ConflictError(
+                f"the cluster in {self.directory} runs already",
+                next_step=f"to use it: . {shlex.quote(str(self.env_file))}",
+            )
 
     def _start_zookeeper(self) -> None:
         from bkctl.java import ZooKeeperProcess

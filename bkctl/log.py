@@ -187,7 +187,7 @@ def tail(
     "list",
     short_help="List the logs of the cluster.",
     effect=Effect.READ,
-    examples=(("bkctl log list", ""), ("bkctl log list -o json", "for programs")),
+    examples=(("bkctl log list", "every log, by name"), ("bkctl log list -o json", "for programs")),
     exits=FAILURES,
     replaces="nothing in Java's tools",
 )

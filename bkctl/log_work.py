@@ -11,7 +11,7 @@ from bkclient.errors import ClientError
 from bkclient.log import LATEST, LogManager, LogOptions, Position
 from bkctl.errors import UsageError
 from bkctl.ledger_read import choose_form, payload_value
-from bkctl.units import human_bytes
+from bkctl.units import counted, human_bytes
 from bkctl.views import (
     LogAppended,
     LogChanged,
@@ -129,7 +129,7 @@ async def plan_delete(client: Client, name: str) -> list[str]:
     open_ones = sum(one.last_entry_id is None and one.state is not None for one in info.ledgers)
     more = f", and what is in {open_ones} open ones" if open_ones else ""
     what = f"{info.entries} entries, {human_bytes(info.length_bytes)}{more}"
-    return [f"delete log {name} with {len(info.ledgers)} ledgers: {what}"]
+    return [f"delete log {name} with {counted(len(info.ledgers), 'ledger')}: {what}"]
 
 
 async def delete(client: Client, name: str) -> LogChanged:

@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -42,7 +42,8 @@ class Report:
 
     def _told(self) -> str:
         told = f"{self.message} {self.hint}"
-        named = self.about if self.about and self.about not in told else ""
+        begins = self.message.startswith(f"{self.about.rpartition(' ')[2]} ")
+        named = self.about if self.about and self.about not in told and not begins else ""
         text = f"{named}: {self.message}" if named else self.message
         if not self.hint:
             return f"bkctl: {text}"
@@ -78,11 +79,20 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
     if verbose:
         traceback.print_exception(type(error), error, error.__traceback__, file=stderr)
     as_json = session.options.output in _JSON if session else _asks_for_json(args)
+    if found.status == ExitStatus.INTERRUPTED and stderr.isatty():
+        click.echo(file=stderr)  # The terminal has written ^C, perhaps behind a question.
     click.echo(json.dumps(found.machine()) if as_json else found.line(), file=stderr)
     return found.status
 
 
 _JSON = frozenset({"json", "jsonl"})
+_WORDS: Final = {
+    "is not a valid integer range": "is no whole number",
+    "is not a valid integer": "is no whole number",
+    "is not a valid float range": "is no number",
+    "is not a valid float": "is no number",
+}
+"""What click says of numbers, and what people say."""
 
 
 def describe(error: BaseException, session: Session | None) -> Report:
@@ -96,6 +106,8 @@ def describe(error: BaseException, session: Session | None) -> Report:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
         message = " ".join(error.format_message().split()).removesuffix(".")
+        for clicks, ours in _WORDS.items():
+            message = message.replace(clicks, ours)
         hint = "" if message.endswith("?") else f"`{path} --help` shows how"
         return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
     if isinstance(error, click.ClickException):

@@ -112,8 +112,9 @@ def drawing(
     )
     if len(cut) < len(shown):
         yield f"({len(shown) - len(cut)} more)"
-    if height is None:
-        yield from (f"{one.bookie_id}: {one.error}" for one in shown if one.error)
+    why = [f"{one.bookie_id}: {one.error}" for one in shown if one.error]
+    left = len(why) if height is None else max(0, room - len(shown))
+    yield from (canvas.fitted(line, canvas.width).rstrip() for line in why[:left])
 
 
 def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> Iterator[str]:

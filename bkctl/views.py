@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.emit import NEVER, WIDE, Field, Kind, View
-from bkctl.units import human_bytes, human_duration
+from bkctl.units import counted, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from bkclient.log import Position
@@ -487,7 +487,7 @@ def _log_changed_sentence(changed: LogChanged) -> str:
         count = len(changed.ledgers)
         what = "ledger that was" if count == 1 else "ledgers that were"
         return f"deleted {count or 'no'} {what} not part of log {changed.name}"
-    more = f" with {len(changed.ledgers)} ledgers" if changed.ledgers else ""
+    more = f" with {counted(len(changed.ledgers), 'ledger')}" if changed.ledgers else ""
     return f"log {changed.name}{more} {changed.change}"
 
 

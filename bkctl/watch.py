@@ -39,6 +39,9 @@ _GOES_ON: Final = frozenset(
 _TELLS_HEALTH: Final = _GOES_ON - {ExitStatus.UNREACHABLE, ExitStatus.PARTLY}
 """Statuses by which a command says that something is not as it should be."""
 
+_COMMAND_CHARS_MIN: Final = 20
+"""Of the command, in the line above a round, on however narrow a terminal."""
+
 Condition = Comparison | Literal["healthy", "done"]
 
 
@@ -176,14 +179,17 @@ class Rounds:
         """Put a round over the one before; what is below the screen's end is counted."""
         until = f", until {_name(self.until)}" if self.until is not None else ""
         moment = human_time(watch.now_ms, utc=session.options.utc)
-        head = f"{session.again()}  every {self.every_s:g} s{until}  {moment}"
-        room = max(shutil.get_terminal_size().lines - 3, 1)
+        columns, height = shutil.get_terminal_size()
+        how = f"  every {self.every_s:g} s{until}  {moment}"
+        head = _shortened(session.again(), max(columns - len(how), _COMMAND_CHARS_MIN)) + how
+        room = max(height - 3, 1)
         lines = frame.lines
         if len(lines) > room:
             lines = [*lines[: room - 1], f"({len(lines) - room + 1} more lines)"]
         clear = "\x1b[2J" if watch.number == 1 else ""
         # Lines that are too long end at the edge instead of going on in the next one.
-        text = "".join(f"{line}\x1b[K\r\n" for line in [head, "", *lines])
+        # Cleared first: behind a line as wide as the terminal it would take the last character.
+        text = "".join(f"\x1b[K{line}\r\n" for line in [head, "", *lines])
         outer.stdout.write(f"\x1b[?7l{clear}\x1b[H{text}\x1b[J\x1b[?7h")
         outer.stdout.flush()
 
@@ -233,3 +239,7 @@ def _name(until: Condition) -> str:
 
 
 __all__ = ["Frame", "Rounds", "Watch", "rounds_of"]
+
+
+def _shortened(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 3]}..."

@@ -81,9 +81,23 @@ def test_a_load_keeps_its_window_full_and_leaves_the_warm_up_out() -> None:
         server.answer(1.0)
 
     assert driven(load, turn) == [1, 2, 3, 4, 5]
-    assert seen == [2, 2, 2, 2, 1]
-    assert list(load.latencies_s) == [2.0, 2.0, 2.0]
+    assert seen == [2, 1, 2, 2, 1]
+    assert list(load.latencies_s) == [1.0, 2.0, 2.0]
     assert load.elapsed_s == 3.0
+
+
+def test_what_is_counted_is_sent_within_the_time_that_is_measured() -> None:
+    server = FakeServer()
+    load = Load(lambda: server.now_s, server.send, entries=3, warm_up=1, window=9)
+
+    def turn() -> None:
+        server.now_s += 5.0
+        for _ in range(len(server.waiting)):
+            server.answer(0.0)
+
+    driven(load, turn)
+    assert list(load.latencies_s) == [5.0, 5.0, 5.0]
+    assert load.elapsed_s == 5.0
 
 
 def test_a_load_ends_with_its_first_error_and_sends_no_more() -> None:

@@ -60,6 +60,15 @@ class TestRecover:
         assert has_cookie(world)
         assert run_in(world, "recover", "b2").out.startswith("moved 0 ledgers")
 
+    def test_who_is_no_bookie_is_told_and_a_number_is_refused(self) -> None:
+        world = World(3)
+        said = run_in(world, "bookie", "recover", "b9")
+        assert (said.status, said.out.startswith("moved 0 ledgers")) == (0, True)
+        assert "there is no bookie b9, and no ledger lists it" in said.err
+        refused = run_in(world, "bookie", "recover", "42", ok=False)
+        assert refused.status == 3
+        assert "`bkctl ledger recover 42`" in refused.err
+
     def test_a_query_and_a_plan_change_nothing(self) -> None:
         world = World(5)
         ledger_id = lost(world)

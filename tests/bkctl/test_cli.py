@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +21,8 @@ from tests.bkctl.terminal import FakeHost
 
 HEAVY = ("twisted", "kazoo", "rich", "pyspark", "pyarrow", "attr", "attrs", "google.protobuf",
          "sqlite3", "crc32c", "asyncio", "bkclient", "bookied", "wire")  # fmt: skip
+DATA_PATH = ("bkclient.cluster", "bkclient.channel", "bkclient.reader", "bkclient.writer",
+             "wire.v2", "wire.messages", "rich")  # fmt: skip
 
 
 def _walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
@@ -144,6 +147,52 @@ def test_what_fences_or_loses_data_is_declared_so() -> None:
         assert effects[path] is Effect.READ
 
 
+@pytest.mark.parametrize("columns", [60, 80, 102])
+def test_help_is_never_cut_and_breaks_no_word_that_is_to_be_typed(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for group in sorted({path[:-1] for path in TREE}):
+        assert cli.run([*group, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert "..." not in shown.partition("\nCommands:")[2].partition("\n\n")[0], group
+    for path in TREE:
+        assert cli.run([*path, "--help"]) == 0
+        broken = [
+            line
+            for line in capsys.readouterr().out.splitlines()
+            if line[-2:-1].isalpha() and line.endswith("-")
+        ]
+        assert not broken, path
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--timeout", "abc", "ledger", "list"], "'abc' is no number"),
+        (["ledger", "list", "--limit", "1.5"], "'1.5' is no whole number"),
+    ],
+)
+def test_numbers_are_asked_for_in_plain_words(
+    args: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(args) == ExitStatus.USAGE
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tty", "told"), [(True, "\nbkctl: interrupted\n"), (False, "bkctl: interrupted\n")]
+)
+def test_an_interruption_is_told_below_the_sign_of_the_terminal(tty: bool, told: str) -> None:  # noqa: FBT001
+    class Impatient(FakeHost):
+        def client(self, uri: str, config: Any) -> Any:
+            raise KeyboardInterrupt
+
+    host = Impatient(tty=tty)
+    assert cli.run(["ledger", "list", "-u", "sqlite:///nowhere.db"], host) == ExitStatus.INTERRUPTED
+    assert host.err.text == told
+
+
 # Start -----------------------------------------------------------------------------------------
 
 
@@ -160,6 +209,26 @@ def test_help_imports_nothing_heavy(args: list[str]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Usage: bkctl" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "args", [["ledger", "list", "-o", "id"], ["ledger", "list"], ["bookie", "list", "--no-ask"]]
+)
+def test_a_look_at_metadata_imports_nothing_of_the_way_to_bookies(
+    args: list[str], tmp_path: Path
+) -> None:
+    uri = f"sqlite:///{tmp_path}/metadata.db"
+    script = (
+        "import sys; from bkctl.cli import cli\n"
+        f"cli.run(['cluster', 'init', '-u', {uri!r}])\n"
+        f"status = cli.run(['-u', {uri!r}, *{args!r}])\n"
+        f"found = sorted(name for name in {DATA_PATH!r} if name in sys.modules)\n"
+        "sys.exit(f'imported: {found}' if found else status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_says_which_bkctl_it_is(capsys: pytest.CaptureFixture[str]) -> None:

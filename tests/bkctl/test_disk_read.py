@@ -403,6 +403,10 @@ def test_directories_that_are_no_bookies_are_told_from_missing_ones(tmp_path: Pa
     empty = run("files", "--ledger-dir", tmp_path, ok=False)
     assert empty.status == ExitStatus.NOT_FOUND
     assert "has no directory current" in empty.err
+    (tmp_path / "bookie.log").touch()
+    (tmp_path / "ledgers" / "current").mkdir(parents=True)
+    above = run("files", "--ledger-dir", tmp_path, ok=False).err
+    assert f"did you mean {tmp_path / 'ledgers'}?" in above
     (tmp_path / "0.log").touch()
     assert "bkctl disk upgrade" in run("files", "--ledger-dir", tmp_path, ok=False).err
 

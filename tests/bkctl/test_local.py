@@ -20,6 +20,7 @@ from bkctl.exit_status import ExitStatus
 from bkctl.java import ZooKeeperProcess
 from bkctl.local_cluster import CONF_FILE, STATE_FILE, LocalCluster
 from bkctl.local_zookeeper import settings as zookeeper_settings
+from bookied.dirs import DirectoryLocks
 from tests.bkctl.cluster import BKCTL, local_cluster
 from tests.bkctl.terminal import FakeHost
 
@@ -76,6 +77,20 @@ def test_ports_come_from_the_base_on_and_stay_the_same(tmp_path: Path) -> None:
     ids = [one.bookie_id for one in again.states()]
     assert ids == ["127.0.0.1:15000", "127.0.0.1:15001", "127.0.0.1:15002"]
     assert json.loads((tmp_path / STATE_FILE).read_text())["ports"] == [15_000, 15_001]
+
+
+def test_a_cluster_that_runs_is_not_started_again(tmp_path: Path) -> None:
+    ledgers = tmp_path / "bookie-1" / "ledgers"
+    ledgers.mkdir(parents=True)
+    (tmp_path / STATE_FILE).write_text('{"ports": [15000], "zookeeper_port": 0}')
+    held = DirectoryLocks()
+    held.take([ledgers])
+    try:
+        with pytest.raises(ConflictError, match="runs already") as caught:
+            LocalCluster(tmp_path, 1).start(frozenset, lambda: None)
+    finally:
+        held.release()
+    assert caught.value.hint == f"to use it: . {tmp_path}/bkctl.env"
 
 
 def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_log_is_deleted_with_its_ledgers(run: Run) -> None:
     run("log", "create", "gone")
     run("log", "append", "gone", "a")
     ledger = run("log", "info", "gone", "-o", "id").out.strip()
-    assert "log gone with 1 ledgers deleted" in run("log", "delete", "gone", "--yes").out
+    assert "log gone with 1 ledger deleted" in run("log", "delete", "gone", "--yes").out
     assert run("ledger", "show", ledger, ok=False).status == ExitStatus.NOT_FOUND
     assert run("log", "tail", "gone", ok=False).status == ExitStatus.NOT_FOUND
     assert "no ledgers" in run("log", "sweep", "gone", "--older-than", "0", "--yes").out

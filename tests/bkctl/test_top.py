@@ -203,6 +203,13 @@ class TestScreen:
         if height < 40:
             assert any(line.endswith("more)") for line in lines)
 
+    def test_the_screen_says_why_a_bookie_tells_nothing_where_there_is_room(self) -> None:
+        state = TopState(2.0)
+        silent = attrs.evolve(load(1).bookies[0], error="it has published no HTTP server")
+        state.history.append(attrs.evolve(load(1), bookies=(silent,)))
+        assert f"{silent.bookie_id}: {silent.error}" in state.lines(Canvas(80), 24)
+        assert not any(str(silent.error) in line for line in state.lines(Canvas(80), 11))
+
     def test_keys_sort_pause_and_leave(self) -> None:
         state = TopState(2.0)
         state.history.append(load())

@@ -98,13 +98,26 @@ def test_on_a_terminal_a_round_is_painted_over_the_last_and_changes_are_marked(
         after.removeprefix(before)
         for before, after in zip(["", *host.shown], host.shown, strict=False)
     )
-    assert first.startswith("\x1b[?7l\x1b[2J\x1b[Hbkctl profile list --watch  every 2 s")
+    assert first.startswith("\x1b[?7l\x1b[2J\x1b[H\x1b[Kbkctl profile list --watch  every 2 s")
     assert "\x1b[7m" not in first
     assert second.startswith("\x1b[?7l\x1b[H")
     assert "\x1b[7msqlite:///new.db\x1b[0m" in second
     assert "\x1b[7mlab" not in second
     assert "\x1b[7m" not in third
     assert third.endswith("\x1b[J\x1b[?7h")
+
+
+def test_a_long_command_is_shortened_for_what_stands_behind_it(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "80")
+    args = ("list", "--watch", "--filter", f"profile!={'n' * 100}")
+    _, host = watch(*args, texts=(LAB, None), tty=True, term="xterm")
+    head = host.shown[0].removeprefix("\x1b[?7l\x1b[2J\x1b[H\x1b[K").partition("\r\n")[0]
+    assert head.startswith("bkctl profile list --watch --filter ")
+    assert "...  every 2 s  " in head
+    assert len(head) == 80
 
 
 def test_what_the_screen_has_no_room_for_is_counted(
@@ -172,9 +185,10 @@ def test_failures_that_may_pass_are_shown_and_others_end_it(watch: Watch) -> Non
 
 
 def test_what_changes_things_cannot_be_watched_and_a_word_for_all_does_not_count_for_it(
-    watch: Watch,
+    watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert watch("use", "lab", "--watch")[0] == ExitStatus.USAGE
+    assert "`bkctl profile use` changes something; --watch is" in capsys.readouterr().err
     host = Clockwork(Path("none.toml"))
     assert cli.run(["--watch", "profile", "use", "none", "--dry-run"], host) == 0
     assert host.waited == []

@@ -63,6 +63,7 @@ class TestUris:
         ("uri", "path"),
         [
             ("sqlite:///var/lib/bk.sqlite", "/var/lib/bk.sqlite"),
+            ("sqlite:////var/lib/bk.sqlite", "/var/lib/bk.sqlite"),
             ("sqlite://localhost/var/bk.sqlite", "/var/bk.sqlite"),
             ("sqlite:bk.sqlite", "bk.sqlite"),
             ("sqlite:./some dir/bk.sqlite", "some dir/bk.sqlite"),

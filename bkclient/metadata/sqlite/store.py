@@ -60,7 +60,8 @@ def parse_uri(uri: str) -> Path:
     scheme, _, rest = uri.partition(":")
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
-        rest = slash + path if host in {"", "localhost"} else ""
+        # Four slashes in all are how others write the same.
+        rest = slash + path.lstrip("/") if host in {"", "localhost"} else ""
     if scheme.lower() != "sqlite" or not rest.strip("/") or rest.endswith("/"):
         raise IncorrectParameterError(
             f"{uri!r} names no file: sqlite:///absolute/path or sqlite:relative/path"
