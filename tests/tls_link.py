@@ -30,7 +30,8 @@ class LinkTransport(StringTransport):
         self._tls = factory.protocol(factory, self.protocol, False)
         self.protocol = self._tls
         self._tls.makeConnection(_Below(self))
-        self._tls.registerProducer(producer, True)
+        if producer is not None:
+            self._tls.registerProducer(producer, True)
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: FBT001, N802
         if self._tls is None:
