@@ -6,7 +6,7 @@
 One bookie and a second one for replication, in TLS: adds of V2 and V3, reads (in V2 batches),
 tails, opens that fence and recover, deletions, and behind those GC and compaction. At first they
 restart in turn, by SIGTERM and SIGKILL; certificates change all the time. Memory, descriptors,
-threads and disk are sampled; the slopes are those of the second half, without restarts.
+threads and disk are sampled; the slopes are those of the last half, without restarts.
 
 Every acknowledged entry is read back and compared: before its ledger is deleted, or at the end.
 Ends with status 1 if one was not as it was written.
@@ -34,8 +34,10 @@ from tests.soak.figures import Sample, draw, sample, slope, steady
 from tests.soak.load import MixedLoad
 
 RESTARTS_UNTIL: Final = 0.35
-STEADY_FROM: Final = 0.5
-"""Which parts of the run are over when restarts end, and when the steady part begins."""
+"""Which part of the run is over when restarts end."""
+
+SETTLING: Final = 0.25
+"""Which part of the rest is over when the steady part begins: caches have filled by then."""
 
 RESTARTS: Final = 6
 ROTATIONS: Final = 20
@@ -52,7 +54,8 @@ class Soak:
         self.samples: list[Sample] = []
         self.events: dict[float, str] = {}
         self.checked = 0
-        self._began_s = 0.0
+        self.steady_from_s = seconds
+        self._began_s = self._next_rotation_s = 0.0
 
     def run(self) -> MixedLoad:
         """Run; return the load, which knows what was wrong."""
@@ -76,22 +79,33 @@ class Soak:
         return load
 
     def _watch(self) -> None:
-        """Look, restart and rotate until the time is over; samples go on beyond a late restart."""
+        """Restart bookies for a while, then let them run; sample and rotate all the time."""
         self._began_s = time.monotonic()
-        restarts = itertools.cycle(itertools.product((signal.SIGTERM, signal.SIGKILL), NAMES))
         restless_s = self._seconds * RESTARTS_UNTIL
-        next_s = {"restart": restless_s / (RESTARTS + 1), "rotation": 0.0}
-        while (now_s := self._now_s()) < self._seconds:
-            self._sample(now_s)
-            if now_s >= next_s["restart"] and now_s < restless_s:
+        every_s = restless_s / (RESTARTS + 1)
+        restarts = itertools.cycle(itertools.product((signal.SIGTERM, signal.SIGKILL), NAMES))
+        next_s = every_s
+        while (now_s := self._tick()) < restless_s:
+            if now_s >= next_s:
                 how, name = next(restarts)
                 self.events[now_s] = how.name
                 self.bookies.restart(name, how)
-                next_s["restart"] += restless_s / (RESTARTS + 1)
-            if now_s >= next_s["rotation"]:
-                self.bookies.rotate_all()
-                next_s["rotation"] += self._seconds / ROTATIONS
-            time.sleep(self._seconds / SAMPLES)
+                next_s = self._now_s() + every_s
+        # The last restart may have taken long: the calm part is as long as it would have been.
+        calm_s = self._seconds - restless_s
+        self.steady_from_s = now_s + calm_s * SETTLING
+        while self._tick() < now_s + calm_s:
+            pass
+
+    def _tick(self) -> float:
+        """Wait a little, look, and change certificates where it is time; return the time."""
+        time.sleep(self._seconds / SAMPLES)
+        now_s = self._now_s()
+        self._sample(now_s)
+        if now_s >= self._next_rotation_s:
+            self.bookies.rotate_all()
+            self._next_rotation_s = now_s + self._seconds / ROTATIONS
+        return now_s
 
     def _now_s(self) -> float:
         return time.monotonic() - self._began_s
@@ -103,10 +117,6 @@ class Soak:
             found = sample(name, pid, directory, now_s)
             if found is not None:
                 self.samples.append(found)
-
-    @property
-    def steady_from_s(self) -> float:
-        return self._seconds * STEADY_FROM
 
 
 def summary(soak: Soak, load: MixedLoad) -> list[str]:

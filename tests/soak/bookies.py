@@ -88,11 +88,10 @@ class Bookies:
                 self._count_collected(name)
                 bookie.process.send_signal(signal.SIGTERM)
         for bookie in self.running.values():
-            if bookie.process.poll() is None:
-                try:
-                    bookie.ended()
-                finally:
-                    bookie.process.kill()
+            try:
+                bookie.ended()
+            finally:
+                bookie.process.kill()
 
     def client_config(self, *, v2: bool) -> ClientConfig:
         """Return what a client is told that speaks V2 or V3."""

@@ -25,7 +25,10 @@ PAYLOAD_BYTES_MAX: Final = 8192
 BURST: Final = 20
 ENTRIES_MAX: Final = 400
 KEPT_LEDGERS: Final = 60
-STEP_S: Final = 30.0
+LEDGERS_MAX: Final = 80
+"""With so many there is nothing written until some are deleted, or disks would only fill."""
+
+STEP_S: Final = 10.0
 """How long one step of a loop may take before it is given up and counted."""
 
 
@@ -121,6 +124,8 @@ class MixedLoad:
     # Steps ----------------------------------------------------------------------------------------
 
     async def _write(self, client: Client, size: int) -> None:
+        if len(self.ledgers) >= LEDGERS_MAX:
+            return
         writer = await client.create_ledger(ensemble_size=size, write_quorum=size, ack_quorum=size)
         written = self.ledgers[writer.ledger_id] = Written(writer.ledger_id)
         try:
@@ -194,7 +199,6 @@ class MixedLoad:
             self.counts["recovering opens"] += 1
 
     async def _delete(self, client: Client) -> None:
-        await sleep(0.1)
         done = [one for one in self.ledgers.values() if not one.is_open and not one.is_leaving]
         if len(done) <= KEPT_LEDGERS:
             return

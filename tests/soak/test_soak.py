@@ -23,7 +23,7 @@ def looked(name: str, at_s: float, rss_mib: float) -> Sample:
 
 @pytest.mark.processes
 def test_a_few_seconds_of_it_restart_collect_and_lose_nothing(capsys, tmp_path: Path) -> None:
-    assert main(["--minutes", "0.2", "--directory", str(tmp_path)]) == 0
+    assert main(["--minutes", "0.05", "--directory", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     for what in ("added entries", "restarts by SIGTERM", "certificate rotations"):
         assert f"{what}: " in out
@@ -56,6 +56,7 @@ def test_a_slope_is_by_the_minute_and_nothing_without_two_times() -> None:
 
 def test_the_summary_has_slopes_of_the_steady_part_alone_and_every_mismatch(tmp_path) -> None:
     soak, load = Soak(tmp_path, 100, 1), MixedLoad({}, 1)
+    soak.steady_from_s = 50
     soak.samples = [looked("b1", at_s, 10 + max(0, 50 - at_s)) for at_s in range(100)]
     load.mismatches.append("b1 lost it")
     lines = summary(soak, load)
