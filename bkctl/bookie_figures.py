@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from bkctl import bookie_http_work
-from bkctl.bookie_http_client import AdminClient
+from bkctl.bookie_http_client import AdminClient, HttpAddress
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _version(page: _Page) -> str | None:
     return "Java" if STATUS in page else None
 
 
-def ask(address: tuple[str, int], timeout_s: float) -> Figures:
+def ask(address: HttpAddress, timeout_s: float) -> Figures:
     """Return a bookie's figures; blocks.
 
     Raises:
@@ -146,11 +146,11 @@ def ask(address: tuple[str, int], timeout_s: float) -> Figures:
 
 
 def ask_all(
-    addresses: Sequence[tuple[str, int] | None], timeout_s: float
+    addresses: Sequence[HttpAddress | None], timeout_s: float
 ) -> list[Figures | BookKeeperError | None]:
     """Return what each of many bookies says, or why not; None where there is nobody to ask."""
 
-    def one(address: tuple[str, int] | None) -> Figures | BookKeeperError | None:
+    def one(address: HttpAddress | None) -> Figures | BookKeeperError | None:
         if address is None:
             return None
         try:

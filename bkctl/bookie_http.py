@@ -61,7 +61,7 @@ def where_to_ask(function: _F) -> _F:
         click.option(
             "--http",
             "address",
-            metavar="HOST:PORT",
+            metavar="[https://]HOST:PORT",
             help="Where its HTTP server listens.  [default: as the bookie has published]",
         ),
     )

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 
 from bkclient.errors import BookieUnavailableError
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
+
+if TYPE_CHECKING:
+    from bkclient.tls.config import TlsSettings
 
 TIMEOUT_S: Final = 30.0
 """How long one answer may take, where no ``--timeout`` is given."""
@@ -22,6 +25,14 @@ _OK: Final = range(200, 300)
 _NOT_ALLOWED: Final = frozenset({401, 403})
 _NOT_SO: Final = frozenset({400, 409, 503})
 _HOW_TO_OPEN: Final = "give the token with --token-file or in BKCTL_ADMIN_TOKEN"
+
+
+class HttpAddress(NamedTuple):
+    """Where a bookie's HTTP server listens, and the TLS that it speaks; None for none."""
+
+    host: str
+    port: int
+    tls: TlsSettings | None = None
 
 
 @attrs.frozen
@@ -60,9 +71,16 @@ class AdminClient:
     """Asks one bookie. ``token`` goes with every request, where there is one."""
 
     def __init__(
-        self, host: str, port: int, *, token: str = "", timeout_s: float = TIMEOUT_S
+        self,
+        host: str,
+        port: int,
+        tls: TlsSettings | None = None,
+        *,
+        token: str = "",
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._address, self._token, self._timeout_s = (host, port), token, timeout_s
+        self._address = HttpAddress(host, port, tls)
+        self._token, self._timeout_s = token, timeout_s
         self._speaks_v2: bool | None = None
 
     @property
@@ -77,19 +95,28 @@ class AdminClient:
 
         Raises:
             BookieUnavailableError: it does not answer.
+            SecurityError: TLS does not come about.
         """
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         sent = None if body is None else json.dumps(body)
-        connection = http.client.HTTPConnection(*self._address, timeout=self._timeout_s)
+        connection = self._connection()
         try:
             connection.request(method, path, body=sent, headers=headers)
             response = connection.getresponse()
             return Answer(response.status, response.read().decode("utf-8", "replace"))
         except (TimeoutError, OSError, http.client.HTTPException) as error:
-            where = "{}:{}".format(*self._address)
+            where = f"{self._address.host}:{self._address.port}"
             raise BookieUnavailableError(f"no HTTP at {where}: {error}") from error
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port, tls = self._address
+        if tls is None:
+            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        from bkctl.https import HttpsConnection
+
+        return HttpsConnection(host, port, self._timeout_s, tls)
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
         """Return a good answer.

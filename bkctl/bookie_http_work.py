@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.metadata.api import NotFoundError
-from bkctl.bookie_http_client import TIMEOUT_S, AdminClient
+from bkctl.bookie_http_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkclient.config import ClientConfig
     from bkctl.session import Session
     from wire.ids import BookieId
     from wire.records import BookieServiceInfo
 
 FROM_ENVIRONMENT: Final = "BKCTL_ADMIN_TOKEN"
 HTTP: Final = "http"
+HTTPS: Final = "https"
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- what a bookie published
 
@@ -124,15 +126,15 @@ def connect(
     """
     timeout_s = session.options.timeout_s or TIMEOUT_S
     if address is None:
-        host, port = session.call(published, bookie_id)
-    else:
-        host, port = _parsed(address)
-    session.verbose(f"asking {host}:{port}")
+        where: HttpAddress = session.call(published, bookie_id)
+    else:  # The cluster is not asked: it may be what does not answer.
+        where = _parsed(session, address)
+    session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
-    return AdminClient(host, port, token=token, timeout_s=timeout_s)
+    return AdminClient(*where, token=token, timeout_s=timeout_s)
 
 
-async def published(client: Client, bookie_id: BookieId) -> tuple[str, int]:
+async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
     """Return where a bookie's HTTP server listens, as it has published.
 
     Raises:
@@ -143,7 +145,7 @@ async def published(client: Client, bookie_id: BookieId) -> tuple[str, int]:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
         raise NothingFoundError(f"bookie {bookie_id} is not registered", next_step=hint) from error
-    found = http_address(info)
+    found = http_address(info, client.config)
     if found is None:
         raise NothingFoundError(
             f"bookie {bookie_id} has published no HTTP server",
@@ -152,20 +154,22 @@ async def published(client: Client, bookie_id: BookieId) -> tuple[str, int]:
     return found
 
 
-def http_address(info: BookieServiceInfo) -> tuple[str, int] | None:
+def http_address(info: BookieServiceInfo, config: ClientConfig) -> HttpAddress | None:
     """Return where a bookie's HTTP server listens, if it has published one."""
-    endpoint, own = info.endpoint(HTTP), info.endpoint()
+    secured, own = info.endpoint(HTTPS), info.endpoint()
+    endpoint = secured or info.endpoint(HTTP)
     if endpoint is None:
         return None
     host = own.host if own is not None and endpoint.host in _ANY_ADDRESS else endpoint.host
-    return host, endpoint.port
+    return HttpAddress(host, endpoint.port, None if secured is None else config.https)
 
 
-def _parsed(address: str) -> tuple[str, int]:
-    match = re.fullmatch(r"\[?(.+?)\]?:(\d{1,5})", address)
+def _parsed(session: Session, address: str) -> HttpAddress:
+    match = re.fullmatch(r"(?:(https?)://)?\[?([^/]+?)\]?:(\d{1,5})/?", address)
     if match is None:
-        raise UsageError(f"--http: {address!r} is not HOST:PORT")
-    return match[1], int(match[2])
+        raise UsageError(f"--http: {address!r} is not HOST:PORT, with https:// in front for TLS")
+    scheme, host, port = match.groups()
+    return HttpAddress(host, int(port), session.config.https if scheme == HTTPS else None)
 
 
 def admin_token(session: Session, token_file: Path | None = None) -> str:

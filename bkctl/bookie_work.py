@@ -93,7 +93,7 @@ def show_one(session: Session, bookie_id: BookieId) -> None:
     """
     session.about = f"bookie {bookie_id}"
     found: BookieDetails = session.call(details, [bookie_id], count_ledgers=False)[0]
-    address = http_address(BookieServiceInfo(found.endpoints))
+    address = http_address(BookieServiceInfo(found.endpoints), session.config)
     told = bookie_figures.ask_all([address], cluster_work.FIGURES_TIMEOUT_S)[0]
     if isinstance(told, BookKeeperError):
         session.warn(f"its metrics are not known: {error_message(told)}")

@@ -57,7 +57,7 @@ async def _look_at(
         found,
         address=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
         properties=one.info.properties,
-        http=http_address(one.info),
+        http=http_address(one.info, client.config),
         rack=rack,
     )
     if not ask:

@@ -12,7 +12,7 @@ import attrs
 
 from bkctl import bookie_figures, bookie_http_work, cluster_work, top_screen
 from bkctl.bookie_figures import Figures
-from bkctl.bookie_http_client import AdminClient
+from bkctl.bookie_http_client import AdminClient, HttpAddress
 from bkctl.canvas import Canvas
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.top_work import address_of, flushed
@@ -44,7 +44,7 @@ class Curve:
     """A figure that can be drawn: what it is now, whether it only grows, how it is written."""
 
     name: str
-    get: Callable[[tuple[str, int]], float | None]
+    get: Callable[[HttpAddress], float | None]
     grows: bool
     label: Callable[[float], str]
 
@@ -92,7 +92,7 @@ def curve(metric: str) -> Curve:
     )
 
 
-def _raw(metric: str, address: tuple[str, int]) -> float | None:
+def _raw(metric: str, address: HttpAddress) -> float | None:
     """Return the sum over the labels of a metric; quantiles: the highest.
 
     Raises:
@@ -154,7 +154,7 @@ def plot(
     )
 
 
-def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> tuple[str, int]:
+def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> HttpAddress:
     bookies: list[BookieSummary] = session.call(cluster_work.bookies, None, ask=False)
     known = {one.bookie_id: one for one in bookies}
     if bookie_id not in known:

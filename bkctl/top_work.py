@@ -11,6 +11,7 @@ import attrs
 
 from bkctl import bookie_figures, cluster_work
 from bkctl.bookie_figures import Figures, Rates, rates
+from bkctl.bookie_http_client import HttpAddress
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.units import counted
 from wire.errors import BookKeeperError
@@ -105,7 +106,7 @@ class Looks:
     def __init__(
         self,
         bookies: Callable[[], Sequence[BookieSummary]],
-        ask: Callable[[tuple[str, int]], Figures],
+        ask: Callable[[HttpAddress], Figures],
         marks: Callable[[], int],
         *,
         instance_id: str | None,
@@ -164,11 +165,11 @@ class Looks:
         )
 
 
-def address_of(one: BookieSummary, stats_port: int | None) -> tuple[str, int] | None:
+def address_of(one: BookieSummary, stats_port: int | None) -> HttpAddress | None:
     """Return where a bookie's metrics are."""
     if one.http is not None or stats_port is None or not one.host:
         return one.http
-    return one.host, stats_port
+    return HttpAddress(one.host, stats_port)
 
 
 def looks(session: Session, stats_port: int | None) -> Looks:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from bkclient.admin import BookieState, list_bookies
-from bkctl.bookie_http_client import AdminClient
+from bkctl.bookie_http_client import AdminClient, HttpAddress
 from bkctl.bookie_http_work import admin_token, published
 from bkctl.errors import NothingFoundError
 from bkctl.own_version import own_version
@@ -44,11 +44,11 @@ def everybody(session: Session) -> Iterator[MemberVersion]:
         yield from pool.map(lambda one: _asked(*one, token=token, timeout_s=timeout_s), bookies)
 
 
-async def _bookies(client: Client) -> list[tuple[BookieId, str, tuple[str, int] | str]]:
+async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | str]]:
     """Return every bookie with its state, and where its HTTP server is, or why nowhere."""
-    found: list[tuple[BookieId, str, tuple[str, int] | str]] = []
+    found: list[tuple[BookieId, str, HttpAddress | str]] = []
     for one in await list_bookies(client):
-        where: tuple[str, int] | str = "it is down"
+        where: HttpAddress | str = "it is down"
         if one.state is not BookieState.DOWN:
             try:
                 where = await published(client, one.bookie_id)
@@ -65,7 +65,7 @@ async def _layout(client: Client) -> str:
 def _asked(
     bookie_id: BookieId,
     state: str,
-    where: tuple[str, int] | str,
+    where: HttpAddress | str,
     *,
     token: str,
     timeout_s: float,

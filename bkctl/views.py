@@ -13,6 +13,7 @@ from bkctl.units import counted, human_bytes, human_duration
 if TYPE_CHECKING:
     from bkclient.log import Position
     from bkclient.log.manager import LedgerInfo
+    from bkctl.bookie_http_client import HttpAddress
     from wire.ids import BookieId, EntryId, LedgerId
     from wire.ledger_metadata import LedgerMetadata
 
@@ -219,7 +220,7 @@ class BookieSummary:
     """Its network location, where a topology script is configured."""
     unreachable: str = ""
     """Why it did not tell its disks; empty if it did, or was not asked."""
-    http: tuple[str, int] | None = None
+    http: HttpAddress | None = None
     """Where its HTTP server listens, if it has published one."""
     version: str | None = None
     uptime_s: float | None = None

@@ -82,8 +82,6 @@ BOOKIE_OTHER_KEYS: Final = (
     *_ignored("1000 locations are written at a time", "maxOperationNumbersInSingleRocksdb*"),
     *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
     *_ignored("a check waits for as long as it takes", "auditorAcquireConcurrentOpenLedger*"),
-    *_warned("TLS is not here yet", "httpServerTlsEnable", harmless=("false", "no", "off")),
-    *_ignored("TLS is not here yet", "httpServerKeyStore*", "httpServerTrustStore*"),
     *_ignored("names a Java class", "httpServerClass"),
     *_ignored("counting costs too little to be switched off", "enableStatistics"),
     *_ignored("there is no JVM", "exposeDefaultJVMMetrics"),

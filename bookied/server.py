@@ -717,6 +717,9 @@ class BookieConnection(Protocol):
         transport = self._transport()
         transport.unregisterProducer()
         transport.loseConnection()
+        if self._upgrade is not None and self._upgrade.is_over:
+            # The end of TLS is an exchange: whoever does not read waits for its answer in vain.
+            transport.resumeProducing()
         self._cut = self._server.clock.callLater(CLOSE_S, transport.abortConnection)
 
     def _transport(self) -> Any:

@@ -28,12 +28,13 @@ def _used() -> set[Path]:
     return {
         (page.parent / name).resolve()
         for page in PAGES
-        for name in re.findall(r"!\[[^\]]+\]\(([^)]+\.svg)\)", page.read_text())
+        for name in re.findall(r"!\[[^\]]+\]\(([^)]+\.(?:svg|png))\)", page.read_text())
     }
 
 
 def test_every_picture_is_there_and_used_and_no_other() -> None:
     wanted = {PICTURES_DIR / f"{picture.name}.svg" for picture in PICTURES}
+    wanted.add(PICTURES_DIR / "soak.png")  # By python -m tests.soak --plot.
     assert set(PICTURES_DIR.iterdir()) == wanted, "run: python -m tests.pictures"
     assert _used() == wanted
 

@@ -30,7 +30,8 @@ class LinkTransport(StringTransport):
         self._tls = factory.protocol(factory, self.protocol, False)
         self.protocol = self._tls
         self._tls.makeConnection(_Below(self))
-        self._tls.registerProducer(producer, True)
+        if producer is not None:
+            self._tls.registerProducer(producer, True)
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: FBT001, N802
         if self._tls is None:
@@ -99,13 +100,16 @@ class Link:
         self._clock.advance(0)  # TLS gathers what is written until the reactor's next turn.
         while self._carry(self.client, self.server) + self._carry(self.server, self.client):
             self._clock.advance(0)
-        if (self.client.disconnecting or self.server.disconnecting) and not self.is_closed:
+        is_seen = self.client.disconnecting and self.server.producerState != "paused"
+        if (is_seen or self.server.disconnecting) and not self.is_closed:
             self.is_closed = True
             for side in (self.client, self.server):
                 side.protocol.connectionLost(Failure(ConnectionDone()))
 
     @staticmethod
     def _carry(source: LinkTransport, target: LinkTransport) -> int:
+        if target.producerState == "paused":
+            return 0  # It does not read; what was written stays on the way.
         data = source.value()
         source.clear()
         if data:

@@ -31,7 +31,7 @@ class StoreType(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class StoreFile:
-    """A file with keys or certificates, and the file with its password; ``""`` for none.
+    """A file with keys or certificates, and its password or the file with it; ``""`` for none.
 
     ``key`` is the setting that names the file, for messages.
     """
@@ -39,7 +39,13 @@ class StoreFile:
     key: str
     type: StoreType
     path: str
-    password_path: str
+    password_path: str = ""
+    password: str = attrs.field(default="", repr=False)
+
+    @property
+    def type_key(self) -> str:
+        """The setting that says its form."""
+        return f"{self.key.removesuffix('Path')}Type"
 
 
 @attrs.frozen(kw_only=True)
@@ -47,7 +53,8 @@ class TlsSettings:
     """What one end was told, whichever keys said so.
 
     ``check_host`` is for clients: whether a bookie's certificate has to be for the host that it
-    was reached at.
+    was reached at. ``asks_certificate`` is for servers: whether clients are asked for a certificate
+    and served without one as well, where ``client_authentication`` turns those away.
     """
 
     certificate_path: str
@@ -59,6 +66,9 @@ class TlsSettings:
     refresh_s: int = 0
     timeout_s: int = 10
     check_host: bool = False
+    asks_certificate: bool = False
+    certificate_key: str = "tlsCertificatePath"
+    """The setting that names the certificate, for messages."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -239,8 +249,14 @@ class ClientTlsConfig(TlsConfig):
     @property
     def tls(self) -> TlsSettings | None:
         """What the client's end is told; ``None`` where TLS is off."""
-        if not self.has_tls:
-            return None
+        return self._own_tls(shows=self.tls_client_authentication) if self.has_tls else None
+
+    @property
+    def https(self) -> TlsSettings:
+        """What a client of bookies' HTTP servers is told: it shows a certificate if it has one."""
+        return self._own_tls(shows=bool(self.client_key_store))
+
+    def _own_tls(self, *, shows: bool) -> TlsSettings:
         return TlsSettings(
             certificate_path=self.tls_certificate_path,
             key_store=StoreFile(
@@ -255,7 +271,7 @@ class ClientTlsConfig(TlsConfig):
                 path=self.client_trust_store,
                 password_path=self.client_trust_store_password_path,
             ),
-            client_authentication=self.tls_client_authentication,
+            client_authentication=shows,
             versions=self.tls_versions,
             suites=self.tls_suites,
             refresh_s=self.tls_refresh_s,

@@ -105,7 +105,7 @@ class TlsContexts:
         _limit(context, settings)
         if self._shows:
             self._show(context)
-        if self._is_client or settings.client_authentication:
+        if self._is_client or settings.client_authentication or settings.asks_certificate:
             self._insist(context)
         return context
 
@@ -126,7 +126,7 @@ class TlsContexts:
             context.add_extra_chain_cert(certificate)
 
     def _insist(self, context: SSL.Context) -> None:
-        """Have the peer's certificate checked."""
+        """Have the peer's certificate checked; a client may come without where it may."""
         store = context.get_cert_store()
         assert store is not None
         # As Java has it: what is in a trust store is trusted, also where it is no authority.
@@ -135,7 +135,9 @@ class TlsContexts:
             store.add_cert(crypto.X509.from_cryptography(certificate))
             if not self._is_client:
                 context.add_client_ca(certificate)
-        context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT)
+        needs_one = self._is_client or self.settings.client_authentication
+        fails = SSL.VERIFY_FAIL_IF_NO_PEER_CERT if needs_one else 0
+        context.set_verify(SSL.VERIFY_PEER | fails)
 
 
 @implementer(IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator)

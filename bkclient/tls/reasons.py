@@ -32,7 +32,7 @@ _REASONS: Final = (
     ("alert protocol version", "there is no version of TLS that both ends may speak"),
     ("alert insufficient security", "it finds our cipher suites too weak"),
     ("alert access denied", "it does not let our certificate in"),
-    ("did not return a certificate", "it sent no certificate, and tlsClientAuthentication asks so"),
+    ("did not return a certificate", "it sent no certificate, and none is let in without"),
     ("no shared cipher", "there is no cipher suite that both ends may use"),
     ("no suitable signature", "its certificate's kind does not fit the cipher suites"),
     ("unsupported protocol", "there is no version of TLS that both ends may speak"),

@@ -35,7 +35,7 @@ def read_own_key(settings: TlsSettings) -> OwnKey:
     """Return what one end shows of itself."""
     store = settings.key_store
     if store.type is StoreType.PEM:
-        return _own_key_in_pem(store, settings.certificate_path)
+        return _own_key_in_pem(store, settings)
     found = _pkcs12(store)
     if found.key is None or found.cert is None:
         raise SecurityError(f"{store.key}: {store.path} holds no key with its certificate")
@@ -57,8 +57,9 @@ def read_trusted(store: StoreFile) -> tuple[x509.Certificate, ...]:
     return trusted
 
 
-def _own_key_in_pem(store: StoreFile, certificate_path: str) -> OwnKey:
-    certificate, *chain = _certificates("tlsCertificatePath", certificate_path)
+def _own_key_in_pem(store: StoreFile, settings: TlsSettings) -> OwnKey:
+    certificate_path = settings.certificate_path
+    certificate, *chain = _certificates(settings.certificate_key, certificate_path)
     data, password = _read(store.key, store.path), _password(store)
     _insist_readable(store, data)
     try:
@@ -95,7 +96,8 @@ def _pkcs12(store: StoreFile) -> Any:
         if not password:
             text = "cannot be read without a password, or is no PKCS12 file"
         else:
-            text = f"is no PKCS12 file, or the password in {store.password_path} is wrong"
+            where = f" in {store.password_path}" if store.password_path else ""
+            text = f"is no PKCS12 file, or the password{where} is wrong"
         raise SecurityError(f"{store.key}: {store.path} {text}") from error
 
 
@@ -109,9 +111,9 @@ def _insist_readable(store: StoreFile, data: bytes) -> None:
             " -deststoretype PKCS12"
         )
     if is_pem and store.type is not StoreType.PEM:
-        raise SecurityError(f"{store.key}: {store.path} is PEM; set {store.key}Type=PEM")
+        raise SecurityError(f"{store.key}: {store.path} is PEM; set {store.type_key}=PEM")
     if not is_pem and store.type is StoreType.PEM and b"-----BEGIN" not in data:
-        raise SecurityError(f"{store.key}: {store.path} is no PEM, which {store.key}Type says")
+        raise SecurityError(f"{store.key}: {store.path} is no PEM, which {store.type_key} says")
 
 
 def _converted(path: str) -> str:
@@ -120,6 +122,8 @@ def _converted(path: str) -> str:
 
 def _password(store: StoreFile) -> bytes | None:
     """Return what the password file holds, without the line's end, as Java's trim() leaves it."""
+    if store.password:
+        return store.password.encode()
     if not store.password_path:
         return None
     return _read(f"{store.key}PasswordPath", store.password_path).strip()

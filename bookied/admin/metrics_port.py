@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -13,15 +13,23 @@ from bookied.exit_status import BookieStopError
 from bookied.listener import BoundPort
 from bookied.metrics.text import CONTENT_TYPE
 
+if TYPE_CHECKING:
+    from bkclient.tls.contexts import TlsContexts
+
 PATH: Final = "/metrics"
 
 log = Logger()
 
 
 def listen(
-    listener: Any, clock: IReactorTime, host: str, port: int, answer: Callable[..., Any]
+    listener: Any,
+    clock: IReactorTime,
+    host: str,
+    port: int,
+    answer: Callable[..., Any],
+    contexts: TlsContexts | None = None,
 ) -> BoundPort:
-    """Serve HTTP on a port, whoever answers.
+    """Serve HTTP on a port, whoever answers; in TLS if there are contexts.
 
     Raises:
         BookieStopError: it cannot be had.
@@ -29,8 +37,9 @@ def listen(
     from bookied.admin.web import site
 
     bound: BoundPort = listener.bind(_bindable(host), port)
-    bound.listen(site(answer, clock))
-    log.info("HTTP on {host}, port {port}", host=host, port=bound.port)
+    bound.listen(site(answer, clock, contexts))
+    scheme = "HTTP" if contexts is None else "HTTPS"
+    log.info("{scheme} on {host}, port {port}", scheme=scheme, host=host, port=bound.port)
     return bound
 
 
@@ -39,7 +48,7 @@ def listen_for_metrics(
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 
-    async def answer(path: str, _asked: Asked, _authorization: str) -> Reply:
+    async def answer(path: str, _asked: Asked, _given: object) -> Reply:
         if path.rstrip("/") == PATH:
             return Reply(200, page(), CONTENT_TYPE)
         return Reply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")

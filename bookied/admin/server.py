@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from bkclient.errors import SecurityError
 from bookied.admin.control import Control
 from bookied.admin.figures import figures_of, stats_of
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.config import BookieConfig
-from bookied.exit_status import BookieStopError, ExitStatus
+from bookied.exit_status import BookieStopError, ExitStatus, SecurityStartError
 from bookied.listener import BoundPort
 from bookied.metrics import java, own, repair
 from bookied.metrics.own import OwnFigures
@@ -22,6 +24,9 @@ from bookied.metrics.page import Metrics
 from bookied.metrics.text import Family
 from bookied.service import BookieService
 from wire.records import Endpoint
+
+if TYPE_CHECKING:
+    from bkclient.tls.contexts import TlsContexts
 
 HTTP_SERVER: Final = "httpserver"
 """Under which name Java publishes the endpoint."""
@@ -51,6 +56,7 @@ class AdminServer:
         self._clock: IReactorTime = service.parts.clock
         self._port: BoundPort | None = None
         self._api: Any = None
+        self._tls: TlsContexts | None = None
         self.metrics = Metrics(
             self._clock,
             families=self._families,
@@ -63,14 +69,18 @@ class AdminServer:
         """Serve; call it before the bookie starts, so that probes learn that it is not ready.
 
         Raises:
-            BookieStopError: the port cannot be had, or the token not be read.
+            BookieStopError: the port cannot be had, or the token or TLS' files not be read.
         """
         config = self._config
         if config.http_enabled:
-            self._api = self._make_api()
-            listener = self._service.parts.listener
+            self._api, self._tls = self._make_api(), self._make_tls()
             self._port = listen(
-                listener, self._clock, config.http_host, config.http_port, self._api.answer
+                self._service.parts.listener,
+                self._clock,
+                config.http_host,
+                config.http_port,
+                self._api.answer,
+                self._tls,
             )
             self._publish()
             return
@@ -96,7 +106,9 @@ class AdminServer:
         return self._port.port
 
     def reload(self) -> None:
-        """Read the token's file again; where it cannot be read, the token stays."""
+        """Read TLS' files and the token's again; what cannot be read stays as it was."""
+        if self._tls is not None:
+            self._tls.reload()
         if self._api is None or not self._config.http_token_file:
             return
         try:
@@ -111,6 +123,24 @@ class AdminServer:
 
         return Api(self.control, self._access())
 
+    def _make_tls(self) -> TlsContexts | None:
+        """Return what TLS begins with; versions, suites and their age are those of the bookie."""
+        config, settings = self._config, self._config.https
+        if settings is None:
+            return None
+        from bkclient.tls.contexts import TlsContexts
+
+        told = attrs.evolve(
+            settings,
+            versions=config.tls_versions,
+            suites=config.tls_suites,
+            refresh_s=config.tls_refresh_s,
+        )
+        try:
+            return TlsContexts(told, self._clock, is_client=False)
+        except SecurityError as error:
+            raise SecurityStartError(str(error)) from error
+
     def _access(self) -> Any:
         from bookied.admin.web import Access
 
@@ -124,7 +154,8 @@ class AdminServer:
         yield from own.families(self._about(), figures)
 
     def _publish(self) -> None:
-        endpoint = Endpoint(HTTP_SERVER, self.port, self._config.http_host, "http")
+        protocol = "http" if self._tls is None else "https"
+        endpoint = Endpoint(HTTP_SERVER, self.port, self._config.http_host, protocol)
         self._service.other_endpoints = (endpoint,)
 
     def _about(self) -> OwnFigures:

@@ -6,12 +6,13 @@ import hmac
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IAddress, IReactorTime, ITransport
 from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
@@ -42,6 +43,9 @@ from bookied.admin.values import Failed, Problem, Readiness, to_json
 from bookied.metrics.text import CONTENT_TYPE
 from wire.errors import BookKeeperError
 
+if TYPE_CHECKING:
+    from bkclient.tls.contexts import TlsContexts, TlsEnd
+
 BODY_BYTES_MAX: Final = 64 * 1024
 """A request with a longer body is cut off."""
 
@@ -66,21 +70,34 @@ _PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
 
 log = Logger()
 
+_DONE: Final = Failure(ConnectionDone())
+
+
+@attrs.frozen
+class Credentials:
+    """What a request shows of who asks.
+
+    ``certified`` is the name in a certificate that was verified; None where none was shown.
+    """
+
+    authorization: str = attrs.field(default="", repr=False)
+    certified: str | None = None
+
 
 @attrs.frozen
 class Access:
-    """Who may change something: who bears the token, or anybody."""
+    """Who may change something: who bears the token or shows a certificate, or anybody."""
 
     token: str = attrs.field(default="", repr=False)
     open_to_all: bool = False
 
-    def refusal(self, given: str) -> tuple[int, str] | None:
+    def refusal(self, given: Credentials) -> tuple[int, str] | None:
         """Return status and reason to refuse a change; None if it is allowed."""
-        if self.open_to_all:
+        if self.open_to_all or given.certified is not None:
             return None
         if not self.token:
             return FORBIDDEN, "set httpAdminToken to allow changes over HTTP"
-        scheme, _, token = given.partition(" ")
+        scheme, _, token = given.authorization.partition(" ")
         wanted = self.token.encode()
         if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), wanted):
             return None
@@ -97,28 +114,28 @@ class Api:
         self._v1 = {one.path: one for one in v1.ENDPOINTS}
         self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
 
-    async def answer(self, path: str, asked: Asked, authorization: str = "") -> Reply:
+    async def answer(self, path: str, asked: Asked, given: Credentials | None = None) -> Reply:
         """Return the answer to a request, whatever happens."""
-        path = path.rstrip("/") or "/"
+        path, given = path.rstrip("/") or "/", given or Credentials()
         try:
             if path in self._v1:
-                return await self._answer_v1(self._v1[path], asked, authorization)
+                return await self._answer_v1(self._v1[path], asked, given)
             if path == f"{PREFIX}/openapi.json" and asked.method == "GET":
                 return Reply(200, openapi_text(), JSON)
             if path == f"{PREFIX}/metrics" and asked.method == "GET":
                 return Reply(200, self._control.metrics(), CONTENT_TYPE)
             if path.startswith(PREFIX):
-                return await self._answer_v2(path, asked, authorization)
+                return await self._answer_v2(path, asked, given)
         except Exception:  # noqa: BLE001 -- one request's trouble is not the bookie's
             log.failure("{method} {path} failed", method=asked.method, path=path)
             return Reply(INTERNAL_ERROR, "Internal Server Error")
         return _NO_RESOURCE
 
-    async def _answer_v1(self, endpoint: v1.Endpoint, asked: Asked, authorization: str) -> Reply:
+    async def _answer_v1(self, endpoint: v1.Endpoint, asked: Asked, given: Credentials) -> Reply:
         if asked.method not in v1.METHODS:
             return Reply(METHOD_NOT_ALLOWED, "")
         if endpoint.changes(asked.method):
-            refused = self._refusal(asked.method, endpoint.path, authorization)
+            refused = self._refusal(asked.method, endpoint.path, given)
             if refused is not None:
                 return Reply(*refused)
         try:
@@ -127,16 +144,17 @@ class Api:
             log.info("{path} failed: {error!r}", path=endpoint.path, error=error)
             return Reply(INTERNAL_ERROR, "Internal Server Error")
 
-    def _refusal(self, method: str, path: str, authorization: str) -> tuple[int, str] | None:
+    def _refusal(self, method: str, path: str, given: Credentials) -> tuple[int, str] | None:
         """Return why a change is refused, and log it either way."""
-        refused = self.access.refusal(authorization)
+        refused = self.access.refusal(given)
         if refused is None:
-            log.info("asked over HTTP: {method} {path}", method=method, path=path)
+            who = "" if given.certified is None else f" ({given.certified})"
+            log.info("asked over HTTP: {method} {path}{who}", method=method, path=path, who=who)
         else:
             log.warn("refused over HTTP: {method} {path}", method=method, path=path)
         return refused
 
-    async def _answer_v2(self, path: str, asked: Asked, authorization: str) -> Reply:
+    async def _answer_v2(self, path: str, asked: Asked, given: Credentials) -> Reply:
         found = {
             one.method: (one, match.groupdict())
             for pattern, one in self._v2
@@ -149,7 +167,7 @@ class Api:
             reply = _failed(METHOD_NOT_ALLOWED, "method_not_allowed", f"only {allowed}")
             return attrs.evolve(reply, headers={"Allow": allowed})
         endpoint, variables = found[asked.method]
-        refused = self._refusal(asked.method, path, authorization) if endpoint.changes else None
+        refused = self._refusal(asked.method, path, given) if endpoint.changes else None
         if refused is not None:
             return _failed(refused[0], "not_allowed", refused[1])
         return await self._call(endpoint, attrs.evolve(asked, path=variables))
@@ -179,6 +197,10 @@ def _failed(status: int, code: str, message: str) -> Reply:
     return Reply(status, to_json(Failed(error=Problem(code=code, message=message))), JSON)
 
 
+Answerer = Callable[[str, Asked, Credentials], Any]
+"""What answers requests: a path, what is asked there, and by whom."""
+
+
 # HTTP ---------------------------------------------------------------------------------------------
 
 
@@ -187,6 +209,10 @@ class _QuietSite(Site):
 
     noisy = False
     displayTracebacks = False  # noqa: N815 -- Twisted's
+
+    def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 -- Twisted's
+        """Speak no HTTP/2, whatever is installed: its requests have no limit here."""
+        return [b"http/1.1"]
 
     def log(self, request: object) -> None:
         """Say nothing."""
@@ -197,7 +223,7 @@ class AdminResource(Resource):
 
     isLeaf = True  # noqa: N815 -- Twisted's
 
-    def __init__(self, answer: Callable[[str, Asked, str], Any]) -> None:
+    def __init__(self, answer: Answerer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._answer = answer
 
@@ -210,13 +236,18 @@ class AdminResource(Resource):
             query=dict(parse_qsl(query, keep_blank_values=True)),
             body=request.content.read(),
         )
-        authorization = request.getHeader("Authorization") or ""
-        answering = Deferred.fromCoroutine(self._answer(address, asked, authorization))
+        answering = Deferred.fromCoroutine(self._answer(address, asked, _credentials(request)))
         gone = request.notifyFinish()
         gone.addErrback(lambda _failure: answering.cancel())
         answering.addCallback(_send, request, gone)
         answering.addErrback(_ended)
         return NOT_DONE_YET
+
+
+def _credentials(request: Request) -> Credentials:
+    connection = request.channel.transport
+    assert isinstance(connection, _Connection)
+    return Credentials(request.getHeader("Authorization") or "", connection.certified)
 
 
 def _send(reply: Reply, request: Request, gone: Deferred[None]) -> None:
@@ -261,10 +292,42 @@ class _BoundedRequest(Request):
         self.channel.forceAbortClient()
 
 
+class _Connection(ProtocolWrapper):
+    """One connection, in TLS from its first byte where the server has that."""
+
+    _end: TlsEnd | None = None
+
+    def makeConnection(self, transport: ITransport) -> None:  # noqa: N802 -- Twisted's
+        """Begin TLS, then HTTP."""
+        contexts = self.factory.contexts
+        if contexts is not None:
+            self._end = contexts.end()
+            transport.startTLS(self._end, True)  # type: ignore[attr-defined]
+        super().makeConnection(transport)  # type: ignore[no-untyped-call]
+
+    @property
+    def certified(self) -> str | None:
+        """The name in the client's certificate; None where it has shown none."""
+        certificate = None if self._end is None else self._end.peer_certificate()
+        return None if certificate is None else certificate.subject.rfc4514_string()
+
+    def connectionLost(self, reason: Failure = _DONE) -> None:
+        """Say why, where it was for TLS."""
+        why = None if self._end is None else self._end.why_lost(reason.value)
+        if why is not None:
+            log.warn("no TLS over HTTP: {why}", why=why)
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+
 class _BoundedFactory(WrappingFactory):
     """No more than so many connections at a time; others are turned away."""
 
     noisy = False
+    protocol = _Connection
+
+    def __init__(self, served: Site, contexts: TlsContexts | None) -> None:
+        super().__init__(served)  # type: ignore[no-untyped-call]
+        self.contexts = contexts
 
     def buildProtocol(self, addr: IAddress | None) -> ProtocolWrapper | None:  # type: ignore[override]
         if len(self.protocols) >= CONNECTIONS_MAX:
@@ -272,10 +335,12 @@ class _BoundedFactory(WrappingFactory):
         return super().buildProtocol(addr)
 
 
-def site(answer: Callable[[str, Asked, str], Any], clock: IReactorTime) -> _BoundedFactory:
-    """Return what serves the answers of ``Api.answer`` on a port."""
+def site(
+    answer: Answerer, clock: IReactorTime, contexts: TlsContexts | None = None
+) -> _BoundedFactory:
+    """Return what serves the answers of ``Api.answer`` on a port, in TLS if there are contexts."""
     resource = AdminResource(answer)
     served = _QuietSite(  # type: ignore[no-untyped-call]
         resource, requestFactory=_BoundedRequest, timeout=IDLE_S, reactor=clock
     )
-    return _BoundedFactory(served)  # type: ignore[no-untyped-call]
+    return _BoundedFactory(served, contexts)

@@ -9,14 +9,15 @@ from pathlib import Path
 import attrs
 import pytest
 
+from bkclient.config import ClientConfig
 from bkclient.metadata.memory import MemoryCluster
 from bkctl import bookie_http_work as work
-from bkctl.bookie_http_client import AdminClient, Answer
+from bkctl.bookie_http_client import AdminClient, Answer, HttpAddress
 from bkctl.bookie_http_views import BOOKIE_HTTP_VIEWS
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked
-from bookied.admin.web import Access, Api
+from bookied.admin.web import Access, Api, Credentials
 from tests.bkctl.runner import cli
 from tests.bkctl.terminal import FakeHost
 from tests.bookied.clock_world import World
@@ -49,7 +50,7 @@ class InMemory(AdminClient):
             return Answer(404, "<html><body><h1>Resource not found</h1></body></html>")
         sent = b"" if body is None else json.dumps(body).encode()
         asked = Asked(method=method, body=sent)
-        reply = done(self._api.answer(path, asked, f"Bearer {self._token}"))
+        reply = done(self._api.answer(path, asked, Credentials(f"Bearer {self._token}")))
         return Answer(reply.status, reply.body)
 
 
@@ -183,6 +184,8 @@ def test_a_bad_answer_is_an_error_in_the_bookie_s_words(
 class OneStore:
     """As much of a client as has a store."""
 
+    config = ClientConfig()
+
     def __init__(self, store: object) -> None:
         self.store = store
 
@@ -199,13 +202,23 @@ def test_the_address_is_the_published_one_and_every_address_means_the_bookie_s_o
     own = Endpoint("bookie", 3181, "bookie7", BOOKIE_RPC)
     info = BookieServiceInfo((own, Endpoint("httpserver", 8080, published, "http")))
     done(store.register(ME, info, read_only=False))
-    assert done(work.published(OneStore(store), ME)) == (host, 8080)
+    assert done(work.published(OneStore(store), ME)) == HttpAddress(host, 8080)
     done(store.register(BookieId("b2"), BookieServiceInfo((own,)), read_only=False))
     with pytest.raises(NothingFoundError, match="no HTTP server"):
         done(work.published(OneStore(store), BookieId("b2")))
     with pytest.raises(NothingFoundError, match="not registered"):
         done(work.published(OneStore(store), BookieId("b3")))
     done(store.close())
+
+
+def test_a_bookie_that_publishes_https_is_asked_with_the_client_s_keys() -> None:
+    config = ClientConfig(client_trust_store="trust.p12")
+    plain = Endpoint("httpserver", 8080, "10.1.2.3", "http")
+    secured = Endpoint("httpserver", 8443, "10.1.2.3", "https")
+    address = work.http_address(BookieServiceInfo((plain, secured)), config)
+    assert address == HttpAddress("10.1.2.3", 8443, config.https)
+    assert config.https.trust_store.path == "trust.p12"
+    assert not config.https.client_authentication, "there is no certificate to show"
 
 
 def run(*words: str, **environ: str) -> tuple[int, str, str]:

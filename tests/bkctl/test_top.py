@@ -13,6 +13,7 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl import bookie_http_work, top_plot, top_screen, top_work
 from bkctl.bookie_figures import Figures, Rates, figures, rates
+from bkctl.bookie_http_client import HttpAddress
 from bkctl.canvas import Canvas
 from bkctl.errors import CommandError
 from bkctl.session import Session
@@ -127,7 +128,7 @@ class TestLooks:
         load = self.looks(found, ask).look()
         assert [one.error for one in load.bookies] == ["it has published no HTTP server", ""]
         self.looks(found, ask, stats_port=8000).look()
-        assert asked == [("h1", 8000)]
+        assert asked == [HttpAddress("h1", 8000)]
 
 
 def load(count: int = 3) -> ClusterLoad:

@@ -169,7 +169,6 @@ def test_no_metadata_service_is_refused() -> None:
         ("skipReplayJournalInvalidRecord=true", "are lost in silence"),
         ("journalDir=/j", "no version of BookKeeper reads this spelling"),
         ("majorCompactionThreshold=1.0", "rewrites every log again"),
-        ("httpServerTlsEnable=true", "TLS is not here yet"),
         ("httpServerEnabled=true\nhttpServerHost=0.0.0.0", "is no loopback address"),
         (
             "statsProviderClass=PrometheusMetricsProvider\nprometheusStatsHttpAddress=::",

@@ -51,6 +51,15 @@ def test_nothing_of_an_entry_can_be_read_on_the_way(stage: Stage) -> None:
     assert all(b"hello" not in data and data[:1] in {b"", b"\x17"} for data in seen)
 
 
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_bookie_that_stops_closes_connections_in_tls_at_once(stage: Stage, protocol) -> None:
+    connection = stage.connect(protocol)
+    assert connection.ask(add()).rc is ReturnCode.EOK
+    stage.serving.server.drain(10)
+    connection.link.settle()
+    assert connection.link.is_closed, "it waits for an answer that it does not read"
+
+
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
 def test_stores_as_keytool_writes_them_are_read_under_either_name(stage: Stage, kind) -> None:
     for pem, own in ((stage.bookie_pem, BOOKIE), (stage.client_pem, CLIENT)):

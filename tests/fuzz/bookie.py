@@ -6,10 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from twisted.internet.error import ConnectionDone
 from twisted.logger import LogEvent, globalLogPublisher
+from twisted.python.failure import Failure
 
+from bkclient.tls.config import StoreFile, StoreType, TlsSettings
+from bkclient.tls.contexts import TlsContexts
 from tests.bookied.serving import Serving, Transport
+from tests.certificates import Authority, write_pem
+from tests.tls_link import LinkTransport
 
+AUTHORITY: Final = Authority()
 CONNECTIONS_MAX: Final = 500
 """After so many a new bookie takes over, or its ledgers would fill the memory."""
 
@@ -47,9 +54,8 @@ class FuzzedBookie:
 
     def _send(self, serving: Serving, data: bytes) -> None:
         client = serving.connect(transport=Transport())
-        step = len(data) // (1 + (data[0] & 3 if data else 0)) + 1
-        for at in range(1, len(data), step):
-            client.connection.dataReceived(data[at : at + step])
+        for piece in pieces(data):
+            client.connection.dataReceived(piece)
         if self._left % 25 == 0:
             serving.sync()
         client.disconnect()
@@ -58,13 +64,54 @@ class FuzzedBookie:
         if self._serving is None or self._left == 0:
             self._end()
             self._directory = tempfile.TemporaryDirectory(prefix="fuzz-")
-            self._serving = Serving(Path(self._directory.name), syncs=False)
+            self._serving = self._begin(Path(self._directory.name))
             self._left = CONNECTIONS_MAX
         self._left -= 1
         return self._serving
+
+    def _begin(self, directory: Path) -> Serving:
+        return Serving(directory, syncs=False)
 
     def _end(self) -> None:
         if self._serving is not None and self._directory is not None:
             self._serving.sync()
             self._serving.close()
             self._directory.cleanup()
+
+
+class FuzzedTlsBookie(FuzzedBookie):
+    """Offers TLS: what comes behind START_TLS, in clear or not, goes through OpenSSL as well."""
+
+    def _begin(self, directory: Path) -> Serving:
+        serving = super()._begin(directory)
+        serving.server.tls = TlsContexts(_tls_settings(directory), serving.clock, is_client=False)
+        return serving
+
+    def _send(self, serving: Serving, data: bytes) -> None:
+        transport = LinkTransport(
+            serving.server.buildProtocol(None), serving.clock, is_client=False
+        )
+        for piece in pieces(data):
+            transport.protocol.dataReceived(piece)
+            serving.clock.advance(0)
+        transport.protocol.connectionLost(Failure(ConnectionDone()))
+
+
+def pieces(data: bytes) -> list[bytes]:
+    """Cut an input: its first byte says in how many pieces the rest comes."""
+    step = len(data) // (1 + (data[0] & 3 if data else 0)) + 1
+    return [data[at : at + step] for at in range(1, len(data), step)]
+
+
+def _tls_settings(directory: Path) -> TlsSettings:
+    pem = write_pem(directory / "keys", AUTHORITY.issue("bookie"), AUTHORITY)
+    stores = {
+        name: StoreFile(key=name, type=StoreType.PEM, path=str(path), password_path="")
+        for name, path in (("tlsKeyStore", pem.key), ("tlsTrustStore", pem.trust))
+    }
+    return TlsSettings(
+        certificate_path=str(pem.certificate),
+        key_store=stores["tlsKeyStore"],
+        trust_store=stores["tlsTrustStore"],
+        client_authentication=True,
+    )

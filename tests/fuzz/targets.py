@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from twisted.internet.task import Clock
 
-from bkclient.errors import IncorrectParameterError
+from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.findings import ConfigError
 from bkclient.handed_over import NotHandedOverError, decode_handover
 from bkclient.log.errors import LogDamagedError
@@ -36,12 +36,14 @@ from bookied.journal.reader import open_scan as open_journal
 from bookied.status_file import decode_status
 from bookied.takeover import decode_served
 from tests.bookied.golden import DIRECTORY
-from tests.fuzz.bookie import FuzzedBookie
+from tests.fuzz import security
+from tests.fuzz.bookie import FuzzedBookie, FuzzedTlsBookie, pieces
 from tests.fuzz.hunt import Target
 from tests.wire.vectors import load
 from wire import adds, reads, records, v2, v3
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection, ServerConnection
+from wire.digest_md5 import AuthenticationError
 from wire.errors import FormatError, RemoteProtocolError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
@@ -114,11 +116,8 @@ def _read_index(data: bytes) -> None:
 
 
 def _events(connection: Any, data: bytes) -> None:
-    # The first byte says in how many pieces the rest comes.
-    pieces = 1 + (data[0] & 3 if data else 0)
-    step = len(data) // pieces + 1
-    for at in range(1, len(data), step):
-        connection.receive_data(data[at : at + step])
+    for piece in pieces(data):
+        connection.receive_data(piece)
         _all(islice(iter(connection.next_event, NEED_DATA), EVENTS_MAX))
 
 
@@ -251,6 +250,11 @@ _ALL: Final = (
         for version in ProtocolVersion
     ),
     _target("bookie", FuzzedBookie().take, (), _STREAMS),
+    _target("bookie-tls", FuzzedTlsBookie().take, (), security.UPGRADES),
+    _target("digest-md5-challenge", security.challenge, AuthenticationError, security.CHALLENGES),
+    _target("digest-md5-response", security.response, AuthenticationError, security.RESPONSES),
+    _target("digest-md5-proof", security.proof, AuthenticationError, security.PROOFS),
+    _target("jaas", _text(security.jaas), SecurityError, security.JAAS),
     _target("acks-v2", lambda d: adds.take_acks_v2(bytearray(d)), (), _FRAMES),
     _target("acks-v3", lambda d: adds.take_acks_v3(bytearray(d)), (), _FRAMES),
     _target("plain-request-v3", lambda d: reads.match_request_v3(d, 0), (), _FRAMES),

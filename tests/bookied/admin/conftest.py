@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked, Reply
-from bookied.admin.web import Access, Api
+from bookied.admin.web import Access, Api, Credentials
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
 
@@ -42,7 +42,7 @@ class Operator:
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         asked = Asked(method=method, query=query, body=sent)
         answers: list[Any] = []
-        answering = self.api.answer(path, asked, f"Bearer {self.token}")
+        answering = self.api.answer(path, asked, Credentials(f"Bearer {self.token}"))
         Deferred.fromCoroutine(answering).addBoth(answers.append)
         if not answers:  # It waits for a bookie that cannot be reached.
             self.world.run_for(PATIENCE_S)

@@ -10,7 +10,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bookied.admin.exchange import JSON, Asked, Reply
-from bookied.admin.web import BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_S, Access, site
+from bookied.admin.web import BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_S, Access, Credentials, site
 
 
 class Transport(StringTransport):
@@ -25,13 +25,13 @@ class Server:
 
     def __init__(self, reply: Reply | None = None) -> None:
         self.clock = Clock()
-        self.asked: list[tuple[str, Asked, str]] = []
+        self.asked: list[tuple[str, Asked, Credentials]] = []
         self.given_up = 0
         self.reply = reply
         self.factory = site(self.answer, self.clock)
 
-    async def answer(self, path: str, asked: Asked, authorization: str) -> Reply:
-        self.asked.append((path, asked, authorization))
+    async def answer(self, path: str, asked: Asked, given: Credentials) -> Reply:
+        self.asked.append((path, asked, given))
         if self.reply is not None:
             return self.reply
         return await Deferred(self._give_up)
@@ -55,7 +55,7 @@ def test_a_request_becomes_a_value_and_the_answer_bytes() -> None:
     )
     query = {"page": "2", "name": "a b", "flag": ""}
     assert server.asked == [
-        ("/api/v1/x", Asked(method="PUT", query=query, body=b"body"), "Bearer t")
+        ("/api/v1/x", Asked(method="PUT", query=query, body=b"body"), Credentials("Bearer t"))
     ]
     head, _, body = transport.value().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -101,10 +101,10 @@ def test_connections_are_counted_and_idle_ones_end() -> None:
 
 def test_only_the_token_opens() -> None:
     access = Access("t0ken")
-    assert access.refusal("Bearer t0ken") is None
-    assert access.refusal("bearer  t0ken") is None
+    assert access.refusal(Credentials("Bearer t0ken")) is None
+    assert access.refusal(Credentials("bearer  t0ken")) is None
     for given in ("", "t0ken", "Basic t0ken", "Bearer t0ke", "Bearer t0ken2", "Bearer tökén"):
-        refused = access.refusal(given)
+        refused = access.refusal(Credentials(given))
         assert refused is not None, given
         assert refused[0] == 401, given
     assert "t0ken" not in repr(access)
