@@ -267,8 +267,8 @@ def test_a_bookie_is_emptied_while_it_runs_taken_back_and_then_taken_out(
     assert "is empty and down" in side.ours("bookie", "decommission-status", name).out
     with in_java(cluster.peers, cluster.uri, "ReplicationWorker", **GRACE):
         side.ours("decommission", name, "--yes")
-    assert "is out" in side.ours("bookie", "decommission-status", name).out
-    cluster.wait_whole(BookieId(name))
+        assert "is out" in side.ours("bookie", "decommission-status", name).out
+        cluster.wait_whole(BookieId(name))
 
 
 def test_javas_auditor_is_waited_for_and_its_marks_go_once_they_are_needless(
