@@ -169,9 +169,8 @@ def test_version_and_suite_are_those_asked_for_by_javas_names(stage: Stage) -> N
     assert run(spoken()) == "TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
+@pytest.mark.parametrize("stage", ["ours"], indirect=True)  # Java's looks by the clock alone.
 def test_a_new_certificate_is_shown_after_sighup(stage: Stage) -> None:
-    if type(stage.bookie) is JavaBookie:
-        pytest.skip("Java looks at its files by the clock alone")
     other = Authority("the next")
     write_pem(stage.bookie_pem.key.parent, other.issue("bookie"), stage.authority)
     os.kill(stage.bookie.pid, signal.SIGHUP)
