@@ -24,8 +24,6 @@ from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from bkclient.client import Client
@@ -178,12 +176,7 @@ class Watched:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._store is not None:
             self._run(self._store.close)
             self._store = None

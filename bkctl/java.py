@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -260,12 +259,7 @@ class ZooKeeperProcess:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _command(self, java: Java, jars: Path) -> list[str]:

@@ -22,8 +22,6 @@ from bkctl.units import counted, human_bytes, human_count, human_ms, human_time
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from bkctl.session import Host, Session
@@ -217,12 +215,7 @@ class Screen:
         self._exits.enter_context(self._live)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._exits.close()
 
     @property
