@@ -250,10 +250,10 @@ class Group(click.Group):
 
     def similar(self, ctx: click.Context, word: str) -> list[str]:
         """Return command lines that were perhaps meant by ``word``, nearest first."""
-        import difflib
+        from bkctl.similar import nearest
 
         path = ctx.command_path
-        near = difflib.get_close_matches(word, self.list_commands(ctx), n=2, cutoff=0.6)
+        near = nearest(word, self.list_commands(ctx), count=2)
         return [f"`{path} {name}`" for name in near] or [
             f"`{path} {name} {word}`"
             for name in self.list_commands(ctx)

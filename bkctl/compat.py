@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from bkctl.command import Command, Effect
 from bkctl.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, Option, Row
 from bkctl.exit_status import ExitStatus
 from bkctl.options import as_words, global_options, is_global, options_of
+from bkctl.similar import nearest
 
 if TYPE_CHECKING:
     from bkctl.cli import RootGroup
@@ -177,7 +177,7 @@ def _unknown(words: Sequence[str]) -> str:
     if instead := _elsewhere(["bkctl", *words]):
         return instead
     names = [*ROWS, *(row.java.partition(" ")[2] for row in ROWS.values() if " " in row.java)]
-    two, single = (difflib.get_close_matches(" ".join(words[:n]), names, n=1) for n in (2, 1))
+    two, single = (nearest(" ".join(words[:n]), names) for n in (2, 1))
     near = two or single
     meant = f"; did you mean `{near[0]}`?" if near else "; docs/commands.md lists all of them"
     return f"Java has no command {words[0]!r}{meant}"
@@ -251,7 +251,7 @@ def _our_options() -> dict[str, bool]:
 
 
 def _no_option(row: Row, word: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word.lstrip("-"), names, n=1)
+    near = nearest(word.lstrip("-"), names)
     meant = f"; did you mean -{near[0]}?" if near else ""
     return f"Java's {row.java} has no option {word}{meant}"
 
