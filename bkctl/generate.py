@@ -1,7 +1,8 @@
 """Writes what is made from the click tree and the settings: ``python -m bkctl.generate``.
 
 With ``--check`` nothing is written; what is stale is named, and the status is 1. ``man/`` and
-``completions/`` hold nothing else, so that a page whose command is gone goes too.
+``completions/`` hold nothing else, so that a page whose command is gone goes too. Of ``docs/`` it
+writes the list of commands and the schema of what they print.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ def edition(root: Path = ROOT) -> Edition:
 def generated(root: Path = ROOT) -> dict[str, str]:
     """Return the content of every generated file by its path below the project's root."""
     from bkctl.man_daemon import daemon_pages
+    from bkctl.schema import schema_text
+    from bkctl.treedoc import page
 
     made = edition(root)
     manual = {**pages(cli, made), **daemon_pages(made)}
     return {
         **{f"man/{name}": text for name, text in sorted(manual.items())},
         **{f"completions/{FILES[shell]}": text for shell, text in SCRIPTS.items()},
+        "docs/commands.md": page(),
+        "docs/output.schema.json": schema_text(),
     }
 
 
@@ -53,7 +58,7 @@ def stale(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
 
 
 def _content(path: Path) -> str | None:
-    return path.read_text() if path.exists() else None
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def write(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
@@ -63,7 +68,7 @@ def write(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
         path = root / name
         if name in wanted:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(wanted[name])
+            path.write_text(wanted[name], encoding="utf-8")
         else:
             path.unlink()
     return changed

@@ -1,14 +1,13 @@
 """The JSON that commands print, as a JSON Schema made from the views.
 
-The file is made by ``python -m bkctl.schema > docs/output.schema.json``. Fields are only ever
-added: a program may rely on each that it finds there.
+``bkctl.generate`` writes docs/output.schema.json. Fields are only ever added: a program may rely on
+each that it finds there.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -135,7 +134,3 @@ def _error() -> dict[str, Any]:
         },
         "required": ["schema", "error", "name", "code", "object", "hint"],
     }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(schema_text())

@@ -1,14 +1,12 @@
-"""Writes docs/commands.md from the click tree and the table of Java's commands.
+"""What docs/commands.md says, from the click tree and the table of Java's commands.
 
-``python -m bkctl.treedoc`` writes it; with ``--check`` it only says whether it is stale.
+``bkctl.generate`` writes it.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import click
@@ -16,8 +14,6 @@ import click
 from bkctl.cli import cli
 from bkctl.command import Command
 from bkctl.compat_table import BKCTL, ELSEWHERE, LAUNCHER, SHELL, SHELL_GLOBALS, Option, Row
-
-PAGE: Final = Path(__file__).parent.parent / "docs" / "commands.md"
 
 LEFT_OUT: Final = {
     "bkctl ledger show --history": "the metadata services keep the newest version of a ledger's "
@@ -30,7 +26,7 @@ LEFT_OUT: Final = {
 _INTRO: Final = """\
 # Commands
 
-Made by `python -m bkctl.treedoc` from the commands themselves: change those, not this page. Each
+Made by `python -m bkctl.generate` from the commands themselves: change those, not this page. Each
 has a `--help` with examples and exit statuses.
 
 A command line of Java's tools runs as it is behind `bkctl compat`, which prints the line here that
@@ -163,19 +159,3 @@ def _value(option: Option) -> str:
 def _text(text: str) -> str:
     """Keep what looks like a tag from being one."""
     return text.replace("<", "&lt;")
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Write the page, or check it; return the exit status."""
-    wanted = page()
-    stale = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted
-    if arguments == ["--check"]:
-        if stale:
-            sys.stderr.write(f"{PAGE} is stale: python -m bkctl.treedoc\n")
-        return int(stale)
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
