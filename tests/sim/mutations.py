@@ -330,9 +330,7 @@ def _fence_before_mark(stack: contextlib.ExitStack) -> None:
         finally:
             run.leave()
 
-    from bkclient import client
-
-    put(stack, client, recover=recover)
+    put(stack, opening, recover=recover)
 
 
 def _reads_do_not_fence(stack: contextlib.ExitStack) -> None:
