@@ -20,6 +20,7 @@ from bookied.config import BookieConfig, StorageClass
 from bookied.dirs import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.errors import WriteFailedError
 from bookied.exit_status import DamagedError
+from bookied.held import HeldNotes, check_losses
 from bookied.index.files import IndexFiles
 from bookied.index.rocks import RocksIndex
 from bookied.index.rocks_db import open_of_index
@@ -62,6 +63,7 @@ class Engine:
         self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
+        self._held = HeldNotes(parts.files, found)
         self.storages = self._storages(_storage_limits(config, parts.open_files_max))
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
         if not all(journal.takes_explicit_lacs for journal in self.journals):
@@ -81,16 +83,23 @@ class Engine:
         self.fences_in_doubt = False
         """Whether another program has ever served these directories; see ``takeover``."""
 
-    async def open(self) -> None:
+    async def open(self, *, may_be_missing: bool = False) -> None:
         """Find what is on the disks.
 
+        Args:
+            may_be_missing: go on with directories that were emptied: what they held is fetched
+                from other bookies afterwards (``bookied.integrity``).
+
         Raises:
+            CorruptError: a directory has not what it held; see ``held``.
             OSError: a directory cannot be read.
             StorageKindError: they hold another kind of index than is configured.
             StorageError: they cannot be used as they are.
         """
         kind, index_dirs = self._config.storage_class, self._found.index_dirs
         await self._blocking(partial(check_kind, self._parts.files, kind, index_dirs))
+        if not may_be_missing:
+            await self._blocking(partial(check_losses, self._parts.files, self._found))
         roots = self._found.journals
         in_doubt = partial(fences_are_in_doubt, self._parts.files, roots)
         self.fences_in_doubt = await self._blocking(in_doubt)
@@ -238,7 +247,9 @@ class Engine:
             open_files_max=limits.open_indexes_max,
         )
         storage = self._storage(found.ledger_dirs, index, limits)
-        return self.storages_class(parts.files, [storage], limits=limits)
+        return self.storages_class(
+            parts.files, [storage], limits=limits, before_marks=self._held.update
+        )
 
     def _db_storages(self, limits: StorageLimits) -> Storages:
         """Return a storage for each ledger directory, with its own logs and index."""
@@ -252,7 +263,13 @@ class Engine:
             self._storage((directory,), index, limits.share(count))
             for directory, index in zip(found.ledger_dirs, indexes, strict=True)
         ]
-        return self.storages_class(self._parts.files, shards, limits=limits, flags=indexes[0])
+        return self.storages_class(
+            self._parts.files,
+            shards,
+            limits=limits,
+            flags=indexes[0],
+            before_marks=self._held.update,
+        )
 
     def _storage(
         self, ledger_dirs: tuple[Path, ...], index: IndexStore, limits: StorageLimits

@@ -215,11 +215,12 @@ class BookieService:
             synced=self._journal_synced, no_room=self._directory_full, failed=self._part_failed
         )
         self.engine = self.engine_class(self.config, self.parts, self.directories, events)
-        await self.engine.open()
+        healing = self.integrity
+        may_be_missing = healing is not None and healing.is_stale
+        await self.engine.open(may_be_missing=may_be_missing)
         await self._look_at_disks(self.engine.storages)
         self._note("replaying journals")
-        healing = self.integrity
-        await self.engine.replay(may_be_missing=healing is not None and healing.is_stale)
+        await self.engine.replay(may_be_missing=may_be_missing)
         if self.engine.storages.is_out_of_room and not self.config.read_only_mode:
             raise NoSpaceError("there is no room for what the journals hold")
         self._insist_wanted()

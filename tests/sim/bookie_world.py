@@ -25,7 +25,8 @@ from twisted.python.failure import Failure
 
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config import BookieConfig, StorageClass
-from bookied.dirs import directories, was_dirty
+from bookied.dirs import VERSION, directories, was_dirty
+from bookied.files import remove_tree
 from bookied.journal.format import file_name as journal_name
 from bookied.journal.mark import file_name, read_mark
 from bookied.journal.reader import journal_ids, open_scan
@@ -402,6 +403,16 @@ class BookieWorld:
             self.files.crash()
         else:
             self.files.kill()
+
+    def empty_a_directory(self, choice: Random) -> None:
+        """Remove all but the cookie from one of the directories, for good; nothing runs."""
+        found = directories(self._config).all_dirs
+        directory = choice.choice([one for one in found if self.files.exists(one)])
+        for name in self.files.list(directory):
+            if name != VERSION:
+                remove_tree(self.files, directory / name)
+        self.files.sync_dir(directory)
+        self._has_begun = False
 
     # What happens ---------------------------------------------------------------------------------
 
