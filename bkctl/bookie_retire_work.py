@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bkclient import admin
@@ -51,8 +51,7 @@ def recover(
     bookies = tuple(dict.fromkeys(bookies))
     session.about = f"bookie {', '.join(bookies)}"
     if query:
-        rows = session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id)
-        session.emit_all(rows, BookieLedger)
+        _query(session, bookies, ledger_id)
         return
     if delete_cookie:
         for bookie_id in bookies:
@@ -88,6 +87,25 @@ def recover(
         raise PartlyDoneError(f"{left} not moved", next_step="the warnings say why")
 
 
+def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | None) -> None:
+    """List what lists the bookies, as it is found; then say which of them nothing knows.
+
+    Raises:
+        NothingFoundError: there is no such bookie, or no such ledger.
+    """
+    listed: set[BookieId] = set()
+
+    def rows() -> Iterator[BookieLedger]:
+        for one in session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id):
+            listed.update(one.metadata.all_bookies())
+            yield one
+
+    session.emit_all(rows(), BookieLedger)
+    if ledger_id is not None and not listed:
+        session.call(_insist_there, ledger_id)
+    _insist_known(session, bookies, listed)
+
+
 def insist_known(
     session: Session, bookies: Collection[BookieId], found: Collection[BookieLedger]
 ) -> None:
@@ -96,13 +114,19 @@ def insist_known(
     Raises:
         NothingFoundError: no ledger of these lists one of the bookies, and it has no cookie.
     """
+    listed = frozenset[BookieId]().union(*(one.metadata.all_bookies() for one in found))
+    _insist_known(session, bookies, listed)
+
+
+def _insist_known(
+    session: Session, bookies: Collection[BookieId], listed: Collection[BookieId]
+) -> None:
     known: set[BookieId] = {one.bookie_id for one in session.call(admin.list_bookies)}
-    listed = known.union(*(one.metadata.all_bookies() for one in found))
     for bookie_id in bookies:
-        if bookie_id not in listed:
+        if bookie_id not in known.union(listed):
             raise NothingFoundError(
                 f"there is no bookie {bookie_id}: it has no cookie, is not registered, and no "
-                f"ledger lists it{did_you_mean(bookie_id, known)}",
+                f"ledger lists it{did_you_mean(bookie_id, known.union(listed))}",
                 next_step=f"for the ledger: `bkctl ledger recover {bookie_id}`"
                 if bookie_id.isdecimal()
                 else "it is out already if that is its name; `bkctl bookie list` shows them",

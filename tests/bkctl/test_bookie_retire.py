@@ -75,6 +75,19 @@ class TestRecover:
         assert world.stored(ledger_id) == before
         assert run_in(world, "recover", "b3", "--query", "--ledger", ledger_id).status == 0
 
+    def test_a_query_for_a_bookie_that_nothing_knows_says_so(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        unknown = run_in(world, "recover", "b22", "--query", ok=False)
+        assert (unknown.status, unknown.out) == (3, "")
+        assert "there is no bookie b22: " in unknown.err
+        assert "did you mean b2?" in unknown.err
+        both = run_in(world, "recover", "b2", "x9", "--query", "-o", "id", ok=False)
+        assert (both.status, both.out) == (3, f"{ledger_id}\n")
+        assert "there is no bookie x9: " in both.err
+        nowhere = run_in(world, "recover", "b2", "--query", "--ledger", 987, ok=False)
+        assert nowhere.status == 3
+
     def test_where_nobody_can_take_over_the_plan_says_so(self) -> None:
         world = World(3)
         lost(world)
