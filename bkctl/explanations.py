@@ -72,8 +72,8 @@ def _advice(cause: str, *steps: str) -> Advice:
 _AFTER_LOSS: Final = (
     (
         "with DbLedgerStorage: remove VERSION from the directory and start with "
-        "dataIntegrityChecking=true and dataIntegrityStampMissingCookies=true; the bookie fetches what "
-        "it lacks from the others"
+        "dataIntegrityChecking=true and dataIntegrityStampMissingCookies=true; the bookie fetches "
+        "what it lacks from the others"
     ),
     (
         "else give the bookie up: `bkctl recover BOOKIE` copies its ledgers elsewhere, then "
