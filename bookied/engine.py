@@ -22,12 +22,13 @@ from bookied.errors import WriteFailedError
 from bookied.exit_status import DamagedError
 from bookied.held import HeldNotes, check_losses
 from bookied.index.files import IndexFiles
+from bookied.index.location_compaction import LocationCompaction
 from bookied.index.rocks import RocksIndex
 from bookied.index.rocks_db import open_of_index
 from bookied.index.store import IndexStore
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.writer import Journal
-from bookied.parts import Parts
+from bookied.parts import Parts, in_own_thread
 from bookied.replay import recover
 from bookied.scrubber import Scrubber, tell
 from bookied.storage import LedgerStorage, StorageLimits
@@ -64,6 +65,7 @@ class Engine:
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
         self._held = HeldNotes(parts.files, found)
+        self._databases: dict[str, Callable[[], None]] = {}
         self.storages = self._storages(_storage_limits(config, parts.open_files_max))
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
         if not all(journal.takes_explicit_lacs for journal in self.journals):
@@ -77,6 +79,10 @@ class Engine:
             self.journals,
             run_blocking=parts.run_blocking,
             failed=events.failed,
+        )
+        self.locations = LocationCompaction(
+            self._databases,
+            partial(in_own_thread, parts.call_from_thread) if parts.threads else parts.run_blocking,
         )
         self.scrubber = self._scrubber(interval_s=config.scrub_interval_s, rate=config.scrub_rate)
         self.has_begun = False
@@ -211,6 +217,7 @@ class Engine:
             WriteFailedError: a journal or the entry log died; the next start replays.
             StorageError: not everything is in files; likewise. So for ``OSError``.
         """
+        self.locations.stop()
         await self.scrubber.stop()
         await self._checkpoints.stop()
         for journal in self.journals:
@@ -227,6 +234,7 @@ class Engine:
 
     async def give_up(self) -> None:
         """End the journals and the checkpoints; what is not in files stays in the journals."""
+        self.locations.stop()
         await self.scrubber.stop()
         await self._checkpoints.stop()
         for journal in self.journals:
@@ -259,6 +267,7 @@ class Engine:
         )
         opened = self._parts.open_key_values or partial(open_of_index, settings)
         indexes = [RocksIndex(directory, opened) for directory in found.index_dirs]
+        self._databases |= {str(one.locations_path): one.compact_locations for one in indexes}
         shards = [
             self._storage((directory,), index, limits.share(count))
             for directory, index in zip(found.ledger_dirs, indexes, strict=True)
