@@ -168,7 +168,9 @@ def _held_now(files: Files, found: Directories, root: Path) -> frozenset[Held]:
     names = files.list(current) if kinds else []
     if any(name.startswith((LAST_MARK, LAST_ID)) or name.endswith(_LOG) for name in names):
         held.add(Held.ENTRIES)
-    if any(name not in _NO_INDEX and files.is_dir(current / name) for name in names):
+    # Logs and journals may be thousands, and have a dot.
+    others = (name for name in names if "." not in name and name not in _NO_INDEX)
+    if any(files.is_dir(current / name) for name in others):
         held.add(Held.INDEX)
     return kinds & held
 
