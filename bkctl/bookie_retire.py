@@ -28,7 +28,7 @@ TOO_LITTLE_SPACE: Final = "too-little-space"
 OTHERS_LOST: Final = "others-lost"
 """The check that no other bookie's loss is still being mended."""
 
-TOO_FEW_RACKS: Final = "too-few-racks"
+TOO_FEW_RACKS: Final = "few-racks"
 """The check that somebody may take its place where racks are enforced."""
 
 ONLY_COPIES: Final = "only-copies"
