@@ -20,6 +20,7 @@ from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkclient.metadata.api import DamagedMark
 
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
 """The auditor's periodic checks whose last time is kept in the metadata."""
@@ -111,14 +112,15 @@ class Forgotten:
 
 
 async def status(client: Client) -> Status:
-    """Return how autorecovery stands; walks over all marks."""
+    """Return how autorecovery stands; walks over all marks, those that cannot be read too."""
     store = client.store
-    found = [mark async for mark in marks(client)]
+    damaged: list[LedgerId] = []
+    found = [mark async for mark in marks(client, lambda one, _why: damaged.append(one))]
     return Status(
         enabled=await store.replication_enabled(),
         auditor=await store.current_auditor(),
         delay_s=await store.lost_bookie_recovery_delay(),
-        marked=len(found),
+        marked=len(found) + len(damaged),
         being_mended=sum(mark.worker is not None for mark in found),
         oldest_ms=min((m.since_ms for m in found if m.since_ms is not None), default=None),
         checked_ms={check: await store.check_time(check) for check in CHECKS},
@@ -126,10 +128,14 @@ async def status(client: Client) -> Status:
     )
 
 
-async def marks(client: Client) -> AsyncIterator[Mark]:
-    """Yield every ledger that is marked under-replicated, with who is at work on it."""
+async def marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIterator[Mark]:
+    """Yield every ledger that is marked under-replicated, with who is at work on it.
+
+    Raises:
+        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+    """
     locks = {lock.ledger_id: lock for lock in await client.store.held_locks()}
-    async for ledger_id, mark in client.store.list_underreplicated():
+    async for ledger_id, mark in client.store.list_underreplicated(damaged):
         lock = locks.get(ledger_id)
         yield Mark(
             ledger_id,

@@ -134,13 +134,29 @@ class Topology:
     async def _learn(self, bookies: Sequence[BookieId]) -> None:
         for bookie in bookies:
             self._asked_s[bookie] = self._clock.seconds()
+        self._racks.update(dict.fromkeys(bookies, DEFAULT_RACK))
+        hosts = await self._hosts(bookies)
+        if not hosts:
+            return
         try:
-            hosts = [await self._host_of(bookie) for bookie in bookies]
-            racks = await self._ask(hosts)
+            racks = await self._ask(list(hosts.values()))
         except ClientError as error:
-            log.warn("racks are not known: {error}", error=error, bookies=list(bookies))
-            racks = [DEFAULT_RACK for _ in bookies]
-        self._racks.update(zip(bookies, racks, strict=True))
+            log.warn("racks are not known: {error}", error=error, bookies=list(hosts))
+        else:
+            self._racks.update(zip(hosts, racks, strict=True))
+
+    async def _hosts(self, bookies: Sequence[BookieId]) -> dict[BookieId, str]:
+        """Return where bookies are; one that is gone, and whose id is no address, hides no other.
+
+        Whoever replaces it needs the racks of the others.
+        """
+        hosts = {}
+        for bookie in bookies:
+            try:
+                hosts[bookie] = await self._host_of(bookie)
+            except ClientError as error:
+                log.info("the rack of {bookie} is not known: {error}", bookie=bookie, error=error)
+        return hosts
 
     async def _ask(self, hosts: Sequence[str]) -> list[str]:
         said = (await self._run(hosts)).split()

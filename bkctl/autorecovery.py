@@ -14,6 +14,7 @@ from bkctl.params import BOOKIE_ID, DURATION
 
 if TYPE_CHECKING:
     from bkctl.session import Session
+    from wire.ids import LedgerId
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 
@@ -58,7 +59,7 @@ def status(session: Session) -> None:
         ("bkctl autorecovery list --detail", "sizes, and what each one waits for"),
         ("bkctl autorecovery list --older-than 1h -o id", "ids of those that make no progress"),
     ),
-    exits=_FAILURES,
+    exits=(*_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell listunderreplicated [-mr ID] [-emr ID] [-pmr] [-prw] [-c]",
 )
 @click.option("--missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what lacks its replicas.")
@@ -86,13 +87,15 @@ def list_(
     from bkctl import autorecovery_repairs_work, autorecovery_work
     from bkctl.views import LedgerCount
 
-    found = autorecovery_work.marks(session, missing, not_missing, older_than_s)
+    damaged: list[LedgerId] = []
+    found = autorecovery_work.marks(session, missing, not_missing, older_than_s, damaged)
     if count:
         session.emit(LedgerCount(sum(1 for _ in found)))
     elif detail:
         session.emit_all(autorecovery_repairs_work.detailed(session, found), LedgerProspect)
     else:
         session.emit_all(found, Mark)
+    autorecovery_work.insist_readable(damaged)
 
 
 @autorecovery.command(

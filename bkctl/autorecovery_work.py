@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,15 +11,16 @@ import attrs
 from bkclient import autorecovery
 from bkclient.autorecovery import Pause
 from bkclient.errors import ClientError
-from bkctl.errors import NothingFoundError
-from bkctl.units import human_duration
-from wire.errors import FormatError
+from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.objections import named
+from bkctl.units import counted, human_duration
+from wire.errors import FormatError, MetadataFormatError
 
 if TYPE_CHECKING:
     from bkclient.autorecovery import Mark
     from bkclient.client import Client
     from bkctl.session import Session
-    from wire.ids import BookieId
+    from wire.ids import BookieId, LedgerId
 
 
 @attrs.frozen
@@ -87,17 +88,39 @@ def told(pause: Pause, now_s: float) -> str:
 
 
 def marks(
-    session: Session, missing: str | None, not_missing: str | None, older_than_s: float | None
+    session: Session,
+    missing: str | None,
+    not_missing: str | None,
+    older_than_s: float | None,
+    damaged: list[LedgerId],
 ) -> Iterator[Mark]:
-    """Yield the marks that are wanted, as they are found."""
+    """Yield the marks that are wanted, as they are found; put others into ``damaged``, and tell."""
+
+    def warn(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        damaged.append(ledger_id)
+        session.warn(f"not listed: {error}")
+
     before_ms = None if older_than_s is None else (time.time() - older_than_s) * 1000
-    for mark in session.iterate(autorecovery.marks):
+    for mark in session.iterate(autorecovery.marks, warn):
         if missing is not None and missing not in mark.missing:
             continue
         if not_missing is not None and not_missing in mark.missing:
             continue
         if before_ms is None or (mark.since_ms is not None and mark.since_ms < before_ms):
             yield mark
+
+
+def insist_readable(damaged: Collection[LedgerId]) -> None:
+    """Say which marks could not be listed.
+
+    Raises:
+        PartlyDoneError: there were some.
+    """
+    if damaged:
+        raise PartlyDoneError(
+            f"{counted(len(damaged), 'mark')} cannot be read: {named(damaged)}",
+            next_step="`bkctl doctor` says how to remove them; the auditor marks anew what it must",
+        )
 
 
 def triggered(checks: Sequence[str]) -> list[str]:

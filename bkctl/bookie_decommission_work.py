@@ -15,8 +15,21 @@ from bkclient.decommission import decommission as decommission_bookie
 from bkclient.errors import ClientError
 from bkclient.prospects import Lacking, LedgerProspect, prospects
 from bkclient.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
-from bkctl.bookie_retire import AT_ONCE, ONLY_COPIES, OTHERS_LOST, TOO_FEW, TOO_LITTLE_SPACE
-from bkctl.bookie_retire_work import insist_known, move
+from bkctl.bookie_retire import (
+    AT_ONCE,
+    ONLY_COPIES,
+    OTHERS_LOST,
+    TOO_FEW,
+    TOO_FEW_RACKS,
+    TOO_LITTLE_SPACE,
+)
+from bkctl.bookie_retire_work import (
+    insist_known,
+    left_behind,
+    look_at_racks,
+    move,
+    tell_of_racks,
+)
 from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.objections import Objection, heed, named
@@ -91,6 +104,7 @@ def _take_out(
         heed(session, [Objection("", off, ENABLE)], force)
     heed(session, session.call(_only_copies, bookie_id, found), force)
     heed(session, _objections(session, bookie_id, found), force)
+    _heed_racks(session, bookie_id, found, force)
     steps = [_moving(bookie_id, found)]
     if not keep_cookie:
         steps.append(f"remove the cookie of {bookie_id}")
@@ -108,6 +122,7 @@ def _take_out(
     )
     report = _wait(session, bookie_id, len(found), keep_cookie=keep_cookie)
     session.resume = ""
+    tell_of_racks(session, found)
     session.emit(report)
 
 
@@ -142,6 +157,16 @@ def _objections(
             "bookies: one more that goes may be one too many",
             "wait until they are mended (`bkctl autorecovery list` shows them)",
         )
+
+
+def _heed_racks(
+    session: Session, bookie_id: BookieId, found: Sequence[BookieLedger], force: Collection[str]
+) -> None:
+    """Object where nobody may take its place for want of racks; warn of ledgers on too few."""
+    racks = look_at_racks(session, [bookie_id], found)
+    if racks.nowhere:
+        step = "start a bookie in another rack"
+        heed(session, [Objection(TOO_FEW_RACKS, left_behind(racks), step)], force)
 
 
 async def _only_copies(
@@ -236,6 +261,7 @@ def _drain(
     """
     found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     heed(session, _objections(session, bookie_id, found), force)
+    _heed_racks(session, bookie_id, found, force)
     steps = [f"make {bookie_id} read-only", _moving(bookie_id, found)]
     if session.dry_run:
         session.plan(steps)
@@ -248,6 +274,7 @@ def _drain(
     options = RecoverOptions(spare_writers=True, skip_unrecoverable=True, at_once=AT_ONCE)
     report: RecoverReport = move(session, [bookie_id], options, len(found))
     session.resume = ""
+    tell_of_racks(session, found)
     session.emit(report)
     then = f"stop it, then: bkctl decommission {bookie_id}"
     if report.left:

@@ -28,6 +28,9 @@ TOO_LITTLE_SPACE: Final = "too-little-space"
 OTHERS_LOST: Final = "others-lost"
 """The check that no other bookie's loss is still being mended."""
 
+TOO_FEW_RACKS: Final = "few-racks"
+"""The check that somebody may take its place where racks are enforced."""
+
 ONLY_COPIES: Final = "only-copies"
 """The check that all it holds can be copied from others, once it is stopped."""
 
@@ -152,8 +155,8 @@ def _is_ledger_id(text: str) -> bool:
 )
 @click.argument("bookie_id", type=BOOKIE_ID, required=False)
 @click.option(
-    "--force", type=click.Choice([TOO_FEW, TOO_LITTLE_SPACE, OTHERS_LOST, ONLY_COPIES]),
-    multiple=True,
+    "--force", multiple=True,
+    type=click.Choice([TOO_FEW, TOO_FEW_RACKS, TOO_LITTLE_SPACE, OTHERS_LOST, ONLY_COPIES]),
     help="Override a safety check by its name.",
 )  # fmt: skip
 @click.option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it.")
@@ -169,6 +172,9 @@ def decommission(session: Session, /, bookie_id: BookieId | None, **options: Any
 
     With --drain a bookie that still runs is made read-only, and what does not grow is copied off it
     from here, while it can still be read. Then it can be stopped, and taken out.
+
+    Where the settings of -c say how to know racks, ledgers that will span too few are told before,
+    and again afterwards: the workers may have other settings.
     """
     from bkctl import bookie_decommission_work
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bkclient import admin
+from bkclient.rack_outlook import RackOutlook, on_too_few_racks, outlook
 from bkclient.recover_bookies import (
     BookieLedger,
     LedgerMove,
@@ -18,6 +19,7 @@ from bkclient.recover_bookies import (
 from bkctl.command import Effect
 from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.objections import named
 from bkctl.similar import did_you_mean
 from bkctl.units import counted, human_bytes
 from wire.codes import LedgerState
@@ -51,8 +53,7 @@ def recover(
     bookies = tuple(dict.fromkeys(bookies))
     session.about = f"bookie {', '.join(bookies)}"
     if query:
-        rows = session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id)
-        session.emit_all(rows, BookieLedger)
+        _query(session, bookies, ledger_id)
         return
     if delete_cookie:
         for bookie_id in bookies:
@@ -75,6 +76,9 @@ def recover(
     if ledger_id is not None and not found:
         session.call(_insist_there, ledger_id)
     insist_known(session, bookies, found)
+    racks = look_at_racks(session, bookies, found, to)
+    if racks.nowhere:
+        session.warn(left_behind(racks))
     if session.dry_run:
         _plan(session, bookies, options)
         return
@@ -82,10 +86,30 @@ def recover(
     session.resume = f"what is moved stays so; to go on: {session.again()}"
     report = move(session, bookies, options, len(found))
     session.resume = ""
+    tell_of_racks(session, found)
     session.emit(report)
     if report.left:
         left = counted(len(report.left), "ledger")
         raise PartlyDoneError(f"{left} not moved", next_step="the warnings say why")
+
+
+def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | None) -> None:
+    """List what lists the bookies, as it is found; then say which of them nothing knows.
+
+    Raises:
+        NothingFoundError: there is no such bookie, or no such ledger.
+    """
+    listed: set[BookieId] = set()
+
+    def rows() -> Iterator[BookieLedger]:
+        for one in session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id):
+            listed.update(one.metadata.all_bookies())
+            yield one
+
+    session.emit_all(rows(), BookieLedger)
+    if ledger_id is not None and not listed:
+        session.call(_insist_there, ledger_id)
+    _insist_known(session, bookies, listed)
 
 
 def insist_known(
@@ -96,17 +120,56 @@ def insist_known(
     Raises:
         NothingFoundError: no ledger of these lists one of the bookies, and it has no cookie.
     """
+    listed = frozenset[BookieId]().union(*(one.metadata.all_bookies() for one in found))
+    _insist_known(session, bookies, listed)
+
+
+def _insist_known(
+    session: Session, bookies: Collection[BookieId], listed: Collection[BookieId]
+) -> None:
     known: set[BookieId] = {one.bookie_id for one in session.call(admin.list_bookies)}
-    listed = known.union(*(one.metadata.all_bookies() for one in found))
     for bookie_id in bookies:
-        if bookie_id not in listed:
+        if bookie_id not in known.union(listed):
             raise NothingFoundError(
                 f"there is no bookie {bookie_id}: it has no cookie, is not registered, and no "
-                f"ledger lists it{did_you_mean(bookie_id, known)}",
+                f"ledger lists it{did_you_mean(bookie_id, known.union(listed))}",
                 next_step=f"for the ledger: `bkctl ledger recover {bookie_id}`"
                 if bookie_id.isdecimal()
                 else "it is out already if that is its name; `bkctl bookie list` shows them",
             )
+
+
+def look_at_racks(
+    session: Session,
+    leaving: Sequence[BookieId],
+    found: Collection[BookieLedger],
+    to: BookieId | None = None,
+) -> RackOutlook:
+    """Return what the move makes of the racks, and warn of ledgers that will span too few."""
+    racks: RackOutlook = session.call(outlook, leaving, found, to=to)
+    if racks.too_few:
+        session.warn(
+            f"{counted(len(racks.too_few), 'ledger')} will span fewer racks than "
+            f"minNumRacksPerWriteQuorum asks for: {named(racks.too_few)}"
+        )
+    return racks
+
+
+def left_behind(racks: RackOutlook) -> str:
+    """Return which ledgers nobody may take over, and why."""
+    ledgers = counted(len(racks.nowhere), "ledger")
+    return f"{ledgers} would be left behind ({named(racks.nowhere)}): {racks.why}"
+
+
+def tell_of_racks(session: Session, moved: Collection[BookieLedger]) -> None:
+    """Warn of the ledgers that a move has left on too few racks, whoever has moved them."""
+    thin: list[LedgerId] = session.call(on_too_few_racks, moved)
+    if thin:
+        session.warn(
+            f"{counted(len(thin), 'ledger')} {'spans' if len(thin) == 1 else 'span'} fewer racks "
+            f"than minNumRacksPerWriteQuorum asks for: {named(thin)}; workers with "
+            "repairedPlacementPolicyNotAdheringBookieEnabled=true spread them once they can"
+        )
 
 
 async def _insist_there(client: Client, ledger_id: LedgerId) -> None:

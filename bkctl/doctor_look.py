@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bkctl.disk_change import StoppedBookie
     from bkctl.session import Session
     from bookied.dirs import Directories
+    from wire.errors import MetadataFormatError
     from wire.ids import LedgerId
 
 TELL_EVERY: Final = 1000
@@ -100,11 +101,11 @@ async def look_at_cluster(
     listed = await admin.list_bookies(client)
     bookies = await together(_bookie(client, one) for one in listed)
     damaged: dict[str, str] = {}
-    marks: tuple[autorecovery.Mark, ...] = ()
-    try:
-        marks = tuple([mark async for mark in autorecovery.marks(client)])
-    except FormatError as error:
+
+    def mark_is_damaged(_ledger_id: LedgerId, error: MetadataFormatError) -> None:
         damaged[str(error)] = _REMOVE_MARK
+
+    marks = tuple([mark async for mark in autorecovery.marks(client, mark_is_damaged)])
     ledgers = Ledgers(
         now_ms=now_ms,
         in_service=frozenset(one.bookie_id for one in bookies if one.is_up),

@@ -69,6 +69,19 @@ def _advice(cause: str, *steps: str) -> Advice:
     return Advice(cause, steps)
 
 
+_AFTER_LOSS: Final = (
+    (
+        "with DbLedgerStorage: remove VERSION from the directory and start with "
+        "dataIntegrityChecking=true and dataIntegrityStampMissingCookies=true; the bookie fetches "
+        "what it lacks from the others"
+    ),
+    (
+        "else give the bookie up: `bkctl recover BOOKIE` copies its ledgers elsewhere, then "
+        "`bkctl disk format -c FILE` makes it a new one"
+    ),
+)
+"""What to do where data of a bookie is gone for good."""
+
 ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
     {
         "BK-NO-SUCH-LEDGER": _advice(
@@ -250,10 +263,21 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl disk check --repair-plan -c FILE` says what would mend it",
         ),
         "BK-JOURNAL-MISSING": _advice(
-            "A journal that the last mark still needs is gone: entries that were acknowledged may "
-            "be on no disk of this bookie any more.",
+            "A journal that the last mark still needs is gone, or the last one that was begun: "
+            "the directory was emptied, is not mounted, or was put back from an older copy. "
+            "Entries that were acknowledged may be on no disk of this bookie any more, and it "
+            "does not start, because it would deny them.",
             "`bkctl disk lastmark -c FILE` says which journal is needed",
-            "`bkctl doctor` says whether the ledgers have other replicas",
+            "put the journals back where they were, if they are anywhere",
+            *_AFTER_LOSS,
+        ),
+        "BK-DIRECTORY-EMPTIED": _advice(
+            "A ledger or index directory has its cookie and nothing of what a checkpoint has seen "
+            "in it: it was emptied, or an empty copy of it put back. The bookie does not start, "
+            "because it would deny what it has acknowledged, and recoveries believe that.",
+            "put back what was in it, if that is anywhere",
+            "`bkctl disk rebuild-index -c FILE` where only the index is lost, and the logs are not",
+            *_AFTER_LOSS,
         ),
         "BK-LAYOUT-TOO-OLD": _advice(
             "The directories were written by an older release.",

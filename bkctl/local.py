@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -70,7 +71,7 @@ def cluster_options(function: Any) -> Any:
         click.option("--port-base", "--port", "port_base", type=click.IntRange(1, 65000),
                      metavar="PORT", help="Ports from here on, not free ones."),
         click.option("--set", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",
-                     help="A setting for every bookie, as in bk_server.conf."),
+                     help="A setting for every bookie, as in bk_server.conf; DIR keeps it."),
         click.option("--background", is_flag=True, help="Return when all are up; needs --dir."),
     )):  # fmt: skip
         function = option(function)
@@ -119,7 +120,8 @@ def local(
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
     only. Without --dir they live in a temporary directory that is removed at the end; a directory
-    that was not made here is never removed.
+    that was not made here is never removed. A bookie that dies, be it the last one, is told, and
+    the rest goes on: bookies may be killed, and started again with what is then said.
     """
     if not isinstance(bookies, int):
         from bkctl import local_zookeeper
@@ -252,15 +254,18 @@ def _show(session: Session, cluster: LocalCluster) -> None:
         session.host.stdout.flush()
 
 
-def _watch(session: Session, cluster: LocalCluster) -> None:
-    """Tell of bookies that end, until none is left."""
-    from bkctl.errors import CommandError
+def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
+    """Tell of bookies that end, for ever: the last one takes neither metadata nor data along."""
+    from bkctl.local_cluster import CONF_FILE
 
-    while cluster.running:
+    while True:
         time.sleep(_LOOK_EVERY_S)
         for bookie_id, status, log in cluster.newly_ended():
+            conf = shlex.quote(str(log.with_name(CONF_FILE)))
             session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
-    raise CommandError("no bookie is left")
+            session.note(f"to start it again: bookied --conf {conf}")
+            if not cluster.running:
+                session.warn("no bookie is left; the metadata stays until Ctrl-C")
 
 
 # In the background -----------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Everything lies in one directory:
 
-    cluster.json    what it is made of: ports and metadata URI, so that it can be started again
+    cluster.json    what it is made of: ports, metadata URI and settings, so that it can be started
+                    again
     bkctl.env       for a shell: `. DIR/bkctl.env` tells bkctl where the cluster is
     metadata.db     the embedded metadata, or zookeeper/ with --zookeeper
     bookie-N/       bookie.conf, bookie.log, journal/ and ledgers/ of one bookie
@@ -98,6 +99,8 @@ class LocalCluster:
     ) -> None:
         """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
 
+        Those of earlier starts hold as well, where these say nothing else.
+
         With ``zookeeper`` one is started; with ``uri`` the metadata is there already, and stays.
 
         Raises:
@@ -108,10 +111,12 @@ class LocalCluster:
         if directory is None:
             directory = Path(tempfile.mkdtemp(prefix="bkctl-local-"))
         self.directory = directory.absolute()
-        self._settings = {**BOOKIE_SETTINGS, **(settings or {})}
         self._zookeeper: ZooKeeperProcess | None = None
         self._uri = uri
         known = self._known(bookies, zookeeper=zookeeper)
+        self._proven: Mapping[str, str] = known.get("settings", {})
+        """What the bookies were told at the last start, beyond what all are told."""
+        self._given = {**self._proven, **(settings or {})}
         self._zookeeper_port = known.get("zookeeper_port", 0)
         ports = list(known.get("ports", ()))
         self._with_zookeeper = zookeeper
@@ -187,6 +192,8 @@ class LocalCluster:
         for bookie in self._bookies:
             self._spawn(bookie)
         self._wait(registered, self._bookies)
+        self._proven = self._given  # What stops a start is not kept for the next one.
+        self._save()
 
     def _refuse_running(self) -> None:
         from bookied.dirs import is_locked
@@ -212,6 +219,7 @@ class LocalCluster:
             "ports": [bookie.port for bookie in self._bookies],
             "zookeeper_port": self._zookeeper_port,
             "elsewhere": self._uri,
+            "settings": self._proven,
         }
         (self.directory / STATE_FILE).write_text(json.dumps(state, indent=1) + "\n", "utf-8")
         self.env_file.write_text(
@@ -234,7 +242,8 @@ class LocalCluster:
             "journalDirectories": str(bookie.directory / "journal"),
             "ledgerDirectories": str(bookie.directory / "ledgers"),
             **_loopback(),
-            **self._settings,
+            **BOOKIE_SETTINGS,
+            **self._given,
         }
         conf.write_text("".join(f"{key}={text}\n" for key, text in settings.items()), "utf-8")
         command = [sys.executable, "-m", "bookied", "--conf", str(conf)]

@@ -11,6 +11,7 @@ import attrs
 from bookied.consistency import Findings, Problem, Severity, from_error
 from bookied.dirs import CURRENT, DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
+from bookied.held import losses
 from bookied.journal import format as layout
 from bookied.journal import reader as journals
 from bookied.journal.damage import check_end, is_boundary, journals_to_replay, trusted_mark
@@ -28,11 +29,16 @@ _MARK_FIX: Final = (
     "put that journal back, or start the bookie without its data: its ledgers are copied from the "
     "other bookies"
 )
+_LOSS_FIX: Final = (
+    "the bookie will not start: put back what was there, or treat it as after the loss of a disk"
+)
 
 
 def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[Problem]:
     """Look at cookies, marks and the sign of an unclean stop."""
     yield from _check_cookies(bookie)
+    for loss in losses(bookie.files, bookie.found):
+        yield from_error(loss.error, fix=_LOSS_FIX)
     yield from _check_marks(bookie)
     for directory in bookie.found.ledger_dirs:
         if bookie.files.exists(directory / DIRTY):

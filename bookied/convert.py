@@ -25,6 +25,7 @@ from bookied.dirs import CONVERTING, Directories
 from bookied.entrylog import format as log_layout
 from bookied.errors import StorageError
 from bookied.files import Files, remove_tree
+from bookied.held import forget_contents
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles, index_files
 from bookied.index.format import IndexHeader
@@ -394,6 +395,8 @@ class Conversion:
         self._logs.discard()
 
     def _forget_plan(self) -> None:
+        for root in self.found.roots:  # The index of no ledgers at all may be nothing now.
+            forget_contents(self.files, root)
         self.files.remove(self._plan_path)
         self.files.sync_dir(self._plan_path.parent)
 

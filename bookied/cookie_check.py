@@ -24,6 +24,7 @@ from bookied.dirs import VERSION, Directories
 from bookied.errors import BadCookieError
 from bookied.exit_status import Difference, WrongIdentityError
 from bookied.files import Files
+from bookied.held import forget
 from bookied.identity import Identity
 from wire.errors import FormatError
 from wire.ids import BookieId
@@ -135,8 +136,7 @@ class _Check:
             )
         self._insist_empty(missing)
         log.info("a new bookie: cookies are written", bookie_id=self.master.bookie_id)
-        self.files.write_atomic(self._stamping, encode_cookie(self.master))
-        await self._stamp(NEW)
+        await self._begin(missing, NEW)
         self.files.remove(self._stamping)
 
     async def known_bookie(
@@ -159,10 +159,16 @@ class _Check:
         self._insist_empty(missing)
         if missing or cookie_differences(self.master, stored.value):
             log.info("directories are added: cookies are written", directories=missing)
-            self.files.write_atomic(self._stamping, encode_cookie(self.master))
-            await self._stamp(stored.version)
+            await self._begin(missing, stored.version)
         if self.files.exists(self._stamping):
             self.files.remove(self._stamping)
+
+    async def _begin(self, missing: list[Path], version: int) -> None:
+        """Write the cookies; directories that have had none have no past from now on."""
+        self.files.write_atomic(self._stamping, encode_cookie(self.master))
+        for directory in missing:
+            forget(self.files, directory.parent)
+        await self._stamp(version)
 
     async def _stamp(self, version: int) -> None:
         """Write the cookie everywhere: directories first, so that none is missing once stored."""

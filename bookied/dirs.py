@@ -1,7 +1,8 @@
 """A bookie's directories: where they are, who uses them, whether they are ours, how full they are.
 
 Each configured root holds ``current/`` (all data), ``bookied.lock`` (held by the process that uses
-it) and, while a new cookie is being written, ``bookied.stamping``. The last two lie beside
+it), notes of what ``current/`` has held (see ``held``) and, while a new cookie is being written,
+``bookied.stamping``. All but the first lie beside
 ``current/`` because Java refuses a new ``current/`` that is not empty. Agrees with BookKeeper
 4.18.0, BookieImpl.checkDirectoryStructure, LedgerDirsMonitor and UncleanShutdownDetectionImpl.
 """

@@ -20,13 +20,15 @@ from bookied.config import BookieConfig, StorageClass
 from bookied.dirs import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.errors import WriteFailedError
 from bookied.exit_status import DamagedError
+from bookied.held import HeldNotes, check_losses
 from bookied.index.files import IndexFiles
+from bookied.index.location_compaction import LocationCompaction
 from bookied.index.rocks import RocksIndex
 from bookied.index.rocks_db import open_of_index
 from bookied.index.store import IndexStore
 from bookied.journal.group_commit import GroupCommit
 from bookied.journal.writer import Journal
-from bookied.parts import Parts
+from bookied.parts import Parts, in_own_thread
 from bookied.replay import recover
 from bookied.scrubber import Scrubber, tell
 from bookied.storage import LedgerStorage, StorageLimits
@@ -62,6 +64,8 @@ class Engine:
         self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
+        self._held = HeldNotes(parts.files, found)
+        self._databases: dict[str, Callable[[], None]] = {}
         self.storages = self._storages(_storage_limits(config, parts.open_files_max))
         self.journals = [self._journal(directory) for directory in found.journal_dirs]
         if not all(journal.takes_explicit_lacs for journal in self.journals):
@@ -76,21 +80,32 @@ class Engine:
             run_blocking=parts.run_blocking,
             failed=events.failed,
         )
+        self.locations = LocationCompaction(
+            self._databases,
+            partial(in_own_thread, parts.call_from_thread) if parts.threads else parts.run_blocking,
+        )
         self.scrubber = self._scrubber(interval_s=config.scrub_interval_s, rate=config.scrub_rate)
         self.has_begun = False
         self.fences_in_doubt = False
         """Whether another program has ever served these directories; see ``takeover``."""
 
-    async def open(self) -> None:
+    async def open(self, *, may_be_missing: bool = False) -> None:
         """Find what is on the disks.
 
+        Args:
+            may_be_missing: go on with directories that were emptied: what they held is fetched
+                from other bookies afterwards (``bookied.integrity``).
+
         Raises:
+            CorruptError: a directory has not what it held; see ``held``.
             OSError: a directory cannot be read.
             StorageKindError: they hold another kind of index than is configured.
             StorageError: they cannot be used as they are.
         """
         kind, index_dirs = self._config.storage_class, self._found.index_dirs
         await self._blocking(partial(check_kind, self._parts.files, kind, index_dirs))
+        if not may_be_missing:
+            await self._blocking(partial(check_losses, self._parts.files, self._found))
         roots = self._found.journals
         in_doubt = partial(fences_are_in_doubt, self._parts.files, roots)
         self.fences_in_doubt = await self._blocking(in_doubt)
@@ -202,6 +217,7 @@ class Engine:
             WriteFailedError: a journal or the entry log died; the next start replays.
             StorageError: not everything is in files; likewise. So for ``OSError``.
         """
+        self.locations.stop()
         await self.scrubber.stop()
         await self._checkpoints.stop()
         for journal in self.journals:
@@ -218,6 +234,7 @@ class Engine:
 
     async def give_up(self) -> None:
         """End the journals and the checkpoints; what is not in files stays in the journals."""
+        self.locations.stop()
         await self.scrubber.stop()
         await self._checkpoints.stop()
         for journal in self.journals:
@@ -238,7 +255,9 @@ class Engine:
             open_files_max=limits.open_indexes_max,
         )
         storage = self._storage(found.ledger_dirs, index, limits)
-        return self.storages_class(parts.files, [storage], limits=limits)
+        return self.storages_class(
+            parts.files, [storage], limits=limits, before_marks=self._held.update
+        )
 
     def _db_storages(self, limits: StorageLimits) -> Storages:
         """Return a storage for each ledger directory, with its own logs and index."""
@@ -248,11 +267,18 @@ class Engine:
         )
         opened = self._parts.open_key_values or partial(open_of_index, settings)
         indexes = [RocksIndex(directory, opened) for directory in found.index_dirs]
+        self._databases |= {str(one.locations_path): one.compact_locations for one in indexes}
         shards = [
             self._storage((directory,), index, limits.share(count))
             for directory, index in zip(found.ledger_dirs, indexes, strict=True)
         ]
-        return self.storages_class(self._parts.files, shards, limits=limits, flags=indexes[0])
+        return self.storages_class(
+            self._parts.files,
+            shards,
+            limits=limits,
+            flags=indexes[0],
+            before_marks=self._held.update,
+        )
 
     def _storage(
         self, ledger_dirs: tuple[Path, ...], index: IndexStore, limits: StorageLimits

@@ -55,7 +55,11 @@ class JournalRecordError(CorruptError):
 
 
 class JournalMissingError(CorruptError):
-    """The journal that lastMark names is not there."""
+    """A journal that was begun is not there: lastMark, its neighbours or bookied.journal say so."""
+
+
+class DirectoryEmptiedError(CorruptError):
+    """A directory has its cookie, and nothing of what it held."""
 
 
 class LastMarkError(CorruptError):

@@ -111,6 +111,9 @@ class _Nothing:
     def delete_ranges(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
         assert not ranges, "read only"
 
+    def compact(self) -> None:
+        raise AssertionError("read only")
+
     def sync(self) -> None:
         pass
 

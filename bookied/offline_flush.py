@@ -13,6 +13,7 @@ from collections.abc import Callable
 from bookied.dirs import Directories, clear_dirty
 from bookied.errors import NoWritableDirError
 from bookied.files import Files
+from bookied.held import check_losses
 from bookied.replay import Replayed, recover
 from bookied.storages import Storages
 
@@ -35,10 +36,12 @@ def flush(
         tell: hears now and then how many bytes of entries were replayed.
 
     Raises:
-        CorruptError: a journal is damaged or missing; the marks stay where they were.
+        CorruptError: a journal is damaged or missing, or a directory was emptied; the marks stay
+            where they were.
         NoWritableDirError: there was no room for all of it; likewise.
         StorageError: not everything could be written; likewise. So for ``OSError``.
     """
+    check_losses(files, found)
     try:
         storages.open()
         replayed = recover(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
@@ -12,6 +13,7 @@ import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from bkclient.client import Client
@@ -56,6 +58,24 @@ class CountedRuns:
         self.queued -= 1
         self.completed += 1
         return result
+
+
+def in_own_thread(
+    call_from_thread: Callable[..., object], function: Callable[[], Any]
+) -> Deferred[Any]:
+    """Run what takes long in a thread that nobody else waits for, and that nothing waits for."""
+    done: Deferred[Any] = Deferred()
+
+    def work() -> None:
+        try:
+            value = function()
+        except Exception:  # noqa: BLE001  # it comes out of the Deferred
+            call_from_thread(done.errback, Failure())
+        else:
+            call_from_thread(done.callback, value)
+
+    threading.Thread(target=work, name="long-work", daemon=True).start()
+    return done
 
 
 class Locks(Protocol):

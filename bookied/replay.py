@@ -39,6 +39,9 @@ log = Logger()
 T = TypeVar("T")
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+UNSYNCED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""More than what a journal writes without having synced what is in front of it."""
+
 DRAIN_BYTES: Final = 16 * 1024 * 1024
 BATCH_BYTES: Final = 256 * 1024
 BATCH_PAGES: Final = 512
@@ -168,7 +171,24 @@ class _Replay:
             # What is left of a torn group is behind the mark: Java, without checksums, could take
             # it for records, or fail on it.
             mark = max(mark, Mark(number, scan.size if scan.is_torn else scan.end))
+            if number == ids[-1]:
+                self._make_durable(scan.path, mark.offset)
         return mark
+
+    def _make_durable(self, path: Path, end: int) -> None:
+        """Write the end of the last journal once more, and sync it.
+
+        A process that died may have left it unsynced, or have failed to sync it: then the system
+        takes it for written, and reads it, until a power cut takes it from under the mark. Old
+        journals would be replayed over what is newer.
+        """
+        file = self._files.open_update(path)
+        try:
+            begin = max(0, end - UNSYNCED_BYTES_MAX)
+            file.write_at(begin, file.read_at(begin, end - begin))
+            file.sync()
+        finally:
+            file.close()
 
     def _journal(self, scan: JournalScan, *, is_last: bool) -> None:
         self.found.journals += 1

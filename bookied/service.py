@@ -9,7 +9,7 @@ After a fatal failure nothing is flushed: the next start replays.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -63,6 +63,7 @@ from bookied.identity import Identity, identify, listen_host
 from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.integrity.part import Integrity
 from bookied.listener import BoundPort
+from bookied.live_settings import changed_settings
 from bookied.mode import Mode, ModeEffects
 from bookied.parts import Parts, make_client
 from bookied.patience import Patience
@@ -215,11 +216,12 @@ class BookieService:
             synced=self._journal_synced, no_room=self._directory_full, failed=self._part_failed
         )
         self.engine = self.engine_class(self.config, self.parts, self.directories, events)
-        await self.engine.open()
+        healing = self.integrity
+        may_be_missing = healing is not None and healing.is_stale
+        await self.engine.open(may_be_missing=may_be_missing)
         await self._look_at_disks(self.engine.storages)
         self._note("replaying journals")
-        healing = self.integrity
-        await self.engine.replay(may_be_missing=healing is not None and healing.is_stale)
+        await self.engine.replay(may_be_missing=may_be_missing)
         if self.engine.storages.is_out_of_room and not self.config.read_only_mode:
             raise NoSpaceError("there is no room for what the journals hold")
         self._insist_wanted()
@@ -545,6 +547,19 @@ class BookieService:
     def _choose_directories(self, storages: Storages, verdict: DiskVerdict) -> None:
         """Say where new files go; on full disks anywhere, for recovery adds and replay."""
         storages.avoid(verdict.full, verdict.nearly_full, verdict.tight)
+
+    def change_settings(self, given: Mapping[str, object]) -> None:
+        """Go by other settings until the next start; see ``live_settings``.
+
+        Raises:
+            SettingsRefusedError: one cannot be changed so; none is then.
+        """
+        self.config = config = changed_settings(self.config, given)
+        log.info("settings are changed: {given}", given=dict(given))
+        if self.collectors is not None:
+            self.collectors.settings_changed(config)
+        if self.disks is not None:
+            self.disks.limits_changed(DiskLimits.of(config))
 
     def _note(self, phase: str) -> None:
         log.debug("{phase}", phase=phase)

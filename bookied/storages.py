@@ -10,7 +10,7 @@ All methods belong to the reactor's thread unless they say otherwise.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -53,6 +53,7 @@ class Storages:
         *,
         limits: StorageLimits | None = None,
         flags: StorageFlags | None = None,
+        before_marks: Callable[[], object] = lambda: None,
     ) -> None:
         """Take the storages over, in the configured order of their ledger directories.
 
@@ -61,9 +62,11 @@ class Storages:
             shards: one or more; not open yet.
             limits: of all together; those of the first by default.
             flags: where the flags are: with ledger 0, as in Java. None where there are none.
+            before_marks: called when all is in files, before the marks say so; blocks.
         """
         assert shards
         self._files, self._shards, self._flags = files, tuple(shards), flags
+        self._before_marks = before_marks
         self.limits = limits or self._shards[0].limits
 
     def of(self, ledger_id: int) -> LedgerStorage:
@@ -256,6 +259,7 @@ class Storages:
         Raises:
             OSError: not all could be written.
         """
+        self._before_marks()
         writable = [one for shard in self._shards for one in shard.writable_directories]
         for number, mark in enumerate(marks):
             name = file_name(number, len(marks))

@@ -5,7 +5,8 @@ D3), and nothing in the directories tells so afterwards. So beside ``current`` o
 directory lies ``bookied.journal``, with the id of the last journal that ours has begun. A higher
 one was begun by somebody else, as every bookie begins one at each start, unless it is in groups,
 which nobody else writes: then ours ended before it could put the id down. Once there was another,
-the file says for good that fences are in doubt.
+the file says for good that fences are in doubt. A lower one alone says that journals were lost
+(``held``).
 
     journal <id in hex>
     fences kept|in doubt
@@ -58,6 +59,18 @@ def decode_served(data: bytes) -> Served | None:
     return Served(int(found[1], 16), found[2] == _IN_DOUBT)
 
 
+def read_served(files: Files, root: Path) -> Served | None:
+    """Return what ours has left in a journal directory's root; None if that says nothing. Blocks.
+
+    Raises:
+        OSError: it is there and cannot be read.
+    """
+    try:
+        return decode_served(files.read(root / NAME))
+    except FileNotFoundError:
+        return None
+
+
 def fences_are_in_doubt(files: Files, journal_roots: Iterable[Path]) -> bool:
     """Whether anybody else has served these directories at any time. Blocks.
 
@@ -71,10 +84,7 @@ def fences_are_in_doubt(files: Files, journal_roots: Iterable[Path]) -> bool:
 
 def _is_in_doubt(files: Files, root: Path) -> bool:
     ids = journal_ids(files, root / CURRENT)
-    try:
-        served = decode_served(files.read(root / NAME))
-    except FileNotFoundError:
-        served = None
+    served = read_served(files, root)
     if served is None:
         return bool(ids)
     later = [number for number in ids if number > served.journal_id]

@@ -22,6 +22,7 @@ from bkclient.metadata.api import NEW, Versioned
 from bookied.dirs import CURRENT, VERSION, Directories
 from bookied.exit_status import Difference
 from bookied.files import Files, copy_file, remove_tree
+from bookied.held import forget
 from bookied.old_layout import (
     FINALIZING,
     ROLLED_BACK,
@@ -291,6 +292,7 @@ class Upgrade:
         self._insist_stored(held)
         for root in roots:
             if root.state is not RootState.OLD:
+                forget(self.files, root.root)
                 self.files.rename(root.current, root.root / f"{ROLLED_BACK}{self.names()}")
             self.files.sync_dir(root.root)
         if held is not None:

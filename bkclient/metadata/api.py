@@ -27,6 +27,7 @@ from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
 )
+from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.records import BookieServiceInfo, UnderreplicatedMark
@@ -446,6 +447,10 @@ class RawNodes(Protocol):
         ...
 
 
+DamagedMark = Callable[[LedgerId, MetadataFormatError], None]
+"""Hears of a mark that cannot be read, and why not."""
+
+
 class UnderreplicationQueue(Protocol):
     """Ledgers that lack replicas, and who mends them.
 
@@ -460,7 +465,15 @@ class UnderreplicationQueue(Protocol):
 
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None: ...
 
-    def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]: ...
+    def list_underreplicated(
+        self, damaged: DamagedMark | None = None
+    ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
+        """Yield all marks, ascending; ``damaged`` hears of those that cannot be read.
+
+        Raises:
+            MetadataFormatError: a mark cannot be read, and nobody hears of it.
+        """
+        ...
 
     async def poll_underreplicated(self) -> LedgerId | None:
         """Lock some marked, unlocked ledger and return it; ``None`` when there is none now."""

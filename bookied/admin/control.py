@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,13 +24,12 @@ from bookied.admin.jobs import Jobs
 from bookied.admin.repairs import Repairs
 from bookied.admin.values import BookieSummary, ClusterSummary, SanityCheck
 from bookied.bookie import Writes
-from bookied.config import BookieConfig, StorageClass
+from bookied.config import BookieConfig
 from bookied.cookie_check import check_cookies
 from bookied.dirs import VERSION, DiskSample, directories, prepare, total_and_free
 from bookied.entrylog.compaction import Suspended
 from bookied.exit_status import WrongIdentityError
 from bookied.garbage.status import CollectorStatus
-from bookied.index.rocks_format import LOCATIONS
 from bookied.journal.mark import Mark
 from bookied.parts import make_client
 from bookied.service import BookieService
@@ -76,13 +75,18 @@ class Control:
         """``reread`` returns what the settings file says now; it blocks."""
         self._service, self.metrics = service, metrics
         self._reread = reread or (lambda: service.config)
-        self._parts, self._config = service.parts, service.config
+        self._parts = service.parts
         self._began_s = time.monotonic()
         self.began_ms = int(time.time() * 1000)
         """When it was started, since the epoch."""
         self._client: Client | None = None
         self._testing = DeferredLock()
         self.repairs = Repairs(Jobs(self._parts.clock), lambda: self.client)
+
+    @property
+    def _config(self) -> BookieConfig:
+        """As it runs now: some settings can be changed meanwhile."""
+        return self._service.config
 
     async def close(self) -> None:
         """Stop the jobs, and close the connections with other bookies."""
@@ -119,12 +123,21 @@ class Control:
         identity = self._service.identity
         return 0 if identity is None else identity.port
 
-    @property
-    def databases(self) -> list[str]:
-        """Where DbLedgerStorage has its locations."""
-        if self._config.storage_class is not StorageClass.DB:
-            return []
-        return [str(one / LOCATIONS) for one in self._service.directories.index_dirs]
+    def locations(self) -> dict[str, bool]:
+        """Return where DbLedgerStorage has its locations, and whether they are being compacted."""
+        engine = self._service.engine
+        return {} if engine is None else engine.locations.status()
+
+    def compact_locations(self, paths: Collection[str]) -> None:
+        """Rewrite databases of locations without what was deleted, one by one, in a thread.
+
+        Raises:
+            NotServingError: it does not serve.
+        """
+        engine = self._service.engine
+        if engine is None or not self.is_ready:
+            raise NotServingError("the bookie does not serve yet, or stops")
+        engine.locations.begin(paths)
 
     @property
     def is_ready(self) -> bool:
@@ -203,6 +216,14 @@ class Control:
     def settings(self) -> dict[str, str]:
         """Return every setting as text, by its key; secrets are masked."""
         return settings_text(self._config)
+
+    def change_settings(self, given: Mapping[str, object]) -> None:
+        """Change settings until the next start; see ``BookieService.change_settings``.
+
+        Raises:
+            SettingsRefusedError: one cannot be changed so; none is then.
+        """
+        self._service.change_settings(given)
 
     # Disks ----------------------------------------------------------------------------------------
 

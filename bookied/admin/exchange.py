@@ -20,7 +20,6 @@ NOT_FOUND: Final = 404
 METHOD_NOT_ALLOWED: Final = 405
 CONFLICT: Final = 409
 INTERNAL_ERROR: Final = 500
-NOT_IMPLEMENTED: Final = 501
 UNAVAILABLE: Final = 503
 
 T = TypeVar("T", bool, int, str)

@@ -1,7 +1,7 @@
 """``/api/v1``: Java's endpoints with their shapes, codes, texts and oddities (BookKeeper 4.18.0).
 
 What differs, on purpose: a request that changes something needs a token, secrets and passwords are
-masked, and there is a Content-Type. What has no counterpart here is answered with 501.
+masked, and there is a Content-Type.
 """
 
 from __future__ import annotations

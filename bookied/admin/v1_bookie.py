@@ -17,7 +17,6 @@ from bookied.admin.control import (
 from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
-    NOT_IMPLEMENTED,
     UNAVAILABLE,
     Asked,
     BadRequestError,
@@ -26,9 +25,12 @@ from bookied.admin.exchange import (
 from bookied.admin.v1_reply import OK, in_json, refusal, text
 from bookied.admin.v2 import TEST_ENTRIES
 from bookied.garbage.status import CollectorStatus
+from bookied.live_settings import SettingsRefusedError
 from bookied.metrics.text import CONTENT_TYPE
 from wire.errors import BookKeeperError
 
+COMPACT: Final = "entryLocationRocksDBCompact"
+NO_OBJECT: Final = "Failed to deserialize Object from Json string"
 NO_PAIRS: Final = "Request body not found. should contains k-v pairs"
 
 
@@ -36,10 +38,14 @@ async def server_config(control: Control, _asked: Asked) -> Reply:
     return in_json(control.settings())
 
 
-async def set_server_config(_control: Control, asked: Asked) -> Reply:
+async def set_server_config(control: Control, asked: Asked) -> Reply:
     if not asked.body:
         return refusal(NO_PAIRS)
-    return refusal("settings are read at the start; change the file, and restart", NOT_IMPLEMENTED)
+    try:
+        control.change_settings(asked.object)
+    except SettingsRefusedError as error:
+        return refusal(str(error), BAD_REQUEST)
+    return text("Success set server config.")
 
 
 async def bookie_info(control: Control, _asked: Asked) -> Reply:
@@ -218,15 +224,32 @@ def _switch(control: Control, asked: Asked, word: str) -> Reply:
 
 
 async def locations(control: Control, _asked: Asked) -> Reply:
-    return in_json(dict.fromkeys(control.databases, False))
+    return in_json(control.locations())
 
 
-async def compact_locations(_control: Control, asked: Asked) -> Reply:
+async def compact_locations(control: Control, asked: Asked) -> Reply:
     if not asked.body.strip():
         return refusal("Empty request body", BAD_REQUEST)
-    if not asked.object.get("entryLocationRocksDBCompact", False):
+    try:
+        given = asked.object
+    except BadRequestError:
+        return in_json(NO_OBJECT, BAD_REQUEST)
+    wanted, named = given.get(COMPACT, False), given.get("entryLocations", "")
+    if not isinstance(wanted, bool) or not isinstance(named, (str, type(None))):
+        raise BadRequestError("no boolean, or no text")
+    if not wanted:
         return text("Not trigger Entry Location RocksDB compact.")
-    return refusal("RocksDB compacts when it has to", NOT_IMPLEMENTED)
+    there = list(control.locations())
+    paths = there if named is None or not named.strip() else named.strip().split(",")
+    if not set(paths) <= set(there):
+        invalid = f"Specified trigger compact entryLocations: {named} is invalid."
+        known = f"Bookie entry location RocksDB path: [{', '.join(there)}]."
+        return in_json(f"{invalid} {known}", BAD_REQUEST)
+    control.compact_locations(paths)
+    if paths is there:
+        return in_json(f"Triggered entry Location RocksDB compact on bookie:{control.bookie_id}")
+    where = f"{named} compact on bookie:{control.bookie_id}"
+    return in_json(f"Triggered entry Location RocksDB: {where}.")
 
 
 async def heartbeat(_control: Control, _asked: Asked) -> Reply:

@@ -10,10 +10,10 @@ from bookied.admin.exchange import JSON, NOT_FOUND, Reply
 OK: Final = 200
 
 
-def in_json(value: object) -> Reply:
+def in_json(value: object, status: int = OK) -> Reply:
     """Return a value as Java's bookie prints it."""
     body = json.dumps(value, indent=2, separators=(",", " : "), ensure_ascii=False)
-    return Reply(OK, body, JSON)
+    return Reply(status, body, JSON)
 
 
 def text(body: str) -> Reply:

@@ -12,6 +12,7 @@ from bookied.admin import values
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked, BadRequestError, number
 from bookied.admin.jobs import Job
+from bookied.live_settings import SettingsRefusedError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -38,6 +39,21 @@ class Collect:
 
     major: bool = True
     minor: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class SetConfig:
+    """A setting by its Java key, and its value as in a settings file."""
+
+    key: str
+    value: str
+
+
+@attrs.frozen(kw_only=True)
+class CompactLocations:
+    """Which database; all without it."""
+
+    path: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -123,6 +139,15 @@ def settings(control: Control, _asked: Asked) -> values.Settings:
     return control.settings()
 
 
+def set_config(control: Control, asked: Asked) -> values.Settings:
+    wanted = body_of(asked, SetConfig)
+    try:
+        control.change_settings({wanted.key: wanted.value})
+    except SettingsRefusedError as error:
+        raise BadRequestError(str(error)) from error
+    return control.settings()
+
+
 def disks(control: Control, _asked: Asked) -> tuple[values.Disk, ...]:
     full = control.full_disks()
     return tuple(
@@ -181,6 +206,21 @@ def set_compaction(control: Control, asked: Asked) -> values.Compaction:
     wanted = body_of(asked, SetCompaction)
     control.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
     return compaction(control, asked)
+
+
+def locations(control: Control, _asked: Asked) -> tuple[values.LocationDatabase, ...]:
+    return tuple(
+        values.LocationDatabase(path=path, compacting=compacting)
+        for path, compacting in control.locations().items()
+    )
+
+
+def compact_locations(control: Control, asked: Asked) -> tuple[values.LocationDatabase, ...]:
+    path = body_of(asked, CompactLocations).path
+    if path is not None and path not in control.locations():
+        raise BadRequestError(f"there is no database {path}")
+    control.compact_locations(control.locations() if path is None else [path])
+    return locations(control, asked)
 
 
 # Ledgers ------------------------------------------------------------------------------------------

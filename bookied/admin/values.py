@@ -84,6 +84,15 @@ class Compaction:
 
 
 @attrs.frozen(kw_only=True)
+class LocationDatabase:
+    """A database of DbLedgerStorage with the places of entries."""
+
+    path: str
+    compacting: bool
+    """Whether it is being rewritten, or waits for that."""
+
+
+@attrs.frozen(kw_only=True)
 class Collection:
     """One collector; times are seconds since the epoch, counts since the start."""
 

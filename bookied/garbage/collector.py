@@ -74,6 +74,10 @@ class CollectorEffects:
     """Makes durable what ``ledger_deleted`` was told, before the ledgers are dropped."""
 
 
+def _throttle(settings: CollectorSettings) -> Throttle:
+    return Throttle(Rate(settings.copied_per_s), settings.throttle_by_bytes)
+
+
 @attrs.frozen
 class Wanted:
     """What an operator asked for."""
@@ -113,9 +117,7 @@ class Collector:
         self._files, self._storage, self._clock = files, storage, clock
         self._settings, self._effects = settings, effects
         self._first_wait_s = settings.wait_s * (1 + (number + 1) / count)
-        by_bytes = settings.throttle_by_bytes
-        throttle = Throttle(Rate(settings.copied_per_s), by_bytes)
-        self._pace = Pace(clock, effects.run_blocking, throttle, self._is_busy)
+        self._pace = Pace(clock, effects.run_blocking, _throttle(settings), self._is_busy)
         rewriting: dict[str, Any] = {"outstanding_max": settings.outstanding_max}
         parts = files, storage, self._pace, effects.run_blocking
         self._transactional = Transactional(*parts, direct=settings.direct, **rewriting)
@@ -148,6 +150,14 @@ class Collector:
         if self._settings.excess_wait_s is not None:
             self._written_since_excess = self._storage.watch()
         self._call_later(self._first_wait_s)
+
+    def settings_changed(self, settings: CollectorSettings) -> None:
+        """Take pauses, schedules and rates of others, at once; the rest stays as at the start."""
+        is_waiting = self._round is None and self._wanted is None
+        if is_waiting and settings.wait_s != self._settings.wait_s and not self._is_stopping:
+            self._call_later(settings.wait_s)
+        self._settings = settings
+        self._pace.throttle = _throttle(settings)
 
     async def stop(self) -> None:
         """Begin nothing more; return when what is under way has come to a safe point."""

@@ -42,7 +42,7 @@ class Collectors:
 
     def __init__(self, config: BookieConfig, parts: Parts, whose: CollectedBookie) -> None:
         """Make a collector for each storage; ``start`` begins."""
-        self._whose = whose
+        self._whose, self._direct = whose, parts.threads
         settings = CollectorSettings.of(config, direct=parts.threads)
         effects = CollectorEffects(
             garbage=LedgerGarbage(
@@ -62,6 +62,12 @@ class Collectors:
         self._collectors = {
             storage: make(storage, number=number) for number, storage in enumerate(whose.storages)
         }
+
+    def settings_changed(self, config: BookieConfig) -> None:
+        """Go by other settings; see ``Collector.settings_changed``."""
+        settings = CollectorSettings.of(config, direct=self._direct)
+        for collector in self._collectors.values():
+            collector.settings_changed(settings)
 
     def _ledger_deleted(self, ledger_id: LedgerId, was_fenced: bool) -> None:  # noqa: FBT001
         self._whose.bookie.ledger_deleted(ledger_id, was_fenced=was_fenced)

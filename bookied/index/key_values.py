@@ -43,6 +43,13 @@ class KeyValues(Protocol):
     def sync(self) -> None:
         """Return once everything written so far is durable."""
 
+    def compact(self) -> None:
+        """Rewrite what is there without what was deleted; others go on meanwhile.
+
+        Raises:
+            StorageError: it was closed before that had ended.
+        """
+
     def close(self) -> None:
         """Let go of all files."""
 

@@ -77,6 +77,15 @@ class RocksIndex:
         self._hidden: list[int] = []
         self._sweep_at: int | None = 0
 
+    @property
+    def locations_path(self) -> Path:
+        """The database with the places of entries."""
+        return self._locations_path
+
+    def compact_locations(self) -> None:
+        """Rewrite it without what was deleted; see ``KeyValues.compact``. Blocks, any thread."""
+        self._locations.compact()
+
     def open(self) -> None:
         """Open both databases and list the ledgers.
 

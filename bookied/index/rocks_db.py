@@ -261,8 +261,8 @@ class RocksDatabase:
         import rocksdict
 
         self._path, self._reopened, self._closed, self._sleep = path, opened, closed, sleep
-        self._lock = threading.Lock()
-        self._is_broken = False
+        self._lock, self._compacting = threading.Lock(), threading.Lock()
+        self._is_broken = self._is_closed = False
         self._quickly = rocksdict.WriteOptions()
         self._quickly.no_slowdown = True
         self._db = opened()
@@ -344,6 +344,17 @@ class RocksDatabase:
         with self._breaking():
             self._db.flush_wal(sync=True)
 
+    def compact(self) -> None:
+        """See ``KeyValues``; a table's keys at a time, and rocksdict gives Python's lock up."""
+        with self._lock, _Translated(self._path):
+            starts = sorted({file["start_key"] for file in self._db.live_files()})
+        for begin, end in itertools.pairwise([None, *starts, None]):
+            with self._compacting:
+                if self._is_closed:
+                    raise StorageError(f"{self._path}: closed before all of it was compacted")
+                with _Translated(self._path):
+                    self._db.compact_range(begin, end)
+
     def _breaking(self) -> _Translated:
         return _Translated(self._path, self._broke)
 
@@ -358,7 +369,7 @@ class RocksDatabase:
         if room.f_bavail * room.f_frsize < ROOM_BYTES_MIN:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         log.warn("opening {path} anew, because a write failed", path=self._path)
-        with self._lock:
+        with self._compacting, self._lock:
             # Closed already if opening it failed the last time.
             with contextlib.suppress(StorageError, OSError), _Translated(self._path):
                 self._db.close()
@@ -368,7 +379,8 @@ class RocksDatabase:
     def close(self) -> None:
         """See ``KeyValues``."""
         try:
-            with self._lock, _Translated(self._path):
+            with self._compacting, self._lock, _Translated(self._path):
+                self._is_closed = True
                 self._db.close()
         finally:
             self._closed()

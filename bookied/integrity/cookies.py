@@ -18,6 +18,7 @@ from bookied.dirs import VERSION, Directories
 from bookied.errors import BadCookieError
 from bookied.exit_status import Difference, WrongIdentityError
 from bookied.files import Files
+from bookied.held import forget, losses
 from bookied.identity import Identity
 from wire.errors import FormatError
 from wire.ids import BookieId
@@ -72,9 +73,14 @@ class HealingCookies:
         return Stale("; ".join(map(str, differing)), stored.version)
 
     async def stamp(self, version: Version) -> None:
-        """Write the cookie everywhere, the metadata first: what is cut short is found again."""
+        """Write the cookie everywhere, the metadata first: what is cut short is found again.
+
+        What the directories have lost is made up for, or remembered elsewhere, by now.
+        """
         cookie = encode_cookie(self._master)
         await self.store.write_cookie(self._id, cookie, version)
+        for loss in list(losses(self.files, self.found)):
+            forget(self.files, loss.root)
         for directory in self.found.all_dirs:
             self.files.write_atomic(directory / VERSION, cookie)
 

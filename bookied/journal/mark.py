@@ -40,9 +40,13 @@ START: Final = Mark(0, 0)
 """Before every journal: nothing is known to be durable."""
 
 
+LAST_MARK: Final = "lastMark"
+"""How the names of mark files begin."""
+
+
 def file_name(journal: int, journals: int) -> str:
     """Return the mark's file name for the ``journal``-th of ``journals`` directories."""
-    return "lastMark" if journals == 1 else f"lastMark.{journal}"
+    return LAST_MARK if journals == 1 else f"{LAST_MARK}.{journal}"
 
 
 def encode_mark(mark: Mark) -> bytes:

@@ -81,6 +81,15 @@ def test_the_rack_of_one_that_is_gone_is_remembered_as_long_as_is_asked_for() ->
     assert asked.calls == [("a", "b"), ("a",)]
 
 
+def test_a_bookie_that_is_gone_hides_no_other() -> None:
+    asked = Asked(by_name)
+    gone = BookieId("unknown")
+    assert asked.learn(A, gone, B) == ["/rack-a", DEFAULT_RACK, "/rack-b"]
+    asked.clock.advance(ASK_AGAIN_S)
+    assert asked.learn(gone) == [DEFAULT_RACK]
+    assert asked.calls == [("a", "b")]
+
+
 def test_hosts_come_in_portions() -> None:
     asked = Asked(by_name, arguments_max=2)
     asked.learn(A, B, C)

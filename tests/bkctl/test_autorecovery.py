@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from bkclient.metadata import zk_paths
 from bkclient.metadata.memory import MemoryMetadata
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import B1, B2
@@ -71,6 +72,23 @@ def test_the_status_of_a_new_cluster_and_of_one_that_mends_itself(
     found = run_in(world, "autorecovery", "status", "--json").json
     assert (found["auditor"], found["marked"], found["being_mended"]) == (B1, 2, 1)
     assert "all-ledgers: never" in run_in(world, "autorecovery", "status").out
+
+
+@pytest.mark.parametrize("form", [(), ("--detail",), ("--count",), ("-o", "jsonl")])
+def test_a_damaged_mark_hides_no_other(world: World, store: MemoryMetadata, form) -> None:
+    ids = [LedgerId(number) for number in (101, 202, 303)]
+    for ledger_id in ids:
+        world.run(store.mark_underreplicated(ledger_id, (B1,)))
+    world.metadata.set(zk_paths.mark(ids[1]), b"\xffnonsense")
+    said = run_in(world, "autorecovery", "list", *form, ok=False)
+    assert said.status == 8
+    assert f"the mark of ledger {ids[1]}: " in said.err
+    assert f"1 mark cannot be read: {ids[1]}" in said.err
+    if form == ("--count",):
+        assert said.out == "2\n"
+    else:
+        assert all(str(one) in said.out for one in (ids[0], ids[2]))
+    assert run_in(world, "autorecovery", "status", "--json").json["marked"] == 3
 
 
 def test_marks_are_listed_by_whose_replicas_they_lack(world: World, store: MemoryMetadata) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -23,7 +25,7 @@ from tests.bkctl.world import run_in
 from wire.ids import BookieId, LedgerId
 from wire.records import Cookie, encode_cookie
 
-B2 = BookieId("b2")
+B1, B2 = BookieId("b1"), BookieId("b2")
 
 
 def lost(world: World, *, entries: int = 10) -> LedgerId:
@@ -38,6 +40,67 @@ def lost(world: World, *, entries: int = 10) -> LedgerId:
     world.run(store.write_cookie(B2, encode_cookie(Cookie(B2, "/j", ("/l",))), NEW))
     world.kill("b2")
     return ledger_id
+
+
+async def racks(hosts: Sequence[str]) -> str:
+    """Put b1 and b4 into one rack, all others into another."""
+    return " ".join("/one" if host in {"host-b1", "host-b4"} else "/two" for host in hosts)
+
+
+def spread_ledger(world: World) -> LedgerId:
+    """Return a ledger on b1 and b2, which are in two racks."""
+    client = world.client(topology_script=racks)
+    while True:
+        pair = {"ensemble_size": 2, "write_quorum": 2, "ack_quorum": 2}
+        ledger_id = closed_ledger(world, client, 5, **pair)
+        if world.stored(ledger_id).all_bookies() == {B1, B2}:
+            return ledger_id
+        world.run(client.delete_ledger(ledger_id))
+
+
+class TestRacks:
+    @pytest.mark.parametrize("command", ["recover", "decommission"])
+    def test_ledgers_that_will_span_too_few_racks_are_told_before(self, command) -> None:
+        world = World(4)
+        ledger_id = spread_ledger(world)
+        world.kill("b2")
+        fine = run_in(world, command, "b2", "--dry-run", topology_script=racks)
+        assert "rack" not in fine.err
+        world.kill("b3")
+        told = run_in(world, command, "b2", "--dry-run", topology_script=racks)
+        words = "1 ledger will span fewer racks than minNumRacksPerWriteQuorum asks for: "
+        assert f"{words}{ledger_id}" in told.err
+        assert "rack" not in run_in(world, command, "b2", "--dry-run").err
+
+    def test_where_racks_are_enforced_nobody_would_ever_take_its_place(self) -> None:
+        world = World(4)
+        ledger_id = spread_ledger(world)
+        for name in ("b2", "b3"):
+            world.kill(name)
+        strict = {"topology_script": racks, "enforce_racks": True}
+        refused = run_in(world, "decommission", "b2", "--yes", ok=False, **strict)
+        assert (refused.status, "--force few-racks" in refused.err) == (4, True)
+        assert f"1 ledger would be left behind ({ledger_id}): nobody can" in refused.err
+        assert "enforceMinNumRacksPerWriteQuorum" in refused.err
+        assert marks(world) == {}
+
+    def test_ledgers_that_span_too_few_racks_are_told_afterwards(self) -> None:
+        world = World(4)
+        ledger_id = spread_ledger(world)
+        for name in ("b2", "b3"):
+            world.kill(name)
+        done = run_in(world, "recover", "b2", "--yes", topology_script=racks)
+        words = "1 ledger spans fewer racks than minNumRacksPerWriteQuorum asks for: "
+        assert f"{words}{ledger_id}" in done.err
+        assert world.stored(ledger_id).all_bookies() == {B1, BookieId("b4")}
+
+    def test_copies_go_to_the_rack_that_was_left(self) -> None:
+        world = World(4)
+        ledger_id = spread_ledger(world)
+        world.kill("b2")
+        done = run_in(world, "recover", "b2", "--yes", topology_script=racks)
+        assert "rack" not in done.err
+        assert world.stored(ledger_id).all_bookies() == {B1, BookieId("b3")}
 
 
 def has_cookie(world: World) -> bool:
@@ -74,6 +137,19 @@ class TestRecover:
         assert planned.out.startswith(f"would move ledger {ledger_id}\n  0-9: b2 -> b")
         assert world.stored(ledger_id) == before
         assert run_in(world, "recover", "b3", "--query", "--ledger", ledger_id).status == 0
+
+    def test_a_query_for_a_bookie_that_nothing_knows_says_so(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        unknown = run_in(world, "recover", "b22", "--query", ok=False)
+        assert (unknown.status, unknown.out) == (3, "")
+        assert "there is no bookie b22: " in unknown.err
+        assert "did you mean b2?" in unknown.err
+        both = run_in(world, "recover", "b2", "x9", "--query", "-o", "id", ok=False)
+        assert (both.status, both.out) == (3, f"{ledger_id}\n")
+        assert "there is no bookie x9: " in both.err
+        nowhere = run_in(world, "recover", "b2", "--query", "--ledger", 987, ok=False)
+        assert nowhere.status == 3
 
     def test_where_nobody_can_take_over_the_plan_says_so(self) -> None:
         world = World(3)

@@ -27,7 +27,7 @@ from wire.errors import BookKeeperError
 
 ELSEWHERE = (
     "bookied.admin.", "bookied.autorecovery.", "bookied.garbage.", "bookied.parts",
-    "bookied.service", "bkctl.spark.",
+    "bookied.service", "bookied.live_settings", "bkctl.spark.",
 )  # fmt: skip
 """Modules whose errors end in a daemon or in Spark, and never a command."""
 

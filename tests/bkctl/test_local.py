@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.bkctl.cluster import BKCTL, local_cluster
 from tests.bkctl.terminal import FakeHost
 
 TIMEOUT_S = 60.0
+BOOKIED = [sys.executable, "-m", "bookied"]
 
 
 def _run(*args: object) -> subprocess.CompletedProcess[str]:
@@ -48,6 +50,11 @@ def _until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, what
         time.sleep(0.05)
+
+
+def _until_listed(uri: str) -> None:
+    words = ("-u", uri, "bookie", "list", "--state", "rw", "-o", "id")
+    _until(lambda: _run(*words).stdout, "no bookie takes adds")
 
 
 # Without processes -----------------------------------------------------------------------------
@@ -100,6 +107,16 @@ def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
     assert caught.value.hint == f"bkctl local 3 --dir {tmp_path}"
     with pytest.raises(ConflictError, match="without --zookeeper"):
         LocalCluster(tmp_path, 3, zookeeper=True)
+
+
+def test_settings_that_a_start_has_proven_are_kept_for_the_next(tmp_path: Path) -> None:
+    first = LocalCluster(tmp_path, 1, settings={"a": "1", "b": "2"})
+    first._save()
+    assert LocalCluster(tmp_path, 1)._given == {}  # It has never come up with them.
+    first._proven = first._given
+    first._save()
+    assert LocalCluster(tmp_path, 1)._given == {"a": "1", "b": "2"}
+    assert LocalCluster(tmp_path, 1, settings={"b": "3"})._given == {"a": "1", "b": "3"}
 
 
 def test_the_settings_of_each_bookie_are_left_for_javas_shell(tmp_path: Path) -> None:
@@ -266,6 +283,27 @@ def test_a_bookie_that_dies_is_told_and_the_others_go_on(tmp_path: Path) -> None
         log = directory.with_suffix(".log")
         _until(lambda: "ended with -9" in log.read_text(), "not told")
         assert len(_processes(directory)) == 1
+
+
+@pytest.mark.processes
+def test_the_last_bookie_takes_nothing_along_and_settings_are_kept(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    conf = directory / "bookie-1" / CONF_FILE
+    for options in (("--set", "gcWaitTime=77000"), ()):
+        with local_cluster(directory, 1, *options) as cluster:
+            assert "gcWaitTime=77000\n" in conf.read_text()
+            (victim,) = _processes(directory)
+            os.kill(victim, signal.SIGKILL)
+            log = directory.with_suffix(".log")
+            _until(lambda log=log: "no bookie is left" in log.read_text(), "not told")
+            assert f"bookied --conf {conf}" in log.read_text()
+            assert _run("-u", cluster.uri, "cluster", "info").returncode == 0
+            again = subprocess.Popen([*BOOKIED, "--conf", str(conf)], stderr=subprocess.DEVNULL)
+            try:
+                _until_listed(cluster.uri)
+            finally:
+                again.terminate()
+                again.wait(TIMEOUT_S)
 
 
 @pytest.mark.processes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from bkctl.cli import cli
@@ -15,8 +15,8 @@ from tests.bkctl.terminal import FakeHost
 class WorldClient:
     """What ``BlockingClient`` is, on a world's clock instead of the reactor."""
 
-    def __init__(self, world: World) -> None:
-        self.world, self.client = world, world.client()
+    def __init__(self, world: World, options: Mapping[str, Any]) -> None:
+        self.world, self.client = world, world.client(**options)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = function(self.client, *args, **kwargs)
@@ -38,18 +38,23 @@ class WorldClient:
 
 
 class WorldHost(FakeHost):
-    def __init__(self, world: World, typed: str, *, tty: bool) -> None:
+    def __init__(self, world: World, typed: str, *, tty: bool, options: Mapping[str, Any]) -> None:
         super().__init__(typed, tty=tty, environ={"PAGER": ""})
-        client: Any = WorldClient(world)
+        client: Any = WorldClient(world, options)
         self._connect: Any = lambda _uri, _config: client
         self.world = world
 
 
 def run_in(
-    world: World, *words: object, typed: str = "", tty: bool = False, ok: bool = True
+    world: World,
+    *words: object,
+    typed: str = "",
+    tty: bool = False,
+    ok: bool = True,
+    **options: Any,
 ) -> Result:
-    """Run ``bkctl WORDS`` on the world's cluster."""
-    host: Host = WorldHost(world, typed, tty=tty)
+    """Run ``bkctl WORDS`` on the world's cluster; ``options`` are those of ``World.client``."""
+    host: Host = WorldHost(world, typed, tty=tty, options=options)
     status = cli.run(["-u", "sqlite:///not/opened.db", *map(str, words)], host)
     result = Result(status, host.stdout.data.decode(), host.stderr.text)  # type: ignore[attr-defined]
     assert not ok or status == 0, (words, result)

@@ -13,8 +13,10 @@ import pytest
 from bookied.consistency import Findings, Problem, Severity, stages
 from bookied.dirs import Directories
 from bookied.files import RealFiles
+from bookied.held import HeldNotes
 from bookied.journal.mark import Mark, encode_mark
 from bookied.offline import OfflineBookie
+from bookied.takeover import Served, note_journal
 from tests.bookied.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
 from wire.records import Cookie, encode_cookie
 
@@ -165,6 +167,19 @@ def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> 
     found = the_one(place.check())
     assert (found.kind, found.severity) == ("journal-missing", Severity.PROBLEM)
     assert found.path == place.journal / "1a1fc678c2c.txn"
+
+
+def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) -> None:
+    found = place.bookie.found
+    HeldNotes(place.bookie.files, found).update()
+    note_journal(place.bookie.files, found.journals[0], Served(2**60, fences_in_doubt=False))
+    told = the_one(place.check())
+    assert (told.kind, told.severity) == ("journal-missing", Severity.PROBLEM)
+    for path in place.ledgers.iterdir():
+        if path.name != "VERSION":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    kinds = [one.kind for one in place.check() if one.severity is Severity.PROBLEM]
+    assert kinds == ["journal-missing", "directory-emptied", "directory-emptied"]
 
 
 def test_a_tear_in_a_journal_that_another_followed_is_a_problem(place: Place) -> None:

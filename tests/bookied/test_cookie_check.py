@@ -108,6 +108,16 @@ def test_a_new_bookie_with_data_is_refused(world: World, tmp_path: Path) -> None
         assert world.stored
 
 
+def test_a_directory_that_gets_its_first_cookie_has_no_past(known: World, tmp_path: Path) -> None:
+    for name in ("l1", "l2"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "bookied.held").write_text("entries\n")
+    names = (*known.config.ledger_directories, str(tmp_path / "l2"))
+    known.start(ledger_directories=names, allow_storage_expansion=True)
+    assert (tmp_path / "l1/bookied.held").exists()
+    assert not (tmp_path / "l2/bookied.held").exists()
+
+
 def test_a_lost_stored_cookie_is_refused(known: World) -> None:
     known.forget_stored()
     assert "the metadata store has no cookie of b1" in known.refused()

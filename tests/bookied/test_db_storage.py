@@ -12,7 +12,7 @@ from bookied.exit_status import WrongIdentityError
 from bookied.service import BookieService
 from bookied.storage_config import StorageClass
 from tests.bookied.test_service import Running, running
-from tests.reactor import run
+from tests.reactor import call, run, until
 from wire.codes import ReturnCode
 
 __all__ = ["running"]  # The fixture.
@@ -59,6 +59,22 @@ def test_it_serves_what_it_had_after_a_restart(
         }
         assert not list(current.rglob("*.idx"))
     check(running, running.start(**settings))
+
+
+def test_locations_are_compacted_while_it_serves(running: Running, tmp_path: Path) -> None:
+    service = running.start(**db(tmp_path))
+    fill(running, service)
+    assert service.engine is not None
+    run(service.engine.checkpoint())
+    locations = service.engine.locations
+    assert len(locations.status()) == 2
+    call(locations.begin, list(locations.status()))
+    check(running, service)
+    run(until(lambda: not any(locations.status().values())))
+    check(running, service)
+    call(locations.begin, list(locations.status()))
+    run(service.stop())  # It waits for none of that but the piece under way.
+    check(running, running.start(**db(tmp_path)))
 
 
 def test_flags_and_limbo_stay_over_a_restart(running: Running, tmp_path: Path) -> None:

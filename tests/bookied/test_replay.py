@@ -35,8 +35,8 @@ def lac_packet(ledger: int, lac: int) -> bytes:
 class Desk:
     """Journals as a crash left them, and the storage they are replayed into."""
 
-    def __init__(self) -> None:
-        self.files = SimFiles(Random(1))
+    def __init__(self, seed: int = 1) -> None:
+        self.files = SimFiles(Random(seed))
         for directory in (J, L):
             self.files.mkdirs(directory)
             self.files.sync_dir(directory.parent)
@@ -58,6 +58,32 @@ class Desk:
         run_now(self.storages.stop([], do_now))
         self.files.crash()
         return self.replay()
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_not_synced_when_the_process_died_stays_under_the_mark(
+    seed: int, *, has_failed: bool
+) -> None:
+    """Or the next power cut takes it from there, and journals from before the mark are replayed."""
+    desk = Desk(seed)
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    path = J / layout.file_name(5)
+    file = desk.files.open_update(path)
+    late = entry(1, 1)
+    file.write_at(file.size(), late + layout.padding(file.size() + len(late), 512))
+    if has_failed:
+        desk.files.fault = lambda operation, _: OSError("broken") if operation == "sync" else None
+        with pytest.raises(OSError, match="broken"):
+            file.sync()
+        desk.files.fault = None
+    file.close()
+    desk.files.kill()
+    end = desk.files.size(path)
+    assert desk.replay().marks == [Mark(5, end)]
+    desk.files.crash()
+    assert desk.files.size(path) == end
+    assert desk.replay().entries == 0
 
 
 def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:

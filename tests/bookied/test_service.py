@@ -15,11 +15,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.config import ClientConfig
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.api import ANY, MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
 from bkclient.tls.config import StoreType
-from bookied.dirs import VERSION, is_locked, was_dirty
-from bookied.errors import JournalMissingError, WriteFailedError
+from bookied.dirs import VERSION, Directories, is_locked, was_dirty
+from bookied.errors import DirectoryEmptiedError, JournalMissingError, WriteFailedError
 from bookied.exit_status import (
     DirectoryInUseError,
     ExitStatus,
@@ -251,6 +251,62 @@ def test_a_lost_journal_stops_the_start(running: Running) -> None:
     with pytest.raises(JournalMissingError) as caught:
         running.start()
     assert caught.value.exit_status == ExitStatus.DAMAGED
+
+
+def served_once(running: Running) -> Directories:
+    """Let a bookie acknowledge an entry and stop; return its directories."""
+    service = running.start()
+    with running.client(service) as client:
+        assert client.add(7, 0) is ReturnCode.EOK
+    run(service.stop())
+    return service.directories
+
+
+def take_away(directory: Path) -> Path:
+    """Move all but the cookie elsewhere."""
+    away = directory.with_name("away")
+    directory.rename(away)
+    directory.mkdir()
+    shutil.copy(away / VERSION, directory)
+    return away
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_emptied_directory_with_its_cookie_stops_the_start(running: Running, number) -> None:
+    found = served_once(running)
+    assert len(found.all_dirs) == 2
+    directory = found.all_dirs[number]
+    away = take_away(directory)
+    with pytest.raises((JournalMissingError, DirectoryEmptiedError), match="emptied") as caught:
+        running.start()
+    assert caught.value.exit_status == ExitStatus.DAMAGED
+    assert [path.name for path in directory.iterdir()] == [VERSION]
+    shutil.rmtree(directory)
+    away.rename(directory)
+    with running.client(running.start()) as client:
+        assert client.read(7, 0) == client.read(7, -1)
+
+
+def test_emptied_directories_stop_the_start_however_they_ended(running: Running) -> None:
+    service = running.start()
+    with running.client(service) as client:
+        assert client.add(7, 0) is ReturnCode.EOK
+    service._has_failed = True  # As after a fatal failure: nothing is flushed.
+    run(service.abandon())
+    for directory in service.directories.all_dirs:
+        take_away(directory)
+    with pytest.raises(JournalMissingError):
+        running.start()
+
+
+def test_directories_that_somebody_cleared_for_a_new_bookie_are_new(running: Running) -> None:
+    """As administrators do: away with ``current``, away with the cookie."""
+    found = served_once(running)
+    for directory in found.all_dirs:
+        shutil.rmtree(directory)
+    run(running.onlooker.remove_cookie(B1, ANY))
+    with running.client(running.start()) as client:
+        assert client.read(7, 0) is ReturnCode.ENOLEDGER
 
 
 def with_tls(tmp_path: Path) -> dict[str, Any]:

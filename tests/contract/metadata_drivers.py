@@ -12,14 +12,17 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from bkclient.metadata import open_metadata
+from bkclient.metadata import open_metadata, zk_paths
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from tests import reactor
 from tests.contract.zk_proxy import ZooKeeperProxy
+from wire.ids import LedgerId
 
 T = TypeVar("T")
+
+SPOILT = b"\xffnonsense"
 
 
 class Driver(Protocol):
@@ -40,6 +43,14 @@ class Driver(Protocol):
     async def expire(self, store: Any) -> None:
         """Let the store's session expire, though its owner lives."""
         ...
+
+    async def spoil_mark(self, store: Any, ledger_id: LedgerId) -> None:
+        """Put bytes that are no mark in the place of a ledger's."""
+        ...
+
+
+async def spoil_mark_in_tree(store: Any, ledger_id: LedgerId) -> None:
+    await store._tree.set(zk_paths.mark(ledger_id), SPOILT)
 
 
 class DriverBase(ABC):
@@ -104,6 +115,9 @@ class MemoryDriver(DriverBase):
     async def expire(self, store: MemoryMetadata) -> None:
         store.session.expire()
 
+    async def spoil_mark(self, store: MemoryMetadata, ledger_id: LedgerId) -> None:
+        await spoil_mark_in_tree(store, ledger_id)
+
 
 class SqliteDriver(DriverBase):
     """A file and a real reactor."""
@@ -133,6 +147,14 @@ class SqliteDriver(DriverBase):
         with connection:
             connection.execute(
                 "UPDATE session SET expires_ms = 0 WHERE id = ?", (store.session_id,)
+            )
+        connection.close()
+
+    async def spoil_mark(self, _store: Any, ledger_id: LedgerId) -> None:
+        connection = sqlite3.connect(self.path, timeout=5)
+        with connection:
+            connection.execute(
+                "UPDATE node SET value = ? WHERE kind = 'mark' AND key = ?", (SPOILT, ledger_id)
             )
         connection.close()
 
@@ -176,6 +198,9 @@ class ZooKeeperDriver(DriverBase):
 
     async def sleep(self, seconds: float) -> None:
         await reactor.sleep(seconds)
+
+    async def spoil_mark(self, store: ZooKeeperMetadata, ledger_id: LedgerId) -> None:
+        await spoil_mark_in_tree(store, ledger_id)
 
     async def expire(self, store: ZooKeeperMetadata) -> None:
         """Take the session over with its id and password, and close it."""

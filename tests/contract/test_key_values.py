@@ -49,6 +49,21 @@ def test_what_was_put_is_there_and_stays(opened: Open) -> None:
     store.close()
 
 
+def test_compacting_changes_nothing_that_can_be_read(opened: Open) -> None:
+    store = opened()
+    for begin in range(0, 200, 50):
+        store.put((key(number), b"%d" % number) for number in range(begin, begin + 100))
+        store.sync()
+        store.close()
+        store = opened()  # Each opening makes a table of its own.
+    store.delete(key(number) for number in range(0, 250, 2))
+    before = store.items(key(0), key(1000), 1000)
+    assert len(before) == 125
+    store.compact()
+    assert store.items(key(0), key(1000), 1000) == before
+    store.close()
+
+
 def test_keys_come_in_the_order_of_their_bytes(opened: Open) -> None:
     store = opened()
     store.put([(b"\x80", b"5"), (b"a\0", b"3"), (b"a", b"2"), (b"", b"1"), (b"b", b"4")])

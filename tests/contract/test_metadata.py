@@ -883,6 +883,24 @@ class TestRepair:
 
         driver.run(scenario())
 
+    def test_a_damaged_mark_is_told_and_hides_no_other(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            for number in (1, 2, 3):
+                await store.mark_underreplicated(LedgerId(number), (B1,))
+            await driver.spoil_mark(store, LedgerId(2))
+            told: list[tuple[LedgerId, str]] = []
+            listed = store.list_underreplicated(lambda one, why: told.append((one, str(why))))
+            assert [ledger_id async for ledger_id, _ in listed] == [1, 3]
+            assert [one for one, _ in told] == [2]
+            assert told[0][1].startswith("the mark of ledger 2: ")
+            with pytest.raises(MetadataFormatError, match="the mark of ledger 2: "):
+                [one async for one in store.list_underreplicated()]
+            with pytest.raises(MetadataFormatError, match="the mark of ledger 2: "):
+                await store.underreplicated(LedgerId(2))
+
+        driver.run(scenario())
+
     def test_two_markers_at_once_lose_nothing(self, driver: Any) -> None:
         async def scenario() -> None:
             stores = [await driver.open() for _ in range(3)]

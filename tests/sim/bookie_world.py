@@ -25,7 +25,8 @@ from twisted.python.failure import Failure
 
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config import BookieConfig, StorageClass
-from bookied.dirs import directories, was_dirty
+from bookied.dirs import VERSION, directories, was_dirty
+from bookied.files import remove_tree
 from bookied.journal.format import file_name as journal_name
 from bookied.journal.mark import file_name, read_mark
 from bookied.journal.reader import journal_ids, open_scan
@@ -159,7 +160,7 @@ class Client:
         frames = []
         for request, done in requests:
             self._txn_id += 1
-            key = self._txn_id if self.protocol is V3 else _place(request)
+            key = self._txn_id if self.protocol is V3 else (*_place(request), _is_fence(request))
             self._asked.setdefault(key, []).append(done)
             frames.append(self._decoder.send(request, self._txn_id))
         self._connection.dataReceived(b"".join(frames))
@@ -170,11 +171,16 @@ class Client:
         self._transport.clear()
         while (event := self._decoder.next_event()) is not NEED_DATA:
             assert isinstance(event, Answer)
-            key = event.txn_id if self.protocol is V3 else _place(event.response)
+            key = event.txn_id if self.protocol is V3 else self._key_of(event.response)
             # Of adds of one entry in V2 the last to be sent was refused: at once, while those
             # before it wait for the journal.
             was_refused = event.response.rc is ReturnCode.EFENCED
             self._asked[key].pop(-1 if was_refused else 0)(event.response)
+
+    def _key_of(self, response: Response) -> tuple[bool, int, int, bool]:
+        """Return what a V2 answer is to: of reads of one entry those that fence wait longest."""
+        plain = (*_place(response), False)
+        return plain if self._asked.get(plain) else (*_place(response), True)
 
     def lose(self) -> None:
         """Break the connection: no answer comes any more."""
@@ -188,6 +194,10 @@ def _place(message: Request | Response) -> tuple[bool, int, int]:
     is_add = isinstance(message, AddRequest | AddResponse)
     named = cast("Any", message)
     return is_add, named.ledger_id, named.entry_id
+
+
+def _is_fence(request: Request) -> bool:
+    return isinstance(request, ReadRequest) and bool(request.flags & ReadFlag.FENCE)
 
 
 class BookieWorld:
@@ -214,7 +224,7 @@ class BookieWorld:
         self._early_share, self._protocols = self.rng.choice(
             [(0.0, (V2,)), (0.2, (V2, V3)), (0.2, (V2, V3)), (1.0, (V3,))]
         )
-        self._has_begun = self._is_stopping = False
+        self._has_begun = self._is_stopping = self._is_emptied = False
         self.failures: list[Exception] = []
         self._config = self._some_config()
         if seed >= DB_SEEDS and seed % 3 == 0:
@@ -402,6 +412,16 @@ class BookieWorld:
             self.files.crash()
         else:
             self.files.kill()
+
+    def empty_a_directory(self, choice: Random) -> None:
+        """Remove all but the cookie from one of the directories, for good; nothing runs."""
+        found = directories(self._config).all_dirs
+        directory = choice.choice([one for one in found if self.files.exists(one)])
+        for name in self.files.list(directory):
+            if name != VERSION:
+                remove_tree(self.files, directory / name)
+        self.files.sync_dir(directory)
+        self._has_begun, self._is_emptied = False, True
 
     # What happens ---------------------------------------------------------------------------------
 
@@ -609,7 +629,8 @@ class BookieWorld:
             what = f"entry {entry_id} of ledger {ledger_id}"
             if answer.rc is not ReturnCode.EOK:
                 is_absent = answer.rc in {ReturnCode.ENOENTRY, ReturnCode.ENOLEDGER}
-                may_fail = self._may_fail or (least < 0 and self._is_in_doubt(ledger_id))
+                is_in_doubt = self._is_emptied or self._is_in_doubt(ledger_id)
+                may_fail = self._may_fail or (least < 0 and is_in_doubt)
                 self._insist(is_absent or may_fail, f"{what}: {answer.rc.name}")
                 self._insist(least < 0 or not is_absent, f"{what} is gone")
                 return

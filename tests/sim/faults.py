@@ -45,8 +45,8 @@ def _engine(**classes: Any) -> Build:
 class _AcksEarly(Journal):
     """Reports a record as soon as it is written."""
 
-    def append(self, records: Any, done: object, *, early: bool = False) -> None:
-        super().append(records, done, early=True)
+    def append(self, records: Any, done: object, *, early: bool = False, entries: int = 1) -> None:
+        super().append(records, done, early=True, entries=entries)
 
 
 class _RemovesOneMore(Journal):

@@ -95,6 +95,9 @@ class SimKeyValues:
         self._apply(kind, first, second)
         self._keys = sorted(self._map)
 
+    def compact(self) -> None:
+        """See ``KeyValues``: every opening does that here."""
+
     def sync(self) -> None:
         if self._is_broken:
             self._open()

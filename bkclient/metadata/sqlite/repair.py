@@ -13,6 +13,7 @@ from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     AlreadySetError,
+    DamagedMark,
     HeldLock,
     MetadataUnavailableError,
     Version,
@@ -24,7 +25,14 @@ from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.tree.ledgers import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
-from bkclient.metadata.tree.repair import check_path, encode_delay, name_in_lock, parse_delay
+from bkclient.metadata.tree.repair import (
+    check_path,
+    encode_delay,
+    name_in_lock,
+    parse_delay,
+    readable_mark,
+    stored_mark,
+)
 from wire.ids import BookieId, LedgerId
 from wire.records import (
     REPAIR_LAYOUT,
@@ -86,9 +94,11 @@ class SqliteRepair(SqlitePart):
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
         """See ``UnderreplicationQueue``."""
         row = await self._read(lambda rows, _: rows.get(MARK, ledger_id))
-        return None if row is None else decode_mark(row.value)
+        return None if row is None else stored_mark(ledger_id, row.value)
 
-    async def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
+    async def list_underreplicated(
+        self, damaged: DamagedMark | None = None
+    ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
         """See ``UnderreplicationQueue``."""
         last: Key = -1
 
@@ -98,7 +108,9 @@ class SqliteRepair(SqlitePart):
 
         while marks := await self._read(some):
             for key, value in marks:
-                yield LedgerId(int(key)), decode_mark(value)
+                ledger_id = LedgerId(int(key))
+                if (mark := readable_mark(ledger_id, value, damaged)) is not None:
+                    yield ledger_id, mark
             last = marks[-1][0]
 
     async def poll_underreplicated(self) -> LedgerId | None:

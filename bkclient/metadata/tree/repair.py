@@ -16,6 +16,7 @@ from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     AlreadySetError,
+    DamagedMark,
     HeldLock,
     IncompatibleLayoutError,
     MetadataUnavailableError,
@@ -58,6 +59,36 @@ from wire.records import (
 )
 
 T = TypeVar("T")
+
+
+def stored_mark(ledger_id: LedgerId, value: bytes) -> UnderreplicatedMark:
+    """Return a ledger's mark.
+
+    Raises:
+        MetadataFormatError: it cannot be read.
+    """
+    try:
+        return decode_mark(value)
+    except FormatError as error:
+        raise MetadataFormatError(f"the mark of ledger {ledger_id}: {error}") from error
+
+
+def readable_mark(
+    ledger_id: LedgerId, value: bytes, damaged: DamagedMark | None
+) -> UnderreplicatedMark | None:
+    """Return a ledger's mark, or tell ``damaged`` that it cannot be read.
+
+    Raises:
+        MetadataFormatError: it cannot be read, and there is nobody to tell.
+    """
+    try:
+        return stored_mark(ledger_id, value)
+    except MetadataFormatError as error:
+        if damaged is None:
+            raise
+        damaged(ledger_id, error)
+        return None
+
 
 _READS_AT_ONCE: Final = 256
 _WALK_PAUSE_S: Final = 1.0
@@ -150,14 +181,12 @@ class TreeRepair(TreePart):
 
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
         """See ``UnderreplicationQueue``."""
-        try:
-            return decode_mark((await self._tree.get(zk_paths.mark(ledger_id))).value)
-        except NoNodeError:
-            return None
-        except FormatError as error:
-            raise MetadataFormatError(f"the mark of ledger {ledger_id}: {error}") from error
+        value = await self._mark_value(ledger_id)
+        return None if value is None else stored_mark(ledger_id, value)
 
-    async def list_underreplicated(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
+    async def list_underreplicated(
+        self, damaged: DamagedMark | None = None
+    ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
         """See ``UnderreplicationQueue``; ascending, and many reads at a time."""
         level = [zk_paths.MARKS]
         for _ in range(zk_paths.MARK_DEPTH):
@@ -166,10 +195,17 @@ class TreeRepair(TreePart):
         ids = [i for i in map(zk_paths.ledger_of_mark_parent, level) if i is not None]
         for start in range(0, len(ids), _READS_AT_ONCE):
             some_ids = ids[start : start + _READS_AT_ONCE]
-            marks = await together(map(self.underreplicated, some_ids))
-            for ledger_id, mark in zip(some_ids, marks, strict=True):
+            values = await together(map(self._mark_value, some_ids))
+            for ledger_id, value in zip(some_ids, values, strict=True):
+                mark = None if value is None else readable_mark(ledger_id, value, damaged)
                 if mark is not None:
                     yield ledger_id, mark
+
+    async def _mark_value(self, ledger_id: LedgerId) -> bytes | None:
+        try:
+            return (await self._tree.get(zk_paths.mark(ledger_id))).value
+        except NoNodeError:
+            return None
 
     async def _each(
         self, read: Callable[[str], Coroutine[Deferred[Any], Any, T]], paths: list[str]

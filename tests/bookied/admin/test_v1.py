@@ -9,6 +9,7 @@ import pytest
 
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
+from bookied.admin.v1_bookie import NO_OBJECT
 from bookied.admin.web import Access
 from bookied.config import StorageClass
 from tests.bookied.admin.conftest import Operator
@@ -105,6 +106,39 @@ SEEN = [
         200,
         "Not trigger Entry Location RocksDB compact.",
     ),
+    ("PUT", f"{BOOKIE}/entry_location_compact", b"{", 400, f'"{NO_OBJECT}"'),
+    (
+        "PUT",
+        f"{BOOKIE}/entry_location_compact",
+        b'{"entryLocationRocksDBCompact": "true"}',
+        500,
+        "Internal Server Error",
+    ),
+    (
+        "PUT",
+        f"{BOOKIE}/entry_location_compact",
+        b'{"entryLocationRocksDBCompact": true}',
+        200,
+        '"Triggered entry Location RocksDB compact on bookie:b1"',
+    ),
+    (
+        "PUT",
+        f"{BOOKIE}/entry_location_compact",
+        b'{"entryLocationRocksDBCompact": true, "entryLocations": "/a,/b"}',
+        400,
+        (
+            '"Specified trigger compact entryLocations: /a,/b is invalid. '
+            'Bookie entry location RocksDB path: []."'
+        ),
+    ),
+    (
+        "PUT",
+        "/api/v1/config/server_config",
+        b'{"gcWaitTime": 70000, "isThrottleByBytes": true}',
+        200,
+        "Success set server config.",
+    ),
+    ("PUT", "/api/v1/config/server_config", b"[]", 500, "Internal Server Error"),
     (
         "PUT",
         "/api/v1/config/server_config",
@@ -324,8 +358,33 @@ def test_db_storage_tells_where_its_locations_are(tmp_path: Path) -> None:
     world = World(tmp_path, storage_class=StorageClass.DB)
     done(world.service.start())
     at = str(tmp_path / "ledgers/current/locations")
-    assert Operator(world).get(f"{BOOKIE}/entry_location_compact") == {at: False}
+    operator, path = Operator(world), f"{BOOKIE}/entry_location_compact"
+    assert operator.get(path) == {at: False}
+    wanted = {"entryLocationRocksDBCompact": True, "entryLocations": at}
+    reply = operator.ask("PUT", path, json.dumps(wanted).encode())
+    told = f"Triggered entry Location RocksDB: {at} compact on bookie:b1."
+    assert (reply.status, json.loads(reply.body)) == (200, told)
+    assert operator.get(path) == {at: False}
     world.stop()
+
+
+def test_settings_that_only_a_start_reads_are_refused_and_none_is_changed(
+    operator: Operator,
+) -> None:
+    path = "/api/v1/config/server_config"
+    before = operator.get(path)
+    for body, why in (
+        ({"gcWaitTime": 5, "bookiePort": 1}, "only at a start: bookiePort; while the bookie runs"),
+        ({"gcWaitTime": "soon"}, "gcWaitTime: 'soon' "),
+        ({"gcWaitTime": None}, "gcWaitTime: 'null' "),
+        ({"diskUsageThreshold": 0.5}, "diskUsageThreshold"),
+    ):
+        reply = operator.ask("PUT", path, json.dumps(body).encode())
+        assert reply.status == 400
+        assert why in reply.body
+    assert operator.get(path) == before
+    assert operator.ask("PUT", path, b'{"gcWaitTime": 70000}').status == 200
+    assert operator.get(path) == {**before, "gcWaitTime": "70000"}
 
 
 def test_a_bookie_that_has_not_started_is_alive_and_not_ready(early: Operator) -> None:

@@ -14,6 +14,7 @@ from bookied.admin.control import Control
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.exchange import Reply
 from bookied.admin.web import Api
+from bookied.config import StorageClass
 from tests.bookied.admin.conftest import Operator
 from tests.bookied.admin.test_v1 import create, metadata_of
 from tests.bookied.clock_world import World
@@ -25,6 +26,7 @@ from wire.records import decode_cookie
 BODIES: dict[str, Any] = {
     "set_read_only": {"read_only": False},
     "set_compaction": {"major_suspended": True},
+    "set_config": {"key": "gcWaitTime", "value": "70000"},
     "set_autorecovery": {"lost_bookie_recovery_delay_s": 30},
     "recover": {"bookie_id": "b8"},
     "decommission": {"bookie_id": "b8", "keep_cookie": True},
@@ -50,6 +52,32 @@ def test_every_answer_is_what_the_description_says(operator: Operator, endpoint:
     answer = operation["responses"][str(reply.status)]["content"]["application/json"]["schema"]
     schema = {**answer, "components": described["components"]}
     jsonschema.Draft202012Validator(schema).validate(json.loads(reply.body))
+
+
+def test_a_setting_can_be_changed_where_that_takes_effect(operator: Operator) -> None:
+    before = operator.get("/api/v2/config")
+    told = operator.ask("PUT", "/api/v2/config", {"key": "gcWaitTime", "value": "70000"})
+    assert json.loads(told.body) == operator.get("/api/v2/config") == {
+        **before, "gcWaitTime": "70000",
+    }  # fmt: skip
+    refused = operator.ask("PUT", "/api/v2/config", {"key": "bookiePort", "value": "1"})
+    assert problem(refused) == (400, "bad_request")
+    assert "only at a start: bookiePort" in refused.body
+
+
+def test_locations_are_compacted_one_or_all(tmp_path: Path) -> None:
+    names = [str(tmp_path / name) for name in ("l0", "l1")]
+    world = World(tmp_path, storage_class=StorageClass.DB, ledger_directories=tuple(names))
+    done(world.service.start())
+    operator, at = Operator(world), "/api/v2/bookie/locations"
+    paths = [f"{name}/current/locations" for name in names]
+    idle = [{"path": path, "compacting": False} for path in paths]
+    assert operator.get(at) == idle
+    for body in ({}, {"path": paths[1]}):
+        assert operator.ask("POST", at, body).status == 202
+    assert operator.get(at) == idle
+    assert problem(operator.ask("POST", at, {"path": "/nowhere"})) == (400, "bad_request")
+    world.stop()
 
 
 def test_what_the_operator_sets_is_what_is_told(operator: Operator) -> None:

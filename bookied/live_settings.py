@@ -1,0 +1,93 @@
+"""Settings that a running bookie can be told anew: a rule, no effects.
+
+Java's bookie takes any key into its memory and says that all went well (BookKeeper 4.18.0,
+ConfigurationService); of most it never looks at the value again. Here only what takes effect can be
+changed, all that is asked or none of it, until the next start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from bkclient.declaration import Declared, declared
+from bkclient.findings import Finding, Severity
+from bookied.config import BookieConfig
+from wire.errors import BookKeeperError
+
+CHANGEABLE: Final = frozenset(
+    {
+        "compactionRateByBytes",
+        "compactionRateByEntries",
+        "diskUsageLwmThreshold",
+        "diskUsageThreshold",
+        "diskUsageWarnThreshold",
+        "forceAllowCompaction",
+        "gcWaitTime",
+        "isForceGCAllowWhenNoSpace",
+        "isThrottleByBytes",
+        "majorCompactionInterval",
+        "majorCompactionMaxTimeMillis",
+        "majorCompactionThreshold",
+        "minUsableSizeForHighPriorityWrites",
+        "minorCompactionInterval",
+        "minorCompactionMaxTimeMillis",
+        "minorCompactionThreshold",
+        "readOnlyModeOnAnyDiskFullEnabled",
+        "useTargetEntryLogSizeForGc",
+    }
+)
+"""What the collectors and the look at the disks are told: from their next round on it holds."""
+
+
+class SettingsRefusedError(BookKeeperError):
+    """A setting cannot be changed while the bookie runs, or not to this value."""
+
+
+def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> BookieConfig:
+    """Return the settings with new values, by their Java keys.
+
+    Args:
+        config: as the bookie runs.
+        given: values as JSON has them; texts are read as in a settings file.
+
+    Raises:
+        SettingsRefusedError: at least one cannot be; it says why, and none is changed.
+    """
+    fixed = sorted(given.keys() - CHANGEABLE)
+    if fixed:
+        raise SettingsRefusedError(
+            f"only at a start: {', '.join(fixed)}; while the bookie runs these can be changed: "
+            f"{', '.join(sorted(CHANGEABLE))}"
+        )
+    by_key = {one.spec.key: one for one in declared(BookieConfig)}
+    values: dict[str, Any] = {
+        by_key[key].argument: _value(by_key[key], value) for key, value in given.items()
+    }
+    changed = attrs.evolve(config, **values)
+    before = set(_errors(config))
+    for error in _errors(changed):
+        if error not in before:
+            raise SettingsRefusedError(f"{error.key}: {error.message}")
+    return changed
+
+
+def _value(one: Declared, given: object) -> object:
+    text = given if isinstance(given, str) else json.dumps(given)
+    try:
+        value: object = one.convert(text)
+    except ValueError as error:
+        raise SettingsRefusedError(
+            f"{one.spec.key}: '{text}' {error}; allowed: {one.allowed}"
+        ) from error
+    reason = one.spec.refuse(value) if one.spec.refuse else None
+    if reason:
+        raise SettingsRefusedError(f"{one.spec.key}: '{text}' {reason}")
+    return value
+
+
+def _errors(config: BookieConfig) -> Iterator[Finding]:
+    return (one for one in config.cross_check() if one.severity is Severity.ERROR)

@@ -1,0 +1,51 @@
+"""The cookies of a bookie that heals itself, and what is forgotten once it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twisted.internet.task import Clock
+
+from bkclient.metadata.memory import MemoryCluster
+from bookied.dirs import VERSION, directories, prepare
+from bookied.files import RealFiles
+from bookied.held import HeldNotes, losses
+from bookied.identity import Identity
+from bookied.integrity.cookies import HealingCookies
+from bookied.takeover import NAME, Served, note_journal
+from tests.bookied.fakes import config_for, done
+from wire.ids import BookieId
+
+FILES = RealFiles()
+
+
+def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_path: Path) -> None:
+    cluster = MemoryCluster.initialized(Clock())
+    store = cluster.metadata()
+    done(store.connect())
+    config = config_for(tmp_path, check_integrity=True, stamp_missing_cookies=True)
+    found = directories(config)
+    prepare(FILES, found)
+    cookies = HealingCookies(
+        config=config,
+        identity=Identity("b1", "h", 1, "", (BookieId("b1"),)),
+        found=found,
+        store=store,
+        instance_id=done(store.instance_id()),
+        files=FILES,
+    )
+    assert done(cookies.check()) is None
+    journals, ledgers = found.journal_dirs[0], found.ledger_dirs[0]
+    (journals / "5.txn").touch()
+    note_journal(FILES, journals.parent, Served(5, fences_in_doubt=True))
+    (ledgers / "lastMark").write_bytes(bytes(20))
+    HeldNotes(FILES, found).update()
+    for path in (ledgers / VERSION, ledgers / "lastMark"):
+        path.unlink()
+    stale = done(cookies.check())
+    assert stale is not None
+    assert [loss.root for loss in losses(FILES, found)] == [ledgers.parent]
+    done(cookies.stamp(stale.version))
+    assert list(losses(FILES, found)) == []
+    assert (journals.parent / NAME).exists()
+    assert done(cookies.check()) is None
