@@ -18,7 +18,7 @@ from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
 from bkclient.metadata.tree.repair import parse_delay
-from bkclient.metadata.zookeeper.uri import parse_uri as parse_zookeeper_uri
+from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bkclient.properties import PropertiesError, parse_properties
 from bookied.admin.exchange import Asked, BadRequestError, number
 from bookied.config import load_bookie_config
