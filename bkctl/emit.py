@@ -13,6 +13,7 @@ import csv
 import enum
 import importlib
 import io
+import itertools
 import json
 import shlex
 import shutil
@@ -140,21 +141,29 @@ class Emitter:
             lines = yaml({"schema": SCHEMA, **self.machine(view, value)})
             self._write(self._document + "\n".join(lines) + "\n")
         else:
-            self._many(view, [value])
+            self._many(view, [[value]])
 
     def many(self, values: Iterable[Any], kind: type) -> None:
         """Print values as they come."""
         view = view_of(kind)
-        self._many(view, self._seen(view, self._select(view, values)))
+        self._many(view, _one_by_one(self._seen(view, self._select(view, values))))
 
-    def _many(self, view: View, values: Iterable[Any]) -> None:
+    def stream(self, batches: Iterable[Sequence[Any]], kind: type) -> None:
+        """Print values, as many at a time as have come together."""
+        if self._options.sort_by:
+            self.many(itertools.chain.from_iterable(batches), kind)
+            return
+        view = view_of(kind)
+        self._many(view, (self._seen(view, self._select(view, batch)) for batch in batches))
+
+    def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:
             if view.sentence is not None and self._form == "table" and not self._options.columns:
-                self._write_lines(map(view.sentence, values))
+                self._write_lines(map(view.sentence, itertools.chain.from_iterable(batches)))
             else:
-                self._table(view, values)
+                self._table(view, batches)
             return
-        for text in self._texts(view, values):
+        for text in self._texts(view, itertools.chain.from_iterable(batches)):
             self._write(text)
 
     def draw(self, value: Any, drawing: Callable[[Canvas], Iterable[str]]) -> None:
@@ -307,7 +316,7 @@ class Emitter:
         cells = [(field.title, self._marked(view, value, field)) for field in fields]
         return vertical(cells, self._color)
 
-    def _table(self, view: View, values: Iterable[Any]) -> None:
+    def _table(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         rank_max = WIDE if self._form == "wide" else WIDE - 1
         fields = self._chosen(view, [field for field in view.fields if field.rank <= rank_max])
         table = Table(
@@ -316,9 +325,9 @@ class Emitter:
             headers=not self._options.no_headers,
             color=self._color,
         )
-        rows = ([self._marked(view, value, field) for field in fields] for value in values)
-        for first in in_batches(rows, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
-            self._write_lines(table.lines(first))
+        for values in in_batches(batches, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
+            rows = [[self._marked(view, value, field) for field in fields] for value in values]
+            self._write_lines(table.lines(rows))
         if not table.started:
             self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
@@ -513,16 +522,22 @@ def wants_color(options: Options, host: Host, stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def in_batches(rows: Iterable[Any], size_max: int, first_within_s: float) -> Iterator[list[Any]]:
-    """Yield the first rows together (``size_max``, or what comes in time), then one by one."""
+def _one_by_one(values: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    return ([value] for value in values)
+
+
+def in_batches(
+    batches: Iterable[Iterable[Any]], size: int, first_within_s: float
+) -> Iterator[list[Any]]:
+    """Yield the first values together (``size``, or what comes in time), then as they come."""
     deadline_s = time.monotonic() + first_within_s
     first: list[Any] | None = []
-    for row in rows:
+    for batch in batches:
         if first is None:
-            yield [row]
+            yield list(batch)
             continue
-        first.append(row)
-        if len(first) >= size_max or time.monotonic() > deadline_s:
+        first += batch
+        if len(first) >= size or (first and time.monotonic() > deadline_s):
             yield first
             first = None
     if first:
