@@ -8,7 +8,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_frames
@@ -28,7 +28,8 @@ _READ_BYTES: Final = 1 << 16
 _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 
-Connect = Callable[[tuple[str, int], float], socket.socket]
+Address = tuple[bytes, int]
+Connect = Callable[[Address, float], socket.socket]
 
 
 class ReadSession:
@@ -47,7 +48,7 @@ class ReadSession:
         timeout_s: float,
         auth_data: Sequence[tuple[str, str]] = (),
         first_host: int = 0,
-        connect: Connect = socket.create_connection,
+        connect: Connect | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """``first_host`` says with which server to begin, to spread the load."""
@@ -55,7 +56,7 @@ class ReadSession:
         first = first_host % len(hosts)
         self._hosts = itertools.cycle(hosts[first:] + hosts[:first])
         self._uri, self._timeout_s, self._auth_data = uri, timeout_s, auth_data
-        self._connect, self._sleep = connect, sleep
+        self._connect, self._sleep = connect or _connect, sleep
         self._socket: socket.socket | None = None
         self._chunks: list[bytes] = []
         self._missing = LENGTH.size
@@ -167,7 +168,7 @@ class ReadSession:
             else:
                 return
 
-    def _greet(self, host: tuple[str, int], timeout_s: float) -> None:
+    def _greet(self, host: Address, timeout_s: float) -> None:
         self._socket = self._connect(host, timeout_s)
         # Small pieces are all there is, and each is waited for.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -221,6 +222,13 @@ class ReadSession:
         return MetadataUnavailableError(f"{self._uri.text}: {why}")
 
 
-def _address(host: str) -> tuple[str, int]:
+def _connect(address: Address, timeout_s: float) -> socket.socket:
+    where: Any = address  # Bytes are as good as a text; the stubs do not know.
+    return socket.create_connection(where, timeout_s)
+
+
+def _address(host: str) -> Address:
+    """Return what to connect with: bytes, since a text has Python import what knows of umlauts."""
     name, _, port = host.rpartition(":")
-    return name.strip("[]"), int(port)
+    name = name.strip("[]")
+    return name.encode("ascii" if name.isascii() else "idna"), int(port)
