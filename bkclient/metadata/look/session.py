@@ -49,6 +49,7 @@ class ReadSession:
         auth_data: Sequence[tuple[str, str]] = (),
         first_host: int = 0,
         connect: Connect | None = None,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """``first_host`` says with which server to begin, to spread the load."""
@@ -56,7 +57,7 @@ class ReadSession:
         first = first_host % len(hosts)
         self._hosts = itertools.cycle(hosts[first:] + hosts[:first])
         self._uri, self._timeout_s, self._auth_data = uri, timeout_s, auth_data
-        self._connect, self._sleep = connect or _connect, sleep
+        self._connect, self._clock, self._sleep = connect or _connect, clock, sleep
         self._socket: socket.socket | None = None
         self._chunks: list[bytes] = []
         self._missing = LENGTH.size
@@ -76,7 +77,7 @@ class ReadSession:
         """
         waiting = iter(bodies)
         flying: deque[Body] = deque()
-        tries, since_s = 0, time.monotonic()
+        tries, since_s = 0, self._clock()
         try:
             while True:
                 try:
@@ -86,7 +87,7 @@ class ReadSession:
                 except (OSError, EOFError) as error:
                     self._drop()
                     tries += 1
-                    if tries >= _TRIES_MAX or time.monotonic() > since_s + 2 * self._timeout_s:
+                    if tries >= _TRIES_MAX or self._clock() > since_s + 2 * self._timeout_s:
                         raise self._unavailable("the connection breaks again and again") from error
                     continue
                 if not answers:
@@ -94,7 +95,7 @@ class ReadSession:
                 for _ in answers:
                     flying.popleft()
                 yield answers
-                tries, since_s = 0, time.monotonic()
+                tries, since_s = 0, self._clock()
         finally:
             if flying:
                 self._drop()
@@ -153,14 +154,14 @@ class ReadSession:
         Raises:
             MetadataUnavailableError: none gives us a session in time.
         """
-        deadline_s, pause_s = time.monotonic() + self._timeout_s, _PAUSE_S
+        deadline_s, pause_s = self._clock() + self._timeout_s, _PAUSE_S
         while True:
-            left_s = deadline_s - time.monotonic()
+            left_s = deadline_s - self._clock()
             try:
                 self._greet(next(self._hosts), max(left_s, _PAUSE_S))
             except (OSError, EOFError) as error:
                 self._drop()
-                if time.monotonic() + pause_s > deadline_s:
+                if self._clock() + pause_s > deadline_s:
                     text = f"no ZooKeeper answered within {self._timeout_s:g} s"
                     raise self._unavailable(text) from error
                 self._sleep(pause_s)
