@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from bkclient.errors import MetadataSerializationError
@@ -16,6 +18,9 @@ from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata
 from wire.records import LAYOUT_FACTORIES, BookieServiceInfo, decode_layout, decode_service_info
+
+IDS_AT_ONCE: Final = 10_000
+"""How many ids of ledgers are given at a time."""
 
 
 @attrs.frozen

@@ -61,7 +61,7 @@ class ReadSession:
         self._socket: socket.socket | None = None
         self._chunks: list[bytes] = []
         self._missing = LENGTH.size
-        self._xid = 1
+        self._xid = self._due = 1
         self._last_zxid = 0
 
     def ask(self, bodies: Iterable[Body]) -> Iterator[list[tuple[int, bytes]]]:
@@ -83,7 +83,7 @@ class ReadSession:
                 try:
                     if not self._send_more(waiting, flying):
                         return
-                    answers = self._receive(len(flying))
+                    answers = self._receive()
                 except (OSError, EOFError) as error:
                     self._drop()
                     tries += 1
@@ -105,6 +105,7 @@ class ReadSession:
         more: list[Body] = []
         if self._socket is None:
             self._open()
+            self._due = self._xid
             more = list(flying)
         if len(flying) <= AT_ONCE // 2:
             new = list(itertools.islice(waiting, AT_ONCE - len(flying)))
@@ -116,7 +117,7 @@ class ReadSession:
             self._xid += len(more)
         return bool(flying)
 
-    def _receive(self, count_max: int) -> list[tuple[int, bytes]]:
+    def _receive(self) -> list[tuple[int, bytes]]:
         """Wait for bytes; return the answers that are whole."""
         assert self._socket is not None
         data = self._socket.recv(_READ_BYTES)
@@ -139,11 +140,13 @@ class ReadSession:
             if xid == zk_frames.AUTH_XID:
                 self._check_auth(wrong)
             elif xid not in zk_frames.UNASKED_XIDS:
-                self._last_zxid = zxid
+                # Whose answer it is goes by the order alone: it must be the one that is due.
+                if not xid == self._due < self._xid:
+                    raise self._strange("an answer that nobody asked for")
+                self._due += 1
+                self._last_zxid = max(zxid, self._last_zxid)
                 answers.append((wrong, answer))
         self._chunks, self._missing = [buffer[at:]], missing - (len(buffer) - at)
-        if len(answers) > count_max:
-            raise self._strange("answers that nobody asked for")
         return answers
 
     # Connections
@@ -166,6 +169,9 @@ class ReadSession:
                     raise self._unavailable(text) from error
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            except BaseException:
+                self._drop()
+                raise
             else:
                 return
 

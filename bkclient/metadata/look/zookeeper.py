@@ -14,6 +14,7 @@ from bkclient.metadata.api import (
     Versioned,
 )
 from bkclient.metadata.stored import (
+    IDS_AT_ONCE,
     StoredLedger,
     decode_info,
     decode_stored,
@@ -70,8 +71,8 @@ class ZooKeeperLook:
                 found, strange = layout.ledgers_among(spelling, leaf, names, least)
                 for path in strange:
                     self.warn(f"{path} is no ledger")
-                if found:
-                    yield found
+                for at in range(0, len(found), IDS_AT_ONCE):
+                    yield found[at : at + IDS_AT_ONCE]
 
     def _leaves(
         self, spelling: Digits, nodes: Sequence[Names], after: int

@@ -8,9 +8,8 @@ from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
 from bkclient.metadata.sqlite.database import Key, Rows
-from bkclient.metadata.stored import decode_stored
+from bkclient.metadata.stored import IDS_AT_ONCE, decode_stored
 from bkclient.metadata.tree.ledgers import (
-    IDS_AT_ONCE,
     changed_meanwhile,
     check_new_id,
     with_token,

@@ -16,7 +16,7 @@ from bkclient.errors import (
 )
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, NotInitializedError, Version, Versioned, Watch
-from bkclient.metadata.stored import decode_stored
+from bkclient.metadata.stored import IDS_AT_ONCE, decode_stored
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
@@ -40,9 +40,6 @@ from wire.ledger_metadata import (
 )
 
 log = Logger()
-
-IDS_AT_ONCE: Final = 10_000
-"""How many ids of ledgers are given at a time."""
 
 _FORMAT_WITH_TOKEN: Final = 3
 

@@ -37,6 +37,8 @@ class Server:
     refused_auth: bool = False
     strange: bytes = b""
     """What is sent in place of the first answer."""
+    unasked: bytes = b""
+    """What is sent before each answer."""
     before: Callable[[int, str], object] = lambda _operation, _path: None
     """Called before each request is served."""
     hosts: list[Any] = attrs.field(factory=list)
@@ -130,7 +132,8 @@ class Connection:
         (size,) = struct.unpack_from(">i", frame, 8)
         wrong, payload = server.answer(operation, frame[12 : 12 + size].decode())
         server.zxid += 1
-        self._answers.append(packed(struct.pack(">iqi", xid, server.zxid, wrong) + payload))
+        answer = packed(struct.pack(">iqi", xid, server.zxid, wrong) + payload)
+        self._answers.append(server.unasked + answer)
         server.at_once_max = max(server.at_once_max, len(self._answers))
 
     def recv(self, size: int) -> bytes:

@@ -16,7 +16,7 @@ from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.look.session import AT_ONCE, ReadSession
 from bkclient.metadata.zk_frames import Body, data_of, get_data
 from bkclient.metadata.zk_uri import parse_uri
-from tests.bkclient.metadata.look.server import Server
+from tests.bkclient.metadata.look.server import Connection, Server
 
 URI = "zk+null://one:1;two:2/ledgers"
 
@@ -136,11 +136,40 @@ def test_what_is_no_zookeeper_is_told_from_one(size: int) -> None:
     assert server.connections[-1].closed
 
 
-def test_answers_that_nobody_asked_for_are_refused() -> None:
-    answer = struct.pack(">iiqi", 16, 1, 1, 0)
-    server = Server(nodes(1), strange=answer * 2)
+@pytest.mark.parametrize("xids", [(0,), (2,), (1, 1), (1, 2)])
+def test_an_answer_that_is_not_the_one_due_is_refused(xids: tuple[int, ...]) -> None:
+    answers = b"".join(struct.pack(">iiqi", 16, xid, 1, 0) for xid in xids)
+    server = Server(nodes(1), strange=answers)
     with pytest.raises(MetadataStoreError, match="nobody asked for"):
-        values(session(server), [get_data("/n0")])
+        list(session(server).ask([get_data("/n0")]))
+    assert server.connections[-1].closed
+
+
+def test_what_a_server_says_unasked_is_no_answer() -> None:
+    server = Server(nodes(2), unasked=struct.pack(">iiqi", 16, -1, -1, 0))
+    assert values(session(server), map(get_data, nodes(2))) == [b"0", b"1"]
+    assert server.connections[0].closed is False
+
+
+def test_an_interruption_while_connecting_leaves_no_half_a_connection() -> None:
+    server = Server(nodes(1))
+    interrupted = iter([True])
+
+    class Interrupting(Connection):
+        def recv(self, size: int) -> bytes:
+            if next(interrupted, False):
+                raise KeyboardInterrupt
+            return super().recv(size)
+
+    def connect(_address: Any, _timeout_s: float) -> Any:
+        server.connections.append(Interrupting(server, None))
+        return server.connections[-1]
+
+    found = session(server, connect=connect)
+    with pytest.raises(KeyboardInterrupt):
+        values(found, [get_data("/n0")])
+    assert server.connections[0].closed
+    assert values(found, [get_data("/n0")]) == [b"0"]
 
 
 def test_whoever_stops_listening_gets_a_new_connection_for_the_next_question() -> None:
