@@ -84,11 +84,15 @@ class Table:
     def _line(self, cells: Sequence[Cell | str]) -> str:
         parts = []
         for n in self._shown:
-            cell, text = cells[n], _text(cells[n])
-            fill = " " * (self._widths[n] - display_width(text))
+            cell, width, right = cells[n], self._widths[n], self._columns[n][2]
+            if isinstance(cell, str) and cell.isascii():
+                parts.append(cell.rjust(width) if right else cell.ljust(width))
+                continue
+            text = _text(cell)
+            fill = " " * (width - display_width(text))
             if self._color and isinstance(cell, Cell):
                 text = colored(cell)
-            parts.append(fill + text if self._columns[n][2] else text + fill)
+            parts.append(fill + text if right else text + fill)
         return _GAP.join(parts).rstrip()
 
 

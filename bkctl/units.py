@@ -88,26 +88,17 @@ def human_duration(seconds: float) -> str:
 
 def human_time(time_ms: int, *, utc: bool) -> str:
     """Return ``2026-01-31 14:05:09`` in the reader's zone, or in UTC with a ``Z``."""
+    # Not with strftime, which looks at the file of the time zone each time.
     moment = time.gmtime(time_ms / 1000) if utc else time.localtime(time_ms / 1000)
-    return f"{_date(moment)} {_time_of_day(moment)}{'Z' if utc else ''}"
+    text = "{:04d}-{:02d}-{:02d} {:02d}:{:02d}:{:02d}".format(*moment[:6])
+    return f"{text}Z" if utc else text
 
 
 def rfc3339(time_ms: int) -> str:
     """Return ``2026-01-31T14:05:09.123Z``."""
     seconds, ms = divmod(time_ms, 1000)
     moment = time.gmtime(seconds)
-    return f"{_date(moment)}T{_time_of_day(moment)}.{ms:03d}Z"
-
-
-# Not with strftime, which looks at the file of the time zone each time.
-
-
-def _date(moment: time.struct_time) -> str:
-    return f"{moment.tm_year:04d}-{moment.tm_mon:02d}-{moment.tm_mday:02d}"
-
-
-def _time_of_day(moment: time.struct_time) -> str:
-    return f"{moment.tm_hour:02d}:{moment.tm_min:02d}:{moment.tm_sec:02d}"
+    return "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}.{:03d}Z".format(*moment[:6], ms)
 
 
 def parse_size(text: str) -> int:

@@ -67,9 +67,12 @@ class Bench:
         self._directory = directory
         self._conf = write_client_conf(directory, uri)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("BK", "BOOKIE"))}
+        # As an installed program is started: its modules are compiled once, its output is buffered.
         self.environ = {
             **kept, "BKCTL_SERVICE_URI": uri, "XDG_STATE_HOME": str(directory),
             "XDG_CACHE_HOME": str(directory), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPYCACHEPREFIX": str(directory / "compiled"),
+            "PYTHONDONTWRITEBYTECODE": "", "PYTHONUNBUFFERED": "",
         }  # fmt: skip
 
     def rows(self) -> list[Row]:

@@ -24,7 +24,7 @@ AT_ONCE: Final = 400
 _TRIES_MAX: Final = 8
 """How often a connection may break before any answer has come, until that is given up."""
 
-_READ_BYTES: Final = 1 << 16
+_READ_BYTES: Final = 1 << 15
 _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 
@@ -94,6 +94,8 @@ class ReadSession:
                     continue
                 for _ in answers:
                     flying.popleft()
+                # Now, so that the server is at work while the caller is.
+                self._send_ahead(waiting, flying)
                 yield answers
                 tries, since_s = 0, self._clock()
         finally:
@@ -116,6 +118,12 @@ class ReadSession:
             self._socket.sendall(zk_frames.requests(self._xid, more))
             self._xid += len(more)
         return bool(flying)
+
+    def _send_ahead(self, waiting: Iterator[Body], flying: deque[Body]) -> None:
+        try:
+            self._send_more(waiting, flying)
+        except OSError:
+            self._drop()  # What it is about is told when the next answer is due.
 
     def _receive(self) -> list[tuple[int, bytes]]:
         """Wait for bytes; return the answers that are whole."""
