@@ -18,7 +18,7 @@ from bkclient.metadata.zk_frames import HEADER, LENGTH, Body
 if TYPE_CHECKING:
     from bkclient.metadata.zk_uri import ZooKeeperUri
 
-AT_ONCE: Final = 400
+AT_ONCE: Final = 800
 """Requests that are on their way; a server takes a thousand before it reads no more."""
 
 _TRIES_MAX: Final = 8
