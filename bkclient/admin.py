@@ -6,7 +6,6 @@ All but ``init_cluster`` take a ``Client`` first: ``await list_bookies(client)``
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
+from bkclient.registered import BookieState, BookieStatus, states
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
 from wire.errors import FormatError
@@ -151,42 +151,18 @@ def _fence_error(bookie: BookieId, response: Response) -> ClientError | None:
 # Bookies ---------------------------------------------------------------------------------------
 
 
-class BookieState(enum.Enum):
-    """What a bookie is registered as."""
-
-    WRITABLE = "writable"
-    READ_ONLY = "read-only"
-    DOWN = "down"
-    """It has a cookie, but is not registered."""
-
-
-@attrs.frozen
-class BookieStatus:
-    """One bookie of the cluster; ``info`` says where it listens.
-
-    It is ``None`` when the bookie is down, or registered with what cannot be read.
-    """
-
-    bookie_id: BookieId
-    state: BookieState
-    info: BookieServiceInfo | None = None
-
-
 async def list_bookies(client: Client) -> tuple[BookieStatus, ...]:
     """Return every bookie that is registered or has a cookie, by id."""
     store = client.store
     writable = await store.writable_bookies()
     read_only = await store.read_only_bookies()
     known = await store.known_bookies()
-    found = []
-    for bookie_id in sorted(writable | read_only | known):
-        state = BookieState.DOWN
-        if bookie_id in writable:
-            state = BookieState.WRITABLE
-        elif bookie_id in read_only:
-            state = BookieState.READ_ONLY
-        found.append(BookieStatus(bookie_id, state, await _service_info(store, bookie_id, state)))
-    return tuple(found)
+    return tuple(
+        [
+            BookieStatus(bookie_id, state, await _service_info(store, bookie_id, state))
+            for bookie_id, state in states(writable, read_only, known).items()
+        ]
+    )
 
 
 async def _service_info(

@@ -16,8 +16,9 @@ from bkclient import admin
 from bkclient.client import Client
 from bkclient.errors import ClientError, NoSuchLedgerError
 from bkclient.fragments import fragments_of
+from bkclient.metadata.stored import StoredLedger
 from bkclient.updates import LocalMetadata
-from bkclient.walk import StoredLedger, walk
+from bkclient.walk import walk
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 

@@ -11,7 +11,8 @@ import attrs
 from bkclient.client import Client
 from bkclient.fragments import fragments_of, is_lost
 from bkclient.metadata.api import HeldLock
-from bkclient.walk import IDS_AT_ONCE, StoredLedger, read_ledgers
+from bkclient.metadata.stored import StoredLedger
+from bkclient.walk import IDS_AT_ONCE, read_ledgers
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

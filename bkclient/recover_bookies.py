@@ -27,9 +27,10 @@ from bkclient.errors import (
     NotEnoughBookiesError,
 )
 from bkclient.fragments import Lack, LedgerFragment, fragments_of, is_lost
+from bkclient.metadata.stored import StoredLedger
 from bkclient.repair import ByteRate, Copied, FragmentRepairer
 from bkclient.stored_cookies import delete_cookies, insist_gone
-from bkclient.walk import StoredLedger, read_ledgers, walk
+from bkclient.walk import read_ledgers, walk
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -5,43 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-import attrs
-
 from bkclient.bounded import for_each
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import LedgerStore, Versioned
+from bkclient.metadata.api import LedgerStore
+from bkclient.metadata.stored import StoredLedger
 from wire.ids import LedgerId
-from wire.ledger_metadata import LedgerMetadata
 
 READS_AT_ONCE: Final = 100
 """Metadata reads in flight."""
 
+AT_FIRST: Final = 50
+"""Ledgers that are read before the first is shown, where somebody waits for it."""
+
 IDS_AT_ONCE: Final = 500
 """Ledgers whose metadata is held in memory."""
-
-
-@attrs.frozen
-class StoredLedger:
-    """A ledger as the store has it; ``stored`` is None where that cannot be read, by ``error``."""
-
-    ledger_id: LedgerId
-    stored: Versioned[LedgerMetadata] | None
-    error: MetadataSerializationError | None = attrs.field(default=None, eq=False)
-
-    @property
-    def metadata(self) -> LedgerMetadata | None:
-        return None if self.stored is None else self.stored.value
-
-    def readable(self) -> LedgerMetadata:
-        """Return the metadata.
-
-        Raises:
-            MetadataSerializationError: it cannot be read.
-        """
-        if self.error is not None:
-            raise self.error
-        assert self.stored is not None
-        return self.stored.value
 
 
 async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[StoredLedger]:

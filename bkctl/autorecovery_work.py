@@ -10,7 +10,6 @@ import attrs
 
 from bkclient import autorecovery
 from bkclient.autorecovery import Pause
-from bkclient.errors import ClientError
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.objections import named
 from bkctl.units import counted, human_duration
@@ -64,13 +63,10 @@ def pause(for_s: float | None, reason: str | None) -> Pause | None:
     return Pause(since_ms=now_ms, until_ms=until_ms, reason=reason)
 
 
-def reminder(session: Session) -> str:
-    """Return what to say where autorecovery is off; nothing where it is on, or nobody knows."""
-    try:
-        pause = session.call(autorecovery.paused)
-    except ClientError:
-        return ""
-    return "" if pause is None else f"bkctl: autorecovery is disabled{told(pause, time.time())}"
+def reminder(note: bytes) -> str:
+    """Return what to say where autorecovery is off, by the note that was left then."""
+    pause = autorecovery.decode_pause(note)
+    return f"bkctl: autorecovery is disabled{told(pause, time.time())}"
 
 
 def told(pause: Pause, now_s: float) -> str:

@@ -84,12 +84,18 @@ bookie = SubGroup(
 @click.pass_obj
 def list_(session: Session, *, state: str, ask: bool) -> None:
     """List bookies, those that are down included."""
-    from bkctl import cluster_work
     from bkctl.views import BookieSummary
 
     wanted = _STATES.get(state)
     ids_only = session.options.ids_only
-    found = session.call(cluster_work.bookies, wanted, ask=ask and not ids_only)
+    if ids_only or (not ask and not session.config.topology_script):
+        from bkctl import bookie_list_work
+
+        found = bookie_list_work.bookies(session, wanted)
+    else:
+        from bkctl import cluster_work
+
+        found = session.call(cluster_work.bookies, wanted, ask=ask)
     if ask and session.options.output not in {None, "table", "id"}:
         found = cluster_work.with_figures(found, now_s=time.time())
     session.emit_all(found, BookieSummary)

@@ -36,7 +36,7 @@ from wire.records import Cookie, cookie_differences, decode_cookie, encode_cooki
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.walk import StoredLedger
+    from bkclient.metadata.stored import StoredLedger
     from bkctl.session import Session
 
 

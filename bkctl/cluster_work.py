@@ -17,7 +17,7 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import AlreadyInitializedError
 from bkclient.metadata.tree.nodes import together
-from bkctl import bookie_figures
+from bkctl import bookie_figures, bookie_list_work
 from bkctl.bookie_http_work import http_address
 from bkctl.errors import NothingFoundError, error_message
 from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary, HealthCheck
@@ -47,17 +47,10 @@ async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[Book
 async def _look_at(
     client: Client, one: admin.BookieStatus, rack: str | None, *, ask: bool
 ) -> BookieSummary:
-    found = BookieSummary(one.bookie_id, one.state.value)
+    found = bookie_list_work.summary(one)
     if one.info is None:
         return found
-    endpoint = one.info.endpoint()
-    found = attrs.evolve(
-        found,
-        address=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
-        properties=one.info.properties,
-        http=http_address(one.info, client.config),
-        rack=rack,
-    )
+    found = attrs.evolve(found, http=http_address(one.info, client.config), rack=rack)
     if not ask:
         return found
     try:

@@ -20,7 +20,7 @@ from bkclient.copies import is_out_of_reach, lacks_copies, write_sets
 from bkclient.findings import Findings
 from bkclient.handed_over import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, Version
-from bkclient.walk import StoredLedger
+from bkclient.metadata.stored import StoredLedger
 from bookied.consistency import Problem
 from wire.codes import LedgerState
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId

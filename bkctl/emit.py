@@ -11,8 +11,10 @@ import base64
 import contextlib
 import csv
 import enum
+import functools
 import importlib
 import io
+import itertools
 import json
 import shlex
 import shutil
@@ -140,21 +142,29 @@ class Emitter:
             lines = yaml({"schema": SCHEMA, **self.machine(view, value)})
             self._write(self._document + "\n".join(lines) + "\n")
         else:
-            self._many(view, [value])
+            self._many(view, [[value]])
 
     def many(self, values: Iterable[Any], kind: type) -> None:
         """Print values as they come."""
         view = view_of(kind)
-        self._many(view, self._seen(view, self._select(view, values)))
+        self._many(view, _one_by_one(self._seen(view, self._select(view, values))))
 
-    def _many(self, view: View, values: Iterable[Any]) -> None:
+    def stream(self, batches: Iterable[Sequence[Any]], kind: type) -> None:
+        """Print values, as many at a time as have come together."""
+        if self._options.sort_by:
+            self.many(itertools.chain.from_iterable(batches), kind)
+            return
+        view = view_of(kind)
+        self._many(view, (self._seen(view, self._select(view, batch)) for batch in batches))
+
+    def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:
             if view.sentence is not None and self._form == "table" and not self._options.columns:
-                self._write_lines(map(view.sentence, values))
+                self._write_lines(map(view.sentence, itertools.chain.from_iterable(batches)))
             else:
-                self._table(view, values)
+                self._table(view, batches)
             return
-        for text in self._texts(view, values):
+        for text in self._texts(view, itertools.chain.from_iterable(batches)):
             self._write(text)
 
     def draw(self, value: Any, drawing: Callable[[Canvas], Iterable[str]]) -> None:
@@ -300,14 +310,14 @@ class Emitter:
     def _object_lines(self, view: View, value: Any) -> Iterator[str]:
         if self._form == "table" and not self._options.columns:
             if view.bare:
-                return iter((self._cell(view[view.id_field], value).text,))
+                return iter((self._text_of(view[view.id_field])(value),))
             if view.sentence is not None:
                 return iter((view.sentence(value),))
         fields = self._chosen(view, view.fields)
         cells = [(field.title, self._marked(view, value, field)) for field in fields]
         return vertical(cells, self._color)
 
-    def _table(self, view: View, values: Iterable[Any]) -> None:
+    def _table(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         rank_max = WIDE if self._form == "wide" else WIDE - 1
         fields = self._chosen(view, [field for field in view.fields if field.rank <= rank_max])
         table = Table(
@@ -316,26 +326,38 @@ class Emitter:
             headers=not self._options.no_headers,
             color=self._color,
         )
-        rows = ([self._marked(view, value, field) for field in fields] for value in values)
-        for first in in_batches(rows, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
-            self._write_lines(table.lines(first))
+        row_of = self._row_of(view, fields)
+        for values in in_batches(batches, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
+            self._write_lines(table.lines(list(map(row_of, values))))
         if not table.started:
             self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
             hidden = ", ".join(name.lower() for name in table.hidden)
             self._host.stderr.write(f"(no room for: {hidden}; -o wide shows all)\n")
 
-    def _cell(self, field: Field, value: Any) -> Cell:
-        found = field.get(value)
-        if found is None:
-            return Cell("-")
-        own = field.cell is not None and not self._options.exact
-        text = safe(field.cell(value) if field.cell and own else self._human(field, found))
-        return Cell(text, field.kind is Kind.STATE)
+    def _row_of(self, view: View, fields: Sequence[Field]) -> Callable[[Any], Sequence[Cell | str]]:
+        """Return what makes a table's row from a value."""
+        if self._watch is None and not self._color:
+            texts = list(map(self._text_of, fields))
+            return lambda value: [text(value) for text in texts]
+        return lambda value: [self._marked(view, value, field) for field in fields]
+
+    def _text_of(self, field: Field) -> Callable[[Any], str]:
+        """Return what makes a field's text in a table from a value."""
+        get, human = field.get, self._human_of(field)
+        own = None if self._options.exact else field.cell
+
+        def text(value: Any) -> str:
+            found = get(value)
+            if found is None:
+                return "-"
+            return human(found) if own is None else safe(own(value))
+
+        return text
 
     def _marked(self, view: View, value: Any, field: Field) -> Cell:
         """Return a cell, marked where it is not as it was in the round before."""
-        cell = self._cell(field, value)
+        cell = Cell(self._text_of(field)(value), field.kind is Kind.STATE)
         if self._watch is None or not self._host.stdout.isatty():
             return cell
         key = (view.name, flat(view[view.id_field].get(value)), field.name)
@@ -344,17 +366,20 @@ class Emitter:
         text = cell.text if self._color else f"{cell.text}*"
         return attrs.evolve(cell, text=text, changed=True)
 
-    def _human(self, field: Field, value: Any) -> str:
+    def _human_of(self, field: Field) -> Callable[[Any], str]:
+        """Return what makes a text for people from what a field holds."""
         options = self._options
         if field.kind is Kind.BYTES and not options.exact:
-            return units.human_bytes(value)
+            return units.human_bytes
         if field.kind is Kind.TIME_MS:
-            return units.human_time(value, utc=options.utc)
+            return functools.partial(units.human_time, utc=options.utc)
         if field.kind is Kind.SECONDS and not options.exact:
-            return units.human_duration(value)
+            return units.human_duration
         if field.kind is Kind.FLAG:
-            return "yes" if value else "no"
-        return flat(self._plain(field, value))
+            return _yes_or_no
+        if field.kind in {Kind.COUNT, Kind.NUMBER}:
+            return flat
+        return lambda found: safe(flat(self._plain(field, found)))
 
     def _chosen(self, view: View, fields: Sequence[Field]) -> Sequence[Field]:
         """Return the fields of ``--columns`` in its order, else ``fields``."""
@@ -382,8 +407,7 @@ class Emitter:
     # Out ----------------------------------------------------------------------------------------
 
     def _write_lines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._pager.write(line + "\n")
+        self._pager.write_lines(lines)
         self._pager.flush()
 
     def _write(self, text: str) -> None:
@@ -406,11 +430,16 @@ class Pager:
     def started(self) -> bool:
         return self._process is not None
 
-    def write(self, text: str) -> None:
+    def write_lines(self, lines: Iterable[str]) -> None:
+        if not self._command:
+            self._host.stdout.write("".join(f"{line}\n" for line in lines))
+            return
+        for line in lines:
+            self._write(f"{line}\n")
+
+    def _write(self, text: str) -> None:
         if self._process is not None:
             self._feed(text)
-        elif not self._command:
-            self._host.stdout.write(text)
         else:
             self._held.append(text)
             if len(self._held) > self._room:
@@ -513,20 +542,30 @@ def wants_color(options: Options, host: Host, stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def in_batches(rows: Iterable[Any], size_max: int, first_within_s: float) -> Iterator[list[Any]]:
-    """Yield the first rows together (``size_max``, or what comes in time), then one by one."""
+def _one_by_one(values: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    return ([value] for value in values)
+
+
+def in_batches(
+    batches: Iterable[Iterable[Any]], size: int, first_within_s: float
+) -> Iterator[list[Any]]:
+    """Yield the first values together (``size``, or what comes in time), then as they come."""
     deadline_s = time.monotonic() + first_within_s
     first: list[Any] | None = []
-    for row in rows:
+    for batch in batches:
         if first is None:
-            yield [row]
+            yield list(batch)
             continue
-        first.append(row)
-        if len(first) >= size_max or time.monotonic() > deadline_s:
+        first += batch
+        if len(first) >= size or (first and time.monotonic() > deadline_s):
             yield first
             first = None
     if first:
         yield first
+
+
+def _yes_or_no(found: object) -> str:
+    return "yes" if found else "no"
 
 
 def safe(text: str) -> str:

@@ -205,18 +205,18 @@ def list_(
     count: bool,
 ) -> None:
     """List ledgers in the order of their ids, as they are found."""
-    from bkctl import ledger_work
+    from bkctl import ledger_list_work
     from bkctl.views import LedgerCount, LedgerSummary
 
-    wanted = ledger_work.LedgerFilter.of(
+    wanted = ledger_list_work.LedgerFilter.of(
         state=state, bookie=bookie, older_than_s=older_than, meta=dict(meta)
     )
     ids_only = wanted.is_open and (count or session.options.ids_only)
-    found = ledger_work.ledgers(session, wanted, after=after, limit=limit, ids_only=ids_only)
+    found = ledger_list_work.ledgers(session, wanted, after=after, limit=limit, ids_only=ids_only)
     if count:
-        session.emit(LedgerCount(sum(1 for _ in found)))
+        session.emit(LedgerCount(sum(map(len, found))))
     else:
-        session.emit_all(found, LedgerSummary)
+        session.emit_stream(found, LedgerSummary)
 
 
 @ledger.command(

@@ -21,7 +21,7 @@ from wire.ids import BookieId
 if TYPE_CHECKING:
     from bkclient.bookie_ids import Renamed
     from bkclient.client import Client
-    from bkclient.walk import StoredLedger
+    from bkclient.metadata.stored import StoredLedger
     from bkctl.session import Session
 
 

@@ -16,7 +16,7 @@ from bkclient.log.roll import LedgerList
 from bkclient.verify import Flaw, Verified
 from bkctl.errors import PartlyDoneError, ProblemsError
 from bkctl.ledger_ids import ids_in_file
-from bkctl.ledger_work import LedgerFilter, ledgers
+from bkctl.ledger_list_work import LedgerFilter, each, ledgers
 from bkctl.ledger_write import FRAMING_KEY
 from bkctl.units import counted
 from wire.ids import EntryId
@@ -202,7 +202,8 @@ def orphans(session: Session, keep_file: str, older_than_s: float) -> None:
 def _orphans(
     session: Session, kept: Collection[LedgerId], wanted: LedgerFilter, seen: set[LedgerId]
 ) -> Iterator[Orphan]:
-    for one in ledgers(session, LedgerFilter(), after=None, limit=None, ids_only=False):
+    everything = ledgers(session, LedgerFilter(), after=None, limit=None, ids_only=False)
+    for one in each(everything):
         seen.add(one.ledger_id)
         if one.ledger_id not in kept and one.metadata and wanted.passes(one.metadata):
             yield Orphan(one.ledger_id, one.metadata)

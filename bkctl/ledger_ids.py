@@ -51,10 +51,8 @@ def chosen(
 
 
 def _all(session: Session) -> Iterator[LedgerId]:
-    from bkctl.ledger_work import LedgerFilter, ledgers
-
-    for one in ledgers(session, LedgerFilter(), after=None, limit=None, ids_only=True):
-        yield one.ledger_id
+    for ids in session.look.ledger_ranges(None):
+        yield from ids
 
 
 def _given(session: Session, given: Sequence[Any], from_file: str | None) -> Iterator[LedgerId]:

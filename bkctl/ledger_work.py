@@ -7,10 +7,9 @@ Functions whose first argument is a ``client`` are coroutines for the reactor's 
 from __future__ import annotations
 
 import enum
-import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from twisted.internet.task import deferLater
@@ -18,7 +17,7 @@ from twisted.python.failure import Failure
 
 from bkclient import admin, handover
 from bkclient.errors import MetadataVersionError
-from bkclient.walk import IDS_AT_ONCE, read_ledgers
+from bkclient.walk import read_ledgers
 from bkctl.errors import (
     ConflictError,
     NothingFoundError,
@@ -38,7 +37,7 @@ from bkctl.views import (
 )
 from wire.codes import DigestType, LedgerState
 from wire.errors import BookKeeperError
-from wire.ids import BookieId, EntryId, LedgerId
+from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
@@ -47,10 +46,6 @@ if TYPE_CHECKING:
     from bkclient.opening import RecoveryProgress
     from bkclient.writer import LedgerWriter
     from bkctl.session import Session
-
-IDS_AT_FIRST: Final = 50
-"""Ledgers whose metadata is read before the first is shown."""
-
 
 # Create ----------------------------------------------------------------------------------------
 
@@ -227,84 +222,6 @@ def added(
 
 
 # Look ------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class LedgerFilter:
-    """Which ledgers of a list are wanted."""
-
-    state: LedgerState | None = None
-    bookie: BookieId | None = None
-    created_before_ms: int | None = None
-    custom: Mapping[str, bytes] = attrs.field(factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        state: str | None,
-        bookie: str | None,
-        older_than_s: float | None,
-        meta: Mapping[str, str],
-    ) -> LedgerFilter:
-        """Return the filter of the options of ``ledger list``."""
-        before = None if older_than_s is None else int((time.time() - older_than_s) * 1000)
-        return cls(
-            state=None if state is None else LedgerState[state.upper().replace("-", "_")],
-            bookie=None if bookie is None else BookieId(bookie),
-            created_before_ms=before,
-            custom={key: text.encode() for key, text in meta.items()},
-        )
-
-    @property
-    def is_open(self) -> bool:
-        """Whether every ledger passes, so that no metadata need be read."""
-        return self == LedgerFilter()
-
-    def passes(self, metadata: LedgerMetadata) -> bool:
-        """Tell whether a ledger is wanted."""
-        before = self.created_before_ms
-        return (
-            (self.state is None or metadata.state is self.state)
-            and (self.bookie is None or self.bookie in metadata.all_bookies())
-            and (before is None or (metadata.ctime_ms or 0) < before)
-            and all(metadata.custom.get(key) == value for key, value in self.custom.items())
-        )
-
-
-def ledgers(
-    session: Session,
-    wanted: LedgerFilter,
-    *,
-    after: LedgerId | None,
-    limit: int | None,
-    ids_only: bool,
-) -> Iterator[LedgerSummary]:
-    """Yield the ledgers that are wanted, ascending, as they are found."""
-    return itertools.islice(_ledgers(session, wanted, after, ids_only=ids_only), limit)
-
-
-def _ledgers(
-    session: Session, wanted: LedgerFilter, after: LedgerId | None, *, ids_only: bool
-) -> Iterator[LedgerSummary]:
-    size = IDS_AT_FIRST
-    for ids in session.iterate(_ledger_ranges, after):
-        if ids_only:
-            yield from (LedgerSummary(ledger_id, None) for ledger_id in ids)
-            continue
-        waiting = list(ids)
-        while waiting:
-            for one in session.call(summaries, waiting[:size]):
-                if one.metadata is None:
-                    session.warn(f"ledger {one.ledger_id}: its metadata cannot be read")
-                if wanted.is_open or (one.metadata and wanted.passes(one.metadata)):
-                    yield one
-            del waiting[:size]
-            size = IDS_AT_ONCE
-
-
-def _ledger_ranges(client: Client, after: LedgerId | None) -> Any:
-    return client.store.ledger_ranges(after=after)
 
 
 async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSummary]:

@@ -12,7 +12,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 
 import click
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from bkclient.blocking import BlockingClient
     from bkclient.config import ClientConfig
+    from bkclient.metadata.look.zookeeper import ZooKeeperLook
     from bkctl.emit import Emitter
+    from bkctl.look import Look
     from bkctl.profiles import Profile
     from bkctl.progress import Progress
     from bkctl.watch import Watch
@@ -74,6 +76,13 @@ class Host:
         if (uri, config) not in self._clients:
             self._clients[uri, config] = self._connect(uri, config)
         return self._clients[uri, config]
+
+    def look(self, uri: str, config: ClientConfig) -> ZooKeeperLook | None:
+        """Return a look at a cluster's metadata, for one command; None where it takes a client."""
+        from bkclient.metadata.access import store_options
+        from bkclient.metadata.look import open_look
+
+        return open_look(uri, **store_options(config, uri))
 
     def leave(self, status: int, words: str) -> None:
         """End a command that does not end: by default, the process with it."""
@@ -142,6 +151,8 @@ class Session:
         self._is_watched = False
         self._lines: list[str] | None = None
         self._settings: tuple[str, ClientConfig] | None = None
+        self._is_logging = False
+        self._look: Look | None = None
 
     # The cluster --------------------------------------------------------------------------------
 
@@ -162,10 +173,32 @@ class Session:
     def client(self) -> BlockingClient:
         """The connection with the cluster."""
         uri, config = self._where()
-        if self._settings is None:
-            self._settings = uri, config
+        if not self._is_logging:
+            self._is_logging = True
             _start_logging(self.options, self.host)
         return self.host.client(uri, config)
+
+    @property
+    def look(self) -> Look:
+        """The cluster's metadata for what only looks at it; spares the client where that can be."""
+        if self._look is None:
+            uri, config = self._where()
+            found = self.host.look(uri, config)
+            if found is not None:
+                found.warn = self._warn_of_metadata
+            self._look = found or self._client_look()
+        self._connected = True
+        return self._look
+
+    def _client_look(self) -> Look:
+        from bkctl.look import ClientLook
+
+        return ClientLook(self)
+
+    def _warn_of_metadata(self, text: str) -> None:
+        """Warn as the client's log does."""
+        if not self.options.quiet and self.options.log_level not in {"error", "critical"}:
+            self.warn(text)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
@@ -181,11 +214,16 @@ class Session:
     def remind(self) -> None:
         """Say it where autorecovery is off: whoever forgot it loses bookies unnoticed."""
         if self._connected and self.reminds and not self.options.quiet:
-            from bkctl.autorecovery_work import reminder
+            from bkclient.errors import ClientError
 
-            text = reminder(self)
-            if text:
-                self._tell(text)
+            try:
+                note = (self._look or self._client_look()).replication_note()
+            except ClientError:
+                return
+            if note is not None:
+                from bkctl.autorecovery_work import reminder
+
+                self._tell(reminder(note))
 
     @property
     def profile(self) -> Profile | None:
@@ -216,15 +254,15 @@ class Session:
             self.warn(f"{path} can be read by others; chmod 600 {path}")
 
     def _where(self) -> tuple[str, ClientConfig]:
-        if self._settings is not None:
-            return self._settings
-        from bkctl.settings import cluster_settings
+        if self._settings is None:
+            from bkctl.settings import cluster_settings
 
-        found = cluster_settings(self.options, self.host.environ)
-        for warning in found.warnings:
-            self.warn(warning)
-        self.verbose(f"cluster: {found.uri} (from {found.origin})")
-        return found.uri, found.config
+            found = cluster_settings(self.options, self.host.environ)
+            for warning in found.warnings:
+                self.warn(warning)
+            self.verbose(f"cluster: {found.uri} (from {found.origin})")
+            self._settings = found.uri, found.config
+        return self._settings
 
     # Results ------------------------------------------------------------------------------------
 
@@ -254,12 +292,21 @@ class Session:
 
         self.emit(Plan(tuple(steps)))
 
+    def emit_stream(self, batches: Iterable[Sequence[Any]], kind: type) -> None:
+        """Print values of one kind, as many at a time as have come together."""
+        self.emitter.stream(batches, kind)
+
     def emit_all(self, values: Iterable[Any], kind: type) -> None:
         """Print values of one kind as they come; none at all is a result too."""
         self.emitter.many(values, kind)
 
     def finish(self) -> None:
-        """Write out what the emitter holds back; called once the command is through."""
+        """Write out what the emitter holds back, and end the look at the metadata.
+
+        Called once the command is through.
+        """
+        if self._look is not None:
+            self._look.close()
         if self._emitter is not None:
             self._emitter.finish()
 

@@ -111,10 +111,13 @@ class ShellProgram:
 
     @property
     def greeting(self) -> str:
+        options = self._options(self._given)
+        if options.service_uri:  # Nothing comes before it, and all else takes time to be read.
+            return f"bkctl on {options.service_uri}"
         from bkctl.settings import cluster_settings
 
         try:
-            uri = cluster_settings(self._options(self._given), self.obj.environ).uri
+            uri = cluster_settings(options, self.obj.environ).uri
         except BookKeeperError as error:
             hint = "set one with: set service-uri URI"
             return f"bkctl: no cluster yet: {error_message(error)} {hint}"

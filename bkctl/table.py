@@ -52,21 +52,23 @@ class Table:
         """The titles of columns that had no room."""
         return [c[0] for n, c in enumerate(self._columns) if self.started and n not in self._shown]
 
-    def lines(self, rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-        """Yield the lines of some more rows, after the header the first time."""
+    def lines(self, rows: Sequence[Sequence[Cell | str]]) -> Iterator[str]:
+        """Yield the lines of some more rows, after the header the first time.
+
+        A text stands for a cell that has no colour of its own.
+        """
         if not self.started:
             self._start(rows)
             if self._headers:
-                titles = [Cell(title) for title, _, _ in self._columns]
-                line = self._line(titles)
+                line = self._line([title for title, _, _ in self._columns])
                 yield f"{_BOLD}{line}{_RESET}" if self._color else line
         yield from (self._line(row) for row in rows)
 
-    def _start(self, rows: Sequence[Sequence[Cell]]) -> None:
+    def _start(self, rows: Sequence[Sequence[Cell | str]]) -> None:
         self.started = True
         titles = [display_width(title) if self._headers else 0 for title, _, _ in self._columns]
         self._widths = [
-            max([title, *(display_width(row[n].text) for row in rows)])
+            max([title, *(display_width(_text(row[n])) for row in rows)])
             for n, title in enumerate(titles)
         ]
         self._shown = list(range(len(self._columns)))
@@ -79,13 +81,23 @@ class Table:
     def _total(self) -> int:
         return sum(self._widths[n] for n in self._shown) + len(_GAP) * (len(self._shown) - 1)
 
-    def _line(self, cells: Sequence[Cell]) -> str:
+    def _line(self, cells: Sequence[Cell | str]) -> str:
         parts = []
         for n in self._shown:
-            fill = " " * (self._widths[n] - display_width(cells[n].text))
-            text = colored(cells[n]) if self._color else cells[n].text
-            parts.append(fill + text if self._columns[n][2] else text + fill)
+            cell, width, right = cells[n], self._widths[n], self._columns[n][2]
+            if isinstance(cell, str) and cell.isascii():
+                parts.append(cell.rjust(width) if right else cell.ljust(width))
+                continue
+            text = _text(cell)
+            fill = " " * (width - display_width(text))
+            if self._color and isinstance(cell, Cell):
+                text = colored(cell)
+            parts.append(fill + text if right else text + fill)
         return _GAP.join(parts).rstrip()
+
+
+def _text(cell: Cell | str) -> str:
+    return cell if isinstance(cell, str) else cell.text
 
 
 def vertical(pairs: Iterable[tuple[str, Cell]], color: bool = False) -> Iterator[str]:  # noqa: FBT001, FBT002

@@ -88,14 +88,17 @@ def human_duration(seconds: float) -> str:
 
 def human_time(time_ms: int, *, utc: bool) -> str:
     """Return ``2026-01-31 14:05:09`` in the reader's zone, or in UTC with a ``Z``."""
+    # Not with strftime, which looks at the file of the time zone each time.
     moment = time.gmtime(time_ms / 1000) if utc else time.localtime(time_ms / 1000)
-    return time.strftime("%Y-%m-%d %H:%M:%S", moment) + ("Z" if utc else "")
+    text = "{:04d}-{:02d}-{:02d} {:02d}:{:02d}:{:02d}".format(*moment[:6])
+    return f"{text}Z" if utc else text
 
 
 def rfc3339(time_ms: int) -> str:
     """Return ``2026-01-31T14:05:09.123Z``."""
     seconds, ms = divmod(time_ms, 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{ms:03d}Z"
+    moment = time.gmtime(seconds)
+    return "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}.{:03d}Z".format(*moment[:6], ms)
 
 
 def parse_size(text: str) -> int:

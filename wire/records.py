@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -25,6 +26,7 @@ _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9:-_.\-]+")
 _READ_ONLY: Final = "readonly"
 
 
+@lru_cache(4096)  # They come again and again, with every fragment of every ledger.
 def is_valid_bookie_id(text: str) -> bool:
     """Tell whether Java takes this as a bookie id.
 

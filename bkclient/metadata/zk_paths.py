@@ -8,6 +8,7 @@ HierarchicalLedgerManager, ZkLedgerUnderreplicationManager, BookKeeperConstants.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -107,6 +108,13 @@ class Digits:
         """Return whether an inner node at ``level`` (0 is below the root) may have this name."""
         return name.isascii() and name.isdigit() and len(name) == self.cuts[level]
 
+    def inner_among(
+        self, names: tuple[str, ...], children: Iterable[str], after: int
+    ) -> list[tuple[str, ...]]:
+        """Return the inner nodes below ``names`` that may hold ids above ``after``, ascending."""
+        below = [(*names, name) for name in sorted(children) if self.is_inner(name, len(names))]
+        return [inner for inner in below if self.last_below(inner) > after]
+
     def last_below(self, names: tuple[str, ...]) -> int:
         """Return the highest id that can lie below the inner node with these names."""
         digits_below = sum(self.cuts[len(names) :])
@@ -134,7 +142,7 @@ class LedgerLayout:
         Raises:
             IncorrectParameterError: this layout has no place for the id.
         """
-        return self.spellings[0 if ledger_id < SHORT_IDS_END else -1].path_of(ledger_id)
+        return self._spelling_of(ledger_id).path_of(ledger_id)
 
     def id_of(self, path: str) -> LedgerId | None:
         """Return whose path this is, or ``None`` where it is no ledger's path in this layout."""
@@ -143,6 +151,35 @@ class LedgerLayout:
             if ledger_id is not None and self.path_of(ledger_id) == path:
                 return ledger_id
         return None
+
+    def ledgers_among(
+        self, spelling: Digits, leaf: tuple[str, ...], names: Iterable[str], after: int
+    ) -> tuple[list[LedgerId], list[str]]:
+        """Take apart what lies in a node with ledgers, whose path has the names ``leaf``.
+
+        Returns the ids above ``after``, ascending, and the paths of what is nobody's.
+        """
+        start, size = int("".join(leaf) or 0) * 10 ** spelling.cuts[-1], spelling.cuts[-1] + 1
+        path = "".join(f"/{name}" for name in leaf)
+        found, strange = [], []
+        for name in names:
+            ledger_id: int | None
+            if len(name) == size and name[0] == "L" and name[1:].isdigit() and name.isascii():
+                ledger_id = start + int(name[1:])
+                if self._spelling_of(ledger_id) is not spelling:
+                    ledger_id = None
+            else:
+                ledger_id = self.id_of(f"{path}/{name}")
+            if ledger_id is None:
+                if path or not (is_special(name) or f"/{name}" in OURS):
+                    strange.append(f"{path}/{name}")
+            elif ledger_id > after:
+                found.append(LedgerId(ledger_id))
+        found.sort()
+        return found, strange
+
+    def _spelling_of(self, ledger_id: int) -> Digits:
+        return self.spellings[0 if ledger_id < SHORT_IDS_END else -1]
 
     def is_ledger_parent(self, name: str) -> bool:
         """Return whether a child of the root with this name holds ledgers, or is one."""

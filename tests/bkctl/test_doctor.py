@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.metadata.api import NEW, HeldLock
 from bkclient.metadata.memory import MemoryMetadata
-from bkclient.walk import StoredLedger
+from bkclient.metadata.stored import StoredLedger
 from bkctl.bookie_change_views import BOOKIE_CHANGE_VIEWS
 from bkctl.cli import cli
 from bkctl.doctor_rules import diagnose

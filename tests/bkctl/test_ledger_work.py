@@ -9,7 +9,8 @@ from twisted.internet.task import Clock
 from bkclient.errors import WriteFailedError
 from bkclient.metadata.api import Versioned
 from bkctl import ledger_work
-from bkctl.ledger_work import Feed, LedgerFilter
+from bkctl.ledger_list_work import LedgerFilter
+from bkctl.ledger_work import Feed
 from tests.bkctl.test_emit import METADATA
 from wire.codes import LedgerState
 from wire.ids import LedgerId

@@ -16,9 +16,10 @@ from bkclient.findings import ConfigError
 from bkclient.handed_over import NotHandedOverError, decode_handover
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
+from bkclient.metadata import zk_frames
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
 from bkclient.metadata.tree.repair import parse_delay
-from bkclient.metadata.zookeeper.uri import parse_uri as parse_zookeeper_uri
+from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bkclient.properties import PropertiesError, parse_properties
 from bookied.admin.exchange import Asked, BadRequestError, number
 from bookied.config import load_bookie_config
@@ -192,6 +193,7 @@ _SETTINGS: Final = (
     b"isThrottleByBytes=yes\nmajorCompactionThreshold=0.8\n",
 )
 _JSON: Final = (b'{"v":1,"last":5,"length":7}', b'{"isForceGC":true}')
+_ZOOKEEPER_NAMES: Final = bytes(19) + b"\1\0\0\0\4name"
 _RECORD: Final = (
     (
         b'{"v":1,"ledgers":[[1,2],[3,4]],"trimmed":0,"sealed":false,"options":{"ensemble_size":3,'
@@ -300,6 +302,8 @@ _ALL: Final = (
     _target(
         "uri-zookeeper", _text(parse_zookeeper_uri), IncorrectParameterError, (b"zk+null://h:1/r",)
     ),
+    _target("zookeeper-value", zk_frames.data_of, FormatError, (bytes(100),)),
+    _target("zookeeper-names", zk_frames.names_of, FormatError, (_ZOOKEEPER_NAMES,)),
     _target("uri-sqlite", _text(parse_sqlite_uri), IncorrectParameterError, (b"sqlite:///x",)),
 )
 

@@ -26,7 +26,7 @@ from bkclient.metadata.sqlite.base import (
 )
 from bkclient.metadata.sqlite.core import META
 from bkclient.metadata.sqlite.database import Key, Rows
-from bkclient.metadata.tree.base import known_layout
+from bkclient.metadata.stored import known_layout
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
 from wire.records import LAYOUT_FACTORIES, Layout, encode_layout

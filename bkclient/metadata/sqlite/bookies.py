@@ -17,10 +17,10 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.sqlite.base import AVAILABLE, COOKIE, READ_ONLY, SqlitePart, delete_own
 from bkclient.metadata.sqlite.database import Rows
+from bkclient.metadata.stored import decode_info
 from bkclient.metadata.tree.bookies import (
     check_bookie_id,
     cookie_changed,
-    decode_info,
     no_cookie,
     registration_bytes,
     valid_bookies,

@@ -8,11 +8,10 @@ from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
 from bkclient.metadata.sqlite.database import Key, Rows
+from bkclient.metadata.stored import IDS_AT_ONCE, decode_stored
 from bkclient.metadata.tree.ledgers import (
-    IDS_AT_ONCE,
     changed_meanwhile,
     check_new_id,
-    decode_stored,
     with_token,
 )
 from bkclient.metadata.tree.nodes import BadVersionError, NoNodeError

@@ -23,7 +23,7 @@ from bkclient.metadata.api import (
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqlitePart, is_own
 from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
-from bkclient.metadata.tree.ledgers import IDS_AT_ONCE
+from bkclient.metadata.stored import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.repair import (
     check_path,

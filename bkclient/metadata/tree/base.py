@@ -7,11 +7,10 @@ import random
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import IncompatibleLayoutError, LayoutInfo, NotInitializedError
+from bkclient.metadata.api import LayoutInfo
+from bkclient.metadata.stored import known_layout, layout_in_force
 from bkclient.metadata.tree.nodes import NoNodeError, Tree
 from bkclient.metadata.zk_paths import LedgerLayout
-from wire.errors import FormatError
-from wire.records import LAYOUT_FACTORIES, decode_layout
 
 
 class TreePart:
@@ -56,15 +55,7 @@ class TreePart:
             NotInitializedError: there is none.
             IncompatibleLayoutError: it is not the one asked for, or not one we know.
         """
-        stored = await self._stored_layout()
-        if stored is None:
-            raise NotInitializedError(f"{self._tree.uri}: no layout: there is no cluster here")
-        if self._layout_wanted not in {None, stored.name}:
-            raise IncompatibleLayoutError(
-                f"{self._tree.uri}: this cluster's layout is {stored.name}, not"
-                f" {self._layout_wanted}"
-            )
-        return stored
+        return layout_in_force(self._tree.uri, await self._stored_layout(), self._layout_wanted)
 
     async def _stored_layout(self) -> LayoutInfo | None:
         try:
@@ -77,20 +68,3 @@ class TreePart:
         if self._layout_found is None:
             self._layout_found = zk_paths.LAYOUTS[(await self.layout()).name]
         return self._layout_found
-
-
-def known_layout(stored: bytes) -> LayoutInfo:
-    """Decode a stored layout.
-
-    Raises:
-        IncompatibleLayoutError: it is damaged, or not one we know.
-    """
-    try:
-        factory = decode_layout(stored).factory
-    except FormatError as error:
-        raise IncompatibleLayoutError(str(error)) from error
-    for name, known in LAYOUT_FACTORIES.items():
-        # By the last part: the class may have been moved into another package (shading).
-        if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:
-            return LayoutInfo(name, factory)
-    raise IncompatibleLayoutError(f"unknown layout {factory}")

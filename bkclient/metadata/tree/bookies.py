@@ -27,6 +27,7 @@ from bkclient.metadata.api import (
     Versioned,
     Watch,
 )
+from bkclient.metadata.stored import decode_info
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     BadVersionError,
@@ -40,11 +41,9 @@ from bkclient.metadata.tree.nodes import (
     insist,
     make_path,
 )
-from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records import (
     BookieServiceInfo,
-    decode_service_info,
     encode_service_info,
     is_valid_bookie_id,
 )
@@ -226,14 +225,6 @@ def valid_bookies(path: str, names: list[str]) -> list[BookieId]:
     for name in wrong:
         log.warn("{path}/{name} is no bookie id", path=path, name=name)
     return [BookieId(name) for name in names if is_valid_bookie_id(name)]
-
-
-def decode_info(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
-    """Decode a registration; one that is damaged counts as none."""
-    try:
-        return decode_service_info(value, bookie_id)
-    except FormatError as error:
-        raise NotFoundError(f"bookie {bookie_id} is registered in a wrong way: {error}") from error
 
 
 def _once(waiter: Deferred[None]) -> Fired:

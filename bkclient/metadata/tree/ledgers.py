@@ -11,12 +11,12 @@ from twisted.logger import Logger
 from bkclient.errors import (
     IncorrectParameterError,
     LedgerExistsError,
-    MetadataSerializationError,
     MetadataVersionError,
     NoSuchLedgerError,
 )
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, NotInitializedError, Version, Versioned, Watch
+from bkclient.metadata.stored import IDS_AT_ONCE, decode_stored
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
@@ -40,9 +40,6 @@ from wire.ledger_metadata import (
 )
 
 log = Logger()
-
-IDS_AT_ONCE: Final = 10_000
-"""How many ids of ledgers are given at a time."""
 
 _FORMAT_WITH_TOKEN: Final = 3
 
@@ -134,43 +131,37 @@ class TreeLedgers(TreePart):
         layout = await self._ledger_layout()
         for spelling in layout.spellings:
             async for leaf in self._leaves(spelling, (), -1 if after is None else after):
-                for ids in await self._ids_in(layout, leaf, -1 if after is None else after):
-                    yield ids
+                found = await self._ids_in(layout, spelling, leaf, -1 if after is None else after)
+                for at in range(0, len(found), IDS_AT_ONCE):
+                    yield tuple(found[at : at + IDS_AT_ONCE])
 
     async def _leaves(
         self, spelling: Digits, names: tuple[str, ...], after: int
-    ) -> AsyncIterator[str]:
-        path = "".join(f"/{name}" for name in names)
+    ) -> AsyncIterator[tuple[str, ...]]:
         if len(names) == spelling.depth:
-            yield path
+            yield names
             return
-        for name in await self._names_in(path):
-            below = (*names, name)
-            if spelling.is_inner(name, len(names)) and spelling.last_below(below) > after:
-                async for leaf in self._leaves(spelling, below, after):
-                    yield leaf
+        for below in spelling.inner_among(names, await self._names_in(names), after):
+            async for leaf in self._leaves(spelling, below, after):
+                yield leaf
 
-    async def _names_in(self, path: str) -> list[str]:
+    async def _names_in(self, names: tuple[str, ...]) -> list[str]:
+        path = "".join(f"/{name}" for name in names)
         try:
-            return sorted(await self._tree.children(path, fresh=True))
+            return await self._tree.children(path, fresh=True)
         except NoNodeError as error:
             if path:
                 return []  # Pruned since its parent was read.
             raise NotInitializedError(f"{self._tree.uri}: the cluster is gone") from error
 
     async def _ids_in(
-        self, layout: LedgerLayout, leaf: str, after: int
-    ) -> list[tuple[LedgerId, ...]]:
-        ids = []
-        for name in await self._names_in(leaf):
-            ledger_id = layout.id_of(f"{leaf}/{name}")
-            if ledger_id is None:
-                if leaf or not (zk_paths.is_special(name) or f"/{name}" in zk_paths.OURS):
-                    log.warn("{path} is no ledger", path=f"{leaf}/{name}")
-            elif ledger_id > after:
-                ids.append(ledger_id)
-        ids.sort()
-        return [tuple(ids[i : i + IDS_AT_ONCE]) for i in range(0, len(ids), IDS_AT_ONCE)]
+        self, layout: LedgerLayout, spelling: Digits, leaf: tuple[str, ...], after: int
+    ) -> list[LedgerId]:
+        names = await self._names_in(leaf)
+        found, strange = layout.ledgers_among(spelling, leaf, names, after)
+        for path in strange:
+            log.warn("{path} is no ledger", path=path)
+        return found
 
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
         """See ``LedgerStore``."""
@@ -196,14 +187,6 @@ def with_token(metadata: LedgerMetadata, token: int) -> LedgerMetadata:
     if metadata.creator_token or metadata.format_version < _FORMAT_WITH_TOKEN:
         return metadata
     return attrs.evolve(metadata, creator_token=token)
-
-
-def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMetadata:
-    """Decode metadata from the store; raise ``MetadataSerializationError`` naming the ledger."""
-    try:
-        return decode_metadata(value, ctime_ms=ctime_ms)
-    except MetadataFormatError as error:
-        raise MetadataSerializationError(f"ledger {ledger_id}: {error}") from error
 
 
 def changed_meanwhile(ledger_id: LedgerId, version: Version) -> MetadataVersionError:

@@ -1,9 +1,8 @@
 """The ZooKeeper driver. This package is the only importer of kazoo, and imports it late.
 
-``uri`` takes service URIs apart, ``client`` is kazoo made to measure, ``tree`` one session as a
-tree of nodes; the store on that tree is ``bkclient.metadata.tree``. Kazoo runs a thread of its own;
-what it has to say crosses to the reactor in batches, one ``callFromThread`` for however many
-answers and events have gathered.
+``client`` is kazoo made to measure, ``tree`` one session as a tree of nodes; the store on that tree
+is ``bkclient.metadata.tree``. Kazoo runs a thread of its own; what it has to say crosses to the
+reactor in batches, one ``callFromThread`` for however many answers and events have gathered.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bkclient.metadata.tree.store import TreeMetadata
-from bkclient.metadata.zookeeper.uri import parse_uri
+from bkclient.metadata.zk_uri import parse_uri
 from bkclient.rate import rate_limit
 
 if TYPE_CHECKING:

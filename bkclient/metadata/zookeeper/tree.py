@@ -37,8 +37,8 @@ from bkclient.metadata.tree.nodes import (
     Stat,
     insist,
 )
+from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import Crossing, new_client, remove_watch
-from bkclient.metadata.zookeeper.uri import ZooKeeperUri
 from bkclient.rate import RateLimit
 
 log = Logger()

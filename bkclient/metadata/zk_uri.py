@@ -1,4 +1,4 @@
-"""ZooKeeper service URIs."""
+"""ZooKeeper service URIs; read without what it takes to go there."""
 
 from __future__ import annotations
 

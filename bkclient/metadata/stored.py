@@ -1,0 +1,96 @@
+"""What stores hold, from bytes to values: what every reader of them agrees on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from bkclient.errors import MetadataSerializationError
+from bkclient.metadata.api import (
+    IncompatibleLayoutError,
+    LayoutInfo,
+    NotFoundError,
+    NotInitializedError,
+    Versioned,
+)
+from wire.errors import FormatError, MetadataFormatError
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata, decode_metadata
+from wire.records import LAYOUT_FACTORIES, BookieServiceInfo, decode_layout, decode_service_info
+
+IDS_AT_ONCE: Final = 10_000
+"""How many ids of ledgers are given at a time."""
+
+
+@attrs.frozen
+class StoredLedger:
+    """A ledger as the store has it; ``stored`` is None where that cannot be read, by ``error``."""
+
+    ledger_id: LedgerId
+    stored: Versioned[LedgerMetadata] | None
+    error: MetadataSerializationError | None = attrs.field(default=None, eq=False)
+
+    @property
+    def metadata(self) -> LedgerMetadata | None:
+        return None if self.stored is None else self.stored.value
+
+    def readable(self) -> LedgerMetadata:
+        """Return the metadata.
+
+        Raises:
+            MetadataSerializationError: it cannot be read.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self.stored is not None
+        return self.stored.value
+
+
+def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMetadata:
+    """Decode metadata from the store; raise ``MetadataSerializationError`` naming the ledger."""
+    try:
+        return decode_metadata(value, ctime_ms=ctime_ms)
+    except MetadataFormatError as error:
+        raise MetadataSerializationError(f"ledger {ledger_id}: {error}") from error
+
+
+def decode_info(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
+    """Decode a registration; one that is damaged counts as none."""
+    try:
+        return decode_service_info(value, bookie_id)
+    except FormatError as error:
+        raise NotFoundError(f"bookie {bookie_id} is registered in a wrong way: {error}") from error
+
+
+def known_layout(stored: bytes) -> LayoutInfo:
+    """Decode a stored layout.
+
+    Raises:
+        IncompatibleLayoutError: it is damaged, or not one we know.
+    """
+    try:
+        factory = decode_layout(stored).factory
+    except FormatError as error:
+        raise IncompatibleLayoutError(str(error)) from error
+    for name, known in LAYOUT_FACTORIES.items():
+        # By the last part: the class may have been moved into another package (shading).
+        if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:
+            return LayoutInfo(name, factory)
+    raise IncompatibleLayoutError(f"unknown layout {factory}")
+
+
+def layout_in_force(uri: str, stored: LayoutInfo | None, wanted: str | None) -> LayoutInfo:
+    """Return the layout of a cluster, where that is the one ``wanted``, or none was.
+
+    Raises:
+        NotInitializedError: there is none.
+        IncompatibleLayoutError: it is another one.
+    """
+    if stored is None:
+        raise NotInitializedError(f"{uri}: no layout: there is no cluster here")
+    if wanted not in {None, stored.name}:
+        raise IncompatibleLayoutError(
+            f"{uri}: this cluster's layout is {stored.name}, not {wanted}"
+        )
+    return stored

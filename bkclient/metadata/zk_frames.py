@@ -1,0 +1,138 @@
+"""ZooKeeper's own protocol, as far as reading goes: frames to send, and what is in those received.
+
+====== ==== ==================================================================
+offset size field of an answer, all numbers big-endian
+====== ==== ==================================================================
+0      4    the number of the request (xid)
+8-4    8    the last change the server knows of (zxid)
+12     4    0, or what is wrong
+16     n    what was asked for
+====== ==== ==================================================================
+
+Every frame is headed by its length (4 bytes). A greeting and its answer have no such header.
+Agrees with ZooKeeper 3.9, zookeeper.jute.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from wire.errors import FormatError
+
+GET_DATA: Final = 4
+GET_CHILDREN: Final = 8
+SYNC: Final = 9
+CLOSE: Final = -11
+AUTH: Final = 100
+
+NO_NODE: Final = -101
+NO_AUTH: Final = -102
+AUTH_FAILED: Final = -115
+
+AUTH_XID: Final = -4
+UNASKED_XIDS: Final = frozenset({-1, -2})
+"""Of events and answers to pings: what we never ask for."""
+
+FRAME_BYTES_MAX: Final = 1 << 26
+"""Of an answer; a list of a million names has a quarter of that."""
+
+LENGTH: Final = struct.Struct(">i")
+HEADER: Final = struct.Struct(">iqi")
+_REQUEST: Final = struct.Struct(">iii")
+_GREETING: Final = struct.Struct(">iiqiqi16s?")
+_WELCOME: Final = struct.Struct(">iiq")
+_CTIME: Final = struct.Struct(">16xq8xi")
+
+Body = tuple[int, bytes]
+"""An operation, and what it is done to."""
+
+
+def get_data(path: str) -> Body:
+    """Ask for a node's value."""
+    return GET_DATA, _path(path) + b"\0"
+
+
+def get_children(path: str) -> Body:
+    """Ask for the names of a node's children."""
+    return GET_CHILDREN, _path(path) + b"\0"
+
+
+def sync(path: str) -> Body:
+    """Ask that what follows sees all that was complete by now."""
+    return SYNC, _path(path)
+
+
+def _path(path: str) -> bytes:
+    encoded = path.encode()
+    return LENGTH.pack(len(encoded)) + encoded
+
+
+def greeting(last_zxid: int, timeout_ms: int) -> bytes:
+    """Ask for a new session, of a server that knows ``last_zxid`` and belongs to the quorum."""
+    size = _GREETING.size - LENGTH.size
+    return _GREETING.pack(size, 0, last_zxid, timeout_ms, 0, 16, b"", False)
+
+
+def timeout_of(welcome: bytes) -> int:
+    """Return the session's time-out in ms; not above 0 where there is no session.
+
+    Raises:
+        FormatError: this is no answer to a greeting.
+    """
+    if len(welcome) < _WELCOME.size:
+        raise FormatError(f"ZooKeeper answers a greeting with {len(welcome)} bytes")
+    timeout_ms: int = _WELCOME.unpack_from(welcome)[1]
+    return timeout_ms
+
+
+def auth(scheme: str, credential: str) -> bytes:
+    """Say who we are."""
+    payload = _path(scheme) + _path(credential)
+    return _REQUEST.pack(12 + len(payload), AUTH_XID, AUTH) + LENGTH.pack(0) + payload
+
+
+def requests(first_xid: int, bodies: Iterable[Body]) -> bytes:
+    """Return the frames of requests, numbered from ``first_xid`` on."""
+    return b"".join(
+        [
+            _REQUEST.pack(len(payload) + 8, xid, operation) + payload
+            for xid, (operation, payload) in enumerate(bodies, first_xid)
+        ]
+    )
+
+
+def data_of(answer: bytes) -> tuple[bytes, int, int]:
+    """Return value, creation time in ms and version from the answer to ``get_data``.
+
+    Raises:
+        FormatError: it is cut.
+    """
+    try:
+        (size,) = LENGTH.unpack_from(answer, HEADER.size)
+        end = HEADER.size + LENGTH.size + max(size, 0)
+        ctime_ms, version = _CTIME.unpack_from(answer, end)
+    except struct.error as error:
+        raise FormatError(f"ZooKeeper's answer with a value is cut: {error}") from error
+    return answer[HEADER.size + LENGTH.size : end], ctime_ms, version
+
+
+def names_of(answer: bytes) -> list[str]:
+    """Return the names in the answer to ``get_children``.
+
+    Raises:
+        FormatError: it is cut, or a name is no UTF-8.
+    """
+    names, at = [], HEADER.size + LENGTH.size
+    try:
+        (count,) = LENGTH.unpack_from(answer, HEADER.size)
+        for _ in range(count):
+            (size,) = LENGTH.unpack_from(answer, at)
+            at += LENGTH.size + size
+            if size < 0 or at > len(answer):
+                raise FormatError("ZooKeeper's answer with names is cut")
+            names.append(answer[at - size : at].decode())
+    except (struct.error, UnicodeDecodeError) as error:
+        raise FormatError(f"ZooKeeper's answer with names: {error}") from error
+    return names

@@ -1,0 +1,200 @@
+"""A session that only reads, on a server that goes away as tests want it to."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+
+from bkclient.errors import MetadataStoreError
+from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
+from bkclient.metadata.look.session import AT_ONCE, ReadSession
+from bkclient.metadata.zk_frames import Body, data_of, get_data
+from bkclient.metadata.zk_uri import parse_uri
+from tests.bkclient.metadata.look.server import Connection, Server
+
+URI = "zk+null://one:1;two:2/ledgers"
+
+
+def nodes(count: int) -> dict[str, bytes]:
+    return {f"/n{number}": b"%d" % number for number in range(count)}
+
+
+def session(server: Server, uri: str = URI, **options: Any) -> ReadSession:
+    """Return a session whose time passes while it waits."""
+    clock = Clock()
+    more: dict[str, Any] = {"timeout_s": 10.0, "connect": server.connect, **options}
+    return ReadSession(parse_uri(uri), clock=clock.seconds, sleep=clock.advance, **more)
+
+
+def values(found: ReadSession, bodies: Any) -> list[bytes]:
+    return [data_of(answer)[0] for some in found.ask(bodies) for _, answer in some]
+
+
+@settings(deadline=None)  # Hundreds of questions, in small pieces.
+@given(
+    count=st.integers(0, AT_ONCE + 100),
+    pieces=st.integers(7, 2000),
+    cuts=st.lists(st.integers(0, 500), max_size=3),
+)
+def test_each_question_is_answered_once_and_in_order_however_connections_break(
+    count: int, pieces: int, cuts: list[int]
+) -> None:
+    server = Server(nodes(count), cuts=cuts, pieces=pieces)
+    asked = [get_data(f"/n{number}") for number in range(count)]
+    assert values(session(server), asked) == [b"%d" % number for number in range(count)]
+
+
+def test_no_more_is_on_its_way_than_the_server_takes_and_questions_are_taken_late() -> None:
+    server, taken = Server(nodes(3000)), []
+
+    def bodies() -> Iterator[Body]:
+        for number in range(3000):
+            taken.append(number)
+            yield get_data(f"/n{number}")
+
+    answered = session(server).ask(bodies())
+    next(answered)
+    assert len(taken) <= 2 * AT_ONCE
+    assert sum(map(len, answered)) > 2000
+    assert len(taken) == 3000
+    assert server.at_once_max <= AT_ONCE
+
+
+def test_after_a_break_the_next_server_is_asked_what_was_not_answered_and_must_know_as_much() -> (
+    None
+):
+    server = Server(nodes(10), cuts=[5])
+    assert len(values(session(server), map(get_data, nodes(10)))) == 10
+    assert server.hosts == [(b"one", 1), (b"two", 2)]
+    # The first connection served its greeting and four answers.
+    assert server.greeted == [0, 104]
+    assert [path for _, path in server.asked[10:]] == [f"/n{number}" for number in range(4, 10)]
+
+
+def test_a_server_that_gives_no_session_is_not_the_last_word() -> None:
+    server = Server(nodes(1), sessions=False)
+    with pytest.raises(MetadataUnavailableError, match=r"one:1;two:2/ledgers: no ZooKeeper"):
+        values(session(server), [get_data("/n0")])
+    assert set(server.hosts) == {(b"one", 1), (b"two", 2)}
+    tries = iter([False] * 3)
+
+    def connect(address: Any, timeout_s: float) -> Any:
+        server.sessions = next(tries, True)
+        return server.connect(address, timeout_s)
+
+    assert values(session(server, connect=connect), [get_data("/n0")]) == [b"0"]
+
+
+def test_a_host_that_is_not_there_is_left_for_the_next() -> None:
+    server = Server(nodes(1))
+
+    def connect(address: Any, timeout_s: float) -> Any:
+        if address[0] == b"one":
+            raise ConnectionRefusedError
+        return server.connect(address, timeout_s)
+
+    assert values(session(server, connect=connect), [get_data("/n0")]) == [b"0"]
+    assert server.hosts == [(b"two", 2)]
+
+
+def test_connections_that_break_again_and_again_without_an_answer_are_given_up() -> None:
+    server = Server(nodes(1), cuts=[1] * 100)
+    with pytest.raises(MetadataUnavailableError, match="breaks again and again"):
+        values(session(server), [get_data("/n0")])
+    assert len(server.connections) == 8
+
+
+def test_an_answer_now_and_then_is_enough_to_go_on() -> None:
+    server = Server(nodes(100), cuts=[2] * 99)
+    assert len(values(session(server), map(get_data, nodes(100)))) == 100
+
+
+def test_who_we_are_is_said_on_each_connection() -> None:
+    server = Server(nodes(3), cuts=[2])
+    found = session(server, auth_data=[("digest", "user:password")])
+    assert len(values(found, map(get_data, nodes(3)))) == 3
+    assert server.credentials == [b"\0\0\0\x06digest\0\0\0\x0duser:password"] * 2
+
+
+def test_a_refusal_of_who_we_are_ends_it() -> None:
+    server = Server(nodes(1), refused_auth=True)
+    with pytest.raises(MetadataAccessError, match="who we are was refused"):
+        values(session(server, auth_data=[("digest", "x:y")]), [get_data("/n0")])
+
+
+@pytest.mark.parametrize("size", [-1, 3, 1 << 30])
+def test_what_is_no_zookeeper_is_told_from_one(size: int) -> None:
+    server = Server(nodes(1), strange=struct.pack(">i", size) + bytes(20))
+    with pytest.raises(MetadataStoreError, match=f"no ZooKeeper: a frame of {size} bytes"):
+        values(session(server), [get_data("/n0")])
+    assert server.connections[-1].closed
+
+
+@pytest.mark.parametrize("xids", [(0,), (2,), (1, 1), (1, 2)])
+def test_an_answer_that_is_not_the_one_due_is_refused(xids: tuple[int, ...]) -> None:
+    answers = b"".join(struct.pack(">iiqi", 16, xid, 1, 0) for xid in xids)
+    server = Server(nodes(1), strange=answers)
+    with pytest.raises(MetadataStoreError, match="nobody asked for"):
+        list(session(server).ask([get_data("/n0")]))
+    assert server.connections[-1].closed
+
+
+def test_what_a_server_says_unasked_is_no_answer() -> None:
+    server = Server(nodes(2), unasked=struct.pack(">iiqi", 16, -1, -1, 0))
+    assert values(session(server), map(get_data, nodes(2))) == [b"0", b"1"]
+    assert server.connections[0].closed is False
+
+
+def test_an_interruption_while_connecting_leaves_no_half_a_connection() -> None:
+    server = Server(nodes(1))
+    interrupted = iter([True])
+
+    class Interrupting(Connection):
+        def recv(self, size: int) -> bytes:
+            if next(interrupted, False):
+                raise KeyboardInterrupt
+            return super().recv(size)
+
+    def connect(_address: Any, _timeout_s: float) -> Any:
+        server.connections.append(Interrupting(server, None))
+        return server.connections[-1]
+
+    found = session(server, connect=connect)
+    with pytest.raises(KeyboardInterrupt):
+        values(found, [get_data("/n0")])
+    assert server.connections[0].closed
+    assert values(found, [get_data("/n0")]) == [b"0"]
+
+
+def test_whoever_stops_listening_gets_a_new_connection_for_the_next_question() -> None:
+    server = Server(nodes(500), pieces=64)
+    found = session(server)
+    answered = found.ask(map(get_data, nodes(500)))
+    next(answered)
+    answered.close()  # type: ignore[attr-defined]
+    assert server.connections[0].closed
+    assert values(found, [get_data("/n7")]) == [b"7"]
+
+
+def test_closing_ends_the_session_and_waits_for_nobody() -> None:
+    server = Server(nodes(1))
+    found = session(server)
+    found.close()
+    assert not server.connections
+    values(found, [get_data("/n0")])
+    found.close()
+    assert server.connections[0].ended
+    assert server.connections[0].closed
+
+
+def test_addresses_are_those_of_the_uri_beginning_anywhere() -> None:
+    server = Server(nodes(1))
+    found = session(server, "zk+null://a.example:1;[::1]:2;c:3/ledgers", first_host=4)
+    values(found, [get_data("/n0")])
+    assert server.hosts == [(b"::1", 2)]
