@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 import click
 
 from bkctl.command import Effect
-from bkctl.errors import RefusedError, UsageError
+from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.interrupt import Interrupts, Stop, leave
 from bkctl.options import Options, options_of
 
@@ -362,7 +362,7 @@ class Session:
         """Return a ledger password: the file's content without its last newline, else empty.
 
         Raises:
-            UsageError: the file cannot be read.
+            NothingFoundError: there is no such file, or it is not ours to read.
         """
         if path is None:
             return b""
@@ -370,7 +370,7 @@ class Session:
             with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time
                 data = file.read()
         except OSError as error:
-            raise UsageError(f"password file {path}: {error.strerror}") from error
+            raise NothingFoundError(f"password file {path}: {error.strerror}") from error
         return data.removesuffix(b"\n").removesuffix(b"\r")
 
     # Bytes --------------------------------------------------------------------------------------

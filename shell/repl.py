@@ -36,6 +36,9 @@ def run(
     ``given`` are options that hold for all commands, as words by their long names. ``text`` is a
     script, or ``path`` the file of one, ``-`` being stdin; without either, and without a terminal,
     stdin is the script.
+
+    Raises:
+        OSError: the file cannot be read.
     """
     shell = Shell(program, given)
     before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
@@ -130,12 +133,8 @@ def is_unfinished(text: str) -> bool:
 
 
 def _run_file(shell: Shell, path: str, *, keep_going: bool) -> int:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-            return run_script(shell, file, keep_going=keep_going)
-    except OSError as error:
-        shell.complain(f"{path}: {error.strerror}")
-        return USAGE
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+        return run_script(shell, file, keep_going=keep_going)
 
 
 @contextlib.contextmanager

@@ -92,9 +92,11 @@ def test_a_script_comes_as_text_or_from_a_file_and_the_program_is_closed(
     assert capsys.readouterr().out == "('english', True, ())\n" * 2
 
 
-def test_a_script_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(ToyProgram(), path="/no/script") == 2
-    assert capsys.readouterr().err == "shelf: /no/script: No such file or directory\n"
+def test_a_script_that_is_not_there_is_the_callers_to_tell() -> None:
+    program = ToyProgram()
+    with pytest.raises(FileNotFoundError):
+        run(program, path="/no/script")
+    assert program.closed
 
 
 @pytest.mark.parametrize("args", [[], ["-"]])
