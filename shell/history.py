@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
@@ -25,12 +26,15 @@ def is_private(text: str) -> bool:
     return text.startswith(" ") or _SECRET.search(text) is not None
 
 
-def history_path(program: str, environ: Mapping[str, str]) -> Path:
-    """Return where a program's history is kept: in the user's directory for state (XDG)."""
+def history_path(program: str, environ: Mapping[str, str], place: str = "") -> Path:
+    """Return where a program's history is kept: in the user's directory for state (XDG).
+
+    Each place that commands go to has one of its own.
+    """
     state = environ.get("XDG_STATE_HOME", "")
     # The XDG rules: what is no absolute path counts as not set.
     base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
-    return base / program / "history"
+    return base / program / (f"history-{quote(place, safe='')}" if place else "history")
 
 
 class KeptHistory(FileHistory):

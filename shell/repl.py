@@ -6,11 +6,13 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from shell.line import LineError, UnfinishedError, parse
+from shell.preferences import Preferences
 from shell.program import Program
 from shell.shell import INTERRUPTED, TERMINATED, USAGE, Shell
 
@@ -28,19 +30,19 @@ def run(
     text: str | None = None,
     path: str | None = None,
     keep_going: bool = False,
-    vi: bool = False,
-    bar: bool = True,
+    **preferences: Any,
 ) -> int:
     """Run a shell to its end; return the exit status.
 
     ``given`` are options that hold for all commands, as words by their long names. ``text`` is a
     script, or ``path`` the file of one, ``-`` being stdin; without either, and without a terminal,
-    stdin is the script.
+    stdin is the script. ``preferences`` are fields of ``Preferences``.
 
     Raises:
         OSError: the file cannot be read.
     """
-    shell = Shell(program, given)
+    prefer = Preferences(**preferences)
+    shell = Shell(program, given, prefer=prefer)
     before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
         if text is not None:
@@ -54,7 +56,7 @@ def run(
             return run_plain(shell)
         from shell.prompt import run_prompt
 
-        return run_prompt(shell, vi=vi, bar=bar)
+        return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)
     finally:
         program.close()
         for number, handler in before:
@@ -196,11 +198,12 @@ def run_interactive(shell: Shell, text: str) -> int:
     except LineError as error:
         shell.complain(str(error))
         return USAGE
-    status = 0
+    status, began_s = 0, time.monotonic()
     for line in lines:
         status = shell.run(line)
         if status or shell.leaving is not None:
             break
+    shell.took(time.monotonic() - began_s)
     shell.live.questions.doubt()
     return status
 

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import click
 
+from shell.aliases import Aliases
 from shell.builtin import commands
 from shell.context import Current
-from shell.line import Line, quoted
+from shell.line import Line, LineError, quoted
 from shell.live import Live, State
+from shell.preferences import Preferences
 from shell.program import Program
 from shell.running import Redirected, run_system
 from shell.settings import Settings
@@ -24,6 +26,9 @@ FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
+
+NOTHING_SAID: Final = Preferences()
+_MINUTE_S: Final = 60
 
 
 class Shell:
@@ -39,6 +44,7 @@ class Shell:
         given: Mapping[str, Sequence[str]] | None = None,
         *,
         live: Live | None = None,
+        prefer: Preferences = NOTHING_SAID,
     ) -> None:
         self.program = program
         self.name = program.tree.name or ""
@@ -48,6 +54,22 @@ class Shell:
         self.own = commands(self)
         self.leaving: int | None = None
         self.history: Sequence[str] = ()
+        self.timing_s, self.bell_s = prefer.timing_s, prefer.bell_s
+        self.aliases = Aliases()
+        for name, text in prefer.aliases.items():
+            self._define(name, text)
+
+    def _define(self, name: str, text: str) -> None:
+        try:
+            self.aliases.define(name, text, self.commands)
+        except LineError as error:
+            self.complain(str(error))
+
+    @property
+    def commands(self) -> frozenset[str]:
+        """The words that are commands: the program's, and those of the shell."""
+        tree = self.program.tree
+        return frozenset((*tree.list_commands(click.Context(tree)), *self.own.commands, self.name))
 
     def without_name(self, words: Sequence[str]) -> list[str]:
         """Return words without the program's name, which may be left out here."""
@@ -58,7 +80,12 @@ class Shell:
         # Whatever the command before has left as the handler: here Ctrl-C ends the command.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            return run_system(line.system) if line.system else self._redirected(line)
+            if line.system:
+                return run_system(line.system)
+            return self._redirected(self.aliases.expanded(line))
+        except LineError as error:
+            self.complain(str(error))
+            return USAGE
         except KeyboardInterrupt:
             return INTERRUPTED
         except OSError as error:
@@ -78,6 +105,13 @@ class Shell:
     def columns(self) -> int:
         """The width of the terminal."""
         return shutil.get_terminal_size().columns
+
+    def took(self, seconds: float) -> None:
+        """Tell how long a line that was typed took, and ring the bell, as somebody likes it."""
+        if self.timing_s is not None and seconds >= self.timing_s:
+            self.tell(f"({seconds:.2f} s)" if seconds < _MINUTE_S else f"({seconds:.0f} s)")
+        if self.bell_s is not None and seconds >= self.bell_s:
+            click.echo("\a", nl=False, err=True)
 
     def complain(self, text: str) -> None:
         self.tell(f"{self.name}: {text}")

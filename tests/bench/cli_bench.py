@@ -58,6 +58,7 @@ class Bench:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("BK", "BOOKIE"))}
         self.environ = {
             **kept, "BKCTL_SERVICE_URI": uri, "XDG_STATE_HOME": str(directory),
+            "XDG_CONFIG_HOME": str(directory),
             "XDG_CACHE_HOME": str(directory), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }  # fmt: skip
 

@@ -238,7 +238,7 @@ def test_profiles_are_made_used_changed_and_deleted(
     assert made == (0, f"profile lab created ({path})\n", "")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert path.read_text().startswith("# Clusters by name")
+    assert path.read_text().startswith("# For bkctl.")
     assert run("profile", "create", "lab", "-u", "x")[0] == ExitStatus.CONFLICT
     assert run("profile", "edit", "lab", "--production", "--unset", "throttle")[0] == 0
     found = json.loads(run("profile", "show", "--json")[1])

@@ -41,7 +41,8 @@ def label(cluster: Cluster) -> str:
 
 @pytest.fixture
 def shell(cluster: Cluster, label: str, tmp_path: Path) -> Iterator[Terminal]:
-    environ = {"BKCTL_SERVICE_URI": cluster.uri, "XDG_STATE_HOME": str(tmp_path)}
+    environ = {"BKCTL_SERVICE_URI": cluster.uri, "XDG_STATE_HOME": str(tmp_path),
+               "XDG_CONFIG_HOME": str(tmp_path)}  # fmt: skip
     with terminal([*BKCTL, "shell"], columns=100, **environ) as running:
         running.prompts("bkctl>")
         running.shows("3 of 3 bookies writable")

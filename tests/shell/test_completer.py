@@ -35,6 +35,13 @@ def test_the_first_word_is_a_command_of_the_program_or_of_the_shell() -> None:
     assert "quit" not in _menu("")
 
 
+def test_an_alias_is_offered_and_what_follows_it_is_what_follows_its_line() -> None:
+    shell = make_shell()
+    shell.aliases.define("reading", "book read --voice high", ())
+    assert _menu("rea", shell) == {"reading": "book read --voice high"}
+    assert _menu("reading --vo", shell) == {"reading --voice": ""}
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -83,6 +83,12 @@ def test_a_file_that_has_grown_too_long_loses_its_older_half(tmp_path: Path) -> 
     assert [one.name for one in tmp_path.iterdir()] == ["history"]
 
 
+def test_each_place_has_its_own(tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    assert history_path("shelf", state, "attic") == tmp_path / "shelf/history-attic"
+    assert history_path("shelf", state, "a/../b").parent == tmp_path / "shelf"
+
+
 def test_it_lies_in_the_users_directory_for_state(tmp_path: Path) -> None:
     assert history_path("shelf", {"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "shelf/history"
     for unset in ({}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}):
