@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.config import ClientConfig
     from bkctl.emit import Emitter
+    from bkctl.held_writers import HeldWriters
     from bkctl.profiles import Profile
     from bkctl.progress import Progress
     from bkctl.watch import Watch
@@ -54,6 +55,8 @@ class Host:
         self._streams = stdin, stdout, stderr
         self._connect = connect or _connect
         self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
+        self.writers: HeldWriters | None = None
+        """The writers that are kept from one command to the next, where there is a next one."""
         self.warned: set[str] = set()
         """What has been warned about and need not be said twice."""
 

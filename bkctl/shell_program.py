@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -13,6 +13,7 @@ import click
 from bkctl.command import Effect
 from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import ExitStatus
+from bkctl.held_writers import HeldWriters
 from bkctl.interrupt import leave
 from bkctl.options import Options, options_of
 from bkctl.params import BOOKIE_ID, LEDGER_ID, LOG_NAME, format_ledger_id
@@ -52,6 +53,7 @@ class ShellHost(Host):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
+        self.writers: HeldWriters = HeldWriters()
         self._connecting = threading.Lock()
 
     def client(self, uri: str, config: ClientConfig) -> BlockingClient:
@@ -134,6 +136,13 @@ class ShellProgram:
     def may_fill(self, command: click.Command) -> bool:
         """What loses data is always named."""
         return getattr(command, "effect", Effect.LOSES_DATA) is not Effect.LOSES_DATA
+
+    @property
+    def held(self) -> list[str]:
+        return [f"ledger {ledger_id}" for ledger_id in self.obj.writers]
+
+    def let_go(self, tell: Callable[[str, bool], object]) -> bool:
+        return self.obj.writers.let_go(tell)
 
     def close(self) -> None:
         self.obj.close()

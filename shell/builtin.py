@@ -140,6 +140,10 @@ def _go(shell: Shell, name: str) -> click.Command:
     place = shell.program.place
 
     def go() -> None:
+        held = ", ".join(shell.program.held)
+        if held and shell.is_typed:
+            click.confirm(f"{held}: held here, and let go now. Go on?", abort=True, err=True)
+        shell.let_go()
         shell.settings.set(place, name)
         shell.current.clear()  # It was of another place.
         shell.live.questions.doubt()

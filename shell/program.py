@@ -5,7 +5,7 @@ Nothing else of the program is known here, so that any program made with click c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -95,5 +95,16 @@ class Program(Protocol):
         Where they may not, they can still be named by a dot.
         """
 
+    @property
+    def held(self) -> Sequence[str]:
+        """What is kept open from one command to the next, in a few words each: ``ledger 42``."""
+
+    def let_go(self, tell: Callable[[str, bool], object]) -> bool:
+        """Close in order what is held; return whether that has succeeded.
+
+        ``tell`` hears what became of each, and whether that is a failure. Called before commands
+        go to another place, and at the end.
+        """
+
     def close(self) -> None:
-        """Let go of everything; called once, at the end."""
+        """Let go of the connections; called once, at the very end."""

@@ -37,6 +37,9 @@ NARROW: Final = 50
 
 MENU_ROWS: Final = 8
 
+HELD_SHOWN: Final = 3
+"""How much of what is held the bar names."""
+
 STYLE: Final = Style.from_dict(
     {
         "prompt.where": "bold",
@@ -159,7 +162,15 @@ def bar_text(shell: Shell, columns: int) -> StyleAndTextTuples:
     """Return the line below the prompt, cut to the width there is."""
     state = shell.state()
     age = f"{state.age_s:.0f} s ago" if state.age_s >= OLD_S else ""
-    parts = [state.trouble, state.text, age, " ".join(shell.settings.changes)]
+    held = shell.program.held
+    holds = f"holds {', '.join(held[:HELD_SHOWN])}" + (", ..." if held[HELD_SHOWN:] else "")
+    parts = [
+        state.trouble,
+        state.text,
+        holds if held else "",
+        age,
+        " ".join(shell.settings.changes),
+    ]
     text = "  ".join(filter(None, parts)) or "..."
     style = "class:bar.trouble" if state.trouble else "class:bar"
     return [(style, f" {text}"[:columns].ljust(columns))]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from shell.line import LineError, UnfinishedError, parse
 from shell.preferences import Preferences
 from shell.program import Program
-from shell.shell import INTERRUPTED, TERMINATED, USAGE, Shell
+from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -45,22 +45,31 @@ def run(
     shell = Shell(program, given, prefer=prefer)
     before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
-        if text is not None:
-            return run_script(shell, text.splitlines(keepends=True), keep_going=keep_going)
-        if path not in {None, "-"}:
-            return _run_file(shell, str(path), keep_going=keep_going)
-        if path == "-" or not sys.stdin.isatty():
-            with _script_on_stdin() as script:
-                return run_script(shell, script, keep_going=keep_going)
-        if is_plain(os.environ):
-            return run_plain(shell)
-        from shell.prompt import run_prompt
-
-        return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)
+        status = _run(shell, prefer, text=text, path=path, keep_going=keep_going)
+        return status if shell.let_go() else status or FAILED
     finally:
+        program.let_go(shell.told)  # Nothing is left to do, unless something broke off.
         program.close()
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _run(
+    shell: Shell, prefer: Preferences, *, text: str | None, path: str | None, keep_going: bool
+) -> int:
+    if text is not None:
+        return run_script(shell, text.splitlines(keepends=True), keep_going=keep_going)
+    if path not in {None, "-"}:
+        return _run_file(shell, str(path), keep_going=keep_going)
+    if path == "-" or not sys.stdin.isatty():
+        with _script_on_stdin() as script:
+            return run_script(shell, script, keep_going=keep_going)
+    shell.is_typed = True
+    if is_plain(os.environ):
+        return run_plain(shell)
+    from shell.prompt import run_prompt
+
+    return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)
 
 
 def _end(number: int, _: FrameType | None) -> None:

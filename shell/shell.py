@@ -34,8 +34,8 @@ _MINUTE_S: Final = 60
 class Shell:
     """Runs lines through a program's tree; knows commands of its own besides.
 
-    ``leaving`` is the status to leave with, once somebody has asked for that. ``history`` holds
-    what was typed, the newest last.
+    ``leaving`` is the status to leave with, once somebody has asked for that. ``is_typed`` tells
+    whether somebody types the lines, and ``history`` holds those, the newest last.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Shell:
         self.live = live or Live(program)
         self.own = commands(self)
         self.leaving: int | None = None
+        self.is_typed = False
         self.history: Sequence[str] = ()
         self.timing_s, self.bell_s = prefer.timing_s, prefer.bell_s
         self.aliases = Aliases()
@@ -112,6 +113,17 @@ class Shell:
             self.tell(f"({seconds:.2f} s)" if seconds < _MINUTE_S else f"({seconds:.0f} s)")
         if self.bell_s is not None and seconds >= self.bell_s:
             click.echo("\a", nl=False, err=True)
+
+    def let_go(self) -> bool:
+        """Have the program close in order what it holds; return whether that has succeeded."""
+        return self.program.let_go(self.told)
+
+    def told(self, text: str, is_failure: bool) -> None:  # noqa: FBT001 -- called by programs
+        """Tell what became of something held; of a script's, only what went wrong."""
+        if is_failure:
+            self.complain(text)
+        elif self.is_typed:
+            self.tell(text)
 
     def complain(self, text: str) -> None:
         self.tell(f"{self.name}: {text}")

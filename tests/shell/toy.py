@@ -153,6 +153,8 @@ class ToyProgram:
         self.broken: Exception | None = None
         self.asked: list[Any] = []
         self.closed = False
+        self.held: list[str] = []
+        self.torn: set[str] = set()
 
     def candidates(self, kind: str, prefix: str, given: Sequence[str]) -> Any:
         self.asked.append((kind, prefix, tuple(given)))
@@ -171,6 +173,12 @@ class ToyProgram:
 
     def may_fill(self, command: click.Command) -> bool:
         return command.name != "burn"
+
+    def let_go(self, tell: Any) -> bool:
+        while self.held:
+            book = self.held.pop()
+            tell(f"{book} {'torn' if book in self.torn else 'put back'}", book in self.torn)
+        return not self.torn
 
     def close(self) -> None:
         self.closed = True
