@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,9 @@ MARKS_MAX: Final = 100
 """Under-replicated ledgers that are counted one by one."""
 
 LABEL_CHARS: Final = 8
+
+_WINS_OVER_PROFILE: Final = ("BKCTL_SERVICE_URI", "BKCTL_CONF", "BOOKIE_CONF", "CLI_CONF",
+                             "BK_metadataServiceUri")  # fmt: skip
 
 
 class ShellHost(Host):
@@ -121,6 +125,12 @@ class ShellProgram:
             hint = "set one with: set service-uri URI"
             return f"bkctl: no cluster yet: {error_message(error)} {hint}"
         return f"bkctl on {uri}"
+
+    def go(self, place: str) -> Sequence[str]:  # noqa: ARG002 -- whichever it is
+        """Forget what would win over a profile: flags, and the variables of this process."""
+        for name in _WINS_OVER_PROFILE:
+            os.environ.pop(name, None)
+        return ("service-uri", "conf")
 
     def where(self, given: Sequence[str]) -> tuple[str, str]:
         from bkctl.profiles import resolve_profile

@@ -141,9 +141,14 @@ def _go(shell: Shell, name: str) -> click.Command:
 
     def go() -> None:
         held = ", ".join(shell.program.held)
-        if held and shell.is_typed:
-            click.confirm(f"{held}: held here, and let go now. Go on?", abort=True, err=True)
+        if (
+            held
+            and shell.is_typed
+            and not click.confirm(f"{held}: held here, and let go now. Go on?", err=True)
+        ):
+            raise SystemExit(1)
         shell.let_go()
+        shell.settings.drop(shell.program.go(name))
         shell.settings.set(place, name)
         shell.current.clear()  # It was of another place.
         shell.live.questions.doubt()

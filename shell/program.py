@@ -76,6 +76,13 @@ class Program(Protocol):
         ``use VALUE`` sets it to one of the values that its type completes to.
         """
 
+    def go(self, place: str) -> Sequence[str]:
+        """Be told that commands go to a place from now on.
+
+        Return the options of the root, by their long names, that said otherwise until now: they are
+        forgotten.
+        """
+
     def where(self, given: Sequence[str]) -> tuple[str, str]:
         """Return the name of where commands go, and a word of warning about it; or nothing.
 

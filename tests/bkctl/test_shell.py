@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -235,3 +236,19 @@ def test_profiles_are_changed_beside_what_is_said_of_the_shell(tmp_path: Path) -
         ["lab"],
         {"bar": False},
     )
+
+
+def test_a_profile_in_use_is_where_commands_go_whatever_was_said_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[profiles.lab]\nservice-uri = "sqlite:///lab.db"\n')
+    monkeypatch.setenv("BKCTL_CONFIG", str(path))
+    monkeypatch.setenv("BKCTL_SERVICE_URI", "sqlite:///variable.db")
+    monkeypatch.setenv("BKCTL_CONF", str(tmp_path / "none.conf"))
+    for flags in ([], ["-u", "sqlite:///flag.db"]):
+        assert cli.run([*flags, "shell", "-c", "use lab; config show -o json"]) == 0
+        settings = json.loads(capsys.readouterr().out)["settings"]
+        assert {one["key"]: one["value"] for one in settings}["metadataServiceUri"] == (
+            "sqlite:///lab.db"
+        )

@@ -85,6 +85,12 @@ def test_a_place_can_be_used_by_its_name_and_what_was_in_use_elsewhere_is_not(ru
     assert run("use greek")[0] == [2]
 
 
+def test_what_said_otherwise_where_commands_go_is_forgotten_for_good() -> None:
+    shell = Shell(ToyProgram(), {"loud": ("--loud",)})
+    _run(shell, "use latin; unset")
+    assert shell.settings.words == []
+
+
 def test_only_what_can_be_used_is_taken(run: Printed) -> None:
     assert run("use book xyz")[0] == [2]
     assert run("use cheese x")[0] == [2]
