@@ -13,6 +13,7 @@ import csv
 import enum
 import importlib
 import io
+import itertools
 import json
 import shlex
 import shutil
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 WATCHED_AT: Final = "watched_at"
 """The field that JSON lines have besides their own when a command is watched."""
 
+_DIM: Final = "\x1b[2m"
+_RESET: Final = "\x1b[0m"
 _WIDTHS_FROM_ROWS: Final = 200
 _WIDTHS_AFTER_S: Final = 0.3
 """A table's widths come from its first rows: this many, or what came in this time."""
@@ -117,8 +120,16 @@ class View:
 class Emitter:
     """Prints values in the form that the options ask for."""
 
-    def __init__(self, options: Options, host: Host, watch: Watch | None = None) -> None:
-        self._options, self._host, self._watch = options, host, watch
+    def __init__(
+        self,
+        options: Options,
+        host: Host,
+        watch: Watch | None = None,
+        *,
+        title: Callable[[], str] = lambda: "",
+    ) -> None:
+        """``title`` says where values are from: the line above a table on a terminal."""
+        self._options, self._host, self._watch, self._title = options, host, watch, title
         self._form = options.output or "table"
         if watch is not None and self._form == "json":
             self._form = "jsonl"
@@ -305,7 +316,14 @@ class Emitter:
                 return iter((view.sentence(value),))
         fields = self._chosen(view, view.fields)
         cells = [(field.title, self._marked(view, value, field)) for field in fields]
-        return vertical(cells, self._color)
+        return itertools.chain(self._head(), vertical(cells, self._color))
+
+    def _head(self) -> Iterator[str]:
+        """Yield what stands above a table: pasted elsewhere, it says where that was."""
+        if self._host.stdout.isatty() and self._watch is None and not self._options.no_headers:
+            title = self._title()
+            if title:
+                yield f"{_DIM}{title}{_RESET}" if self._color else title
 
     def _table(self, view: View, values: Iterable[Any]) -> None:
         rank_max = WIDE if self._form == "wide" else WIDE - 1
@@ -318,6 +336,8 @@ class Emitter:
         )
         rows = ([self._marked(view, value, field) for field in fields] for value in values)
         for first in in_batches(rows, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
+            if not table.started:
+                self._write_lines(self._head())
             self._write_lines(table.lines(first))
         if not table.started:
             self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")

@@ -21,11 +21,13 @@ from bkctl.command import Effect
 from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.interrupt import Interrupts, Stop, leave
 from bkctl.options import Options, options_of
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bkclient.blocking import BlockingClient
+    from bkclient.client import Client
     from bkclient.config import ClientConfig
     from bkctl.emit import Emitter
     from bkctl.held_writers import HeldWriters
@@ -236,8 +238,21 @@ class Session:
         if self._emitter is None:
             from bkctl.emit import Emitter
 
-            self._emitter = Emitter(self.options, self.host)
+            self._emitter = Emitter(self.options, self.host, title=self._title)
         return self._emitter
+
+    def _title(self) -> str:
+        """Return which profile and cluster this is, and when; nothing without a profile."""
+        if self.profile is None:
+            return ""
+        from bkctl.units import human_time
+
+        words = [f"profile {self.profile.name}"]
+        if self._settings is not None:
+            with contextlib.suppress(BookKeeperError):
+                words.append(f"cluster {self.call(_instance_id)}")
+        now_ms = int(self.host.clock_s() * 1000)
+        return ", ".join([*words, human_time(now_ms, utc=self.options.utc)])
 
     def in_round(self, host: Host, watch: Watch | None) -> None:
         """Begin a round of a command that is watched, or go on without that."""
@@ -403,6 +418,10 @@ class Session:
             for line in self._piped_lines():
                 for word in line.split():
                     yield kind.convert(word, None, None)
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
 
 
 def _start_logging(options: Options, host: Host) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bkctl.command import Effect
-from bkctl.errors import RefusedError, UsageError
+from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.interrupt import Interrupts
 from bkctl.options import Options
 from bkctl.params import LEDGER_ID
@@ -78,7 +78,7 @@ def test_a_password_is_the_file_without_its_last_newline(tmp_path) -> None:
     session = _session(FakeHost())
     assert session.password(str(file)) == b"se cret\n"
     assert session.password(None) == b""
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(NothingFoundError, match="No such file"):
         session.password(str(tmp_path / "none"))
 
 
