@@ -95,7 +95,9 @@ def copies_options(function: Any) -> Any:
                 help="How entries are protected against damage.",
             ),
             click.option(
-                "--password-file", metavar="FILE", help="File with the ledger's password."
+                "--password-file",
+                metavar="FILE",
+                help="File with the ledger's password; - asks for it.",
             ),
         ),
     )

@@ -379,17 +379,29 @@ class Session:
     def password(self, path: str | None) -> bytes:
         """Return a ledger password: the file's content without its last newline, else empty.
 
+        In place of a file ``-`` is the first line of stdin; on a terminal that is asked for.
+
         Raises:
             NothingFoundError: there is no such file, or it is not ours to read.
         """
         if path is None:
             return b""
+        if path == "-":
+            return self._password_typed()
         try:
             with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time
                 data = file.read()
         except OSError as error:
             raise NothingFoundError(f"password file {path}: {error.strerror}") from error
         return data.removesuffix(b"\n").removesuffix(b"\r")
+
+    def _password_typed(self) -> bytes:
+        if not self.interactive:
+            line = self.stdin_bytes.readline()
+            return line.removesuffix(b"\n").removesuffix(b"\r")
+        from getpass import getpass
+
+        return os.fsencode(getpass("Password: ", stream=self.host.stderr))
 
     # Bytes --------------------------------------------------------------------------------------
 

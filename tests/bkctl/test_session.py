@@ -82,6 +82,12 @@ def test_a_password_is_the_file_without_its_last_newline(tmp_path) -> None:
         session.password(str(tmp_path / "none"))
 
 
+def test_a_password_in_place_of_a_file_is_the_first_line_of_stdin() -> None:
+    session = _session(FakeHost("se cret\nthe rest"))
+    assert session.password("-") == b"se cret"
+    assert session.stdin_bytes.read() == b"the rest"
+
+
 def test_quiet_keeps_warnings_and_drops_notes() -> None:
     host = FakeHost()
     session = _session(host, quiet=True)
