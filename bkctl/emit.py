@@ -35,6 +35,7 @@ from bkctl.similar import did_you_mean
 from bkctl.table import Cell, Table, vertical
 
 if TYPE_CHECKING:
+    from bkctl.kept_report import KeptReport
     from bkctl.options import Options
     from bkctl.session import Host
     from bkctl.watch import Watch
@@ -127,9 +128,14 @@ class Emitter:
         watch: Watch | None = None,
         *,
         title: Callable[[], str] = lambda: "",
+        report: KeptReport | None = None,
     ) -> None:
-        """``title`` says where values are from: the line above a table on a terminal."""
-        self._options, self._host, self._watch, self._title = options, host, watch, title
+        """``title`` says where values are from: the line above a table on a terminal.
+
+        ``report`` is where values are kept besides.
+        """
+        self._options, self._host, self._watch = options, host, watch
+        self._title, self._report = title, report
         self._form = options.output or "table"
         if watch is not None and self._form == "json":
             self._form = "jsonl"
@@ -226,12 +232,15 @@ class Emitter:
         return False
 
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
-        """Let the watch see what is shown."""
-        if self._watch is None:
+        """Let the watch and the report see what is shown."""
+        if self._watch is None and self._report is None:
             yield from values
             return
         for value in values:
-            self._watch.see(view, value, self._record(view, value))
+            if self._watch is not None:
+                self._watch.see(view, value, self._record(view, value))
+            if self._report is not None:
+                self._report.add(self.machine(view, value))
             yield value
 
     # Machine forms ------------------------------------------------------------------------------

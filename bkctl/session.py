@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bkclient.config import ClientConfig
     from bkctl.emit import Emitter
     from bkctl.held_writers import HeldWriters
+    from bkctl.kept_report import KeptReport
     from bkctl.profiles import Profile
     from bkctl.progress import Progress
     from bkctl.watch import Watch
@@ -116,6 +117,8 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         try:
             if getattr(ctx.command, "takes_profile", True):
                 session.use_profile()
+            if options.report is not None:
+                session.keep_report(options.report)
             yield session
             session.remind()
         finally:
@@ -144,6 +147,7 @@ class Session:
         self._connected = False
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
+        self._report: KeptReport | None = None
         self._is_watched = False
         self._lines: list[str] | None = None
         self._settings: tuple[str, ClientConfig] | None = None
@@ -238,7 +242,7 @@ class Session:
         if self._emitter is None:
             from bkctl.emit import Emitter
 
-            self._emitter = Emitter(self.options, self.host, title=self._title)
+            self._emitter = Emitter(self.options, self.host, title=self._title, report=self._report)
         return self._emitter
 
     def _title(self) -> str:
@@ -260,7 +264,7 @@ class Session:
         if watch is not None:
             from bkctl.emit import Emitter
 
-            self._emitter = Emitter(self.options, host, watch)
+            self._emitter = Emitter(self.options, host, watch, report=self._report)
 
     def emit(self, value: object) -> None:
         """Print one value in the form that was asked for."""
@@ -280,6 +284,23 @@ class Session:
         """Write out what the emitter holds back; called once the command is through."""
         if self._emitter is not None:
             self._emitter.finish()
+        if self._report is not None:
+            self._report.close()
+
+    @property
+    def keeps_report(self) -> bool:
+        """Whether what is printed is kept in a file too."""
+        return self._report is not None
+
+    def keep_report(self, path: str) -> None:
+        """Keep what is printed in a file too.
+
+        Raises:
+            CommandError: it cannot be written.
+        """
+        from bkctl.kept_report import KeptReport
+
+        self._report = KeptReport(path)
 
     # People -------------------------------------------------------------------------------------
 
