@@ -16,12 +16,14 @@ from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import ExitStatus
 from bkctl.held_writers import HeldWriters
 from bkctl.interrupt import leave
+from bkctl.live_values import ordered
 from bkctl.options import Options, options_of
 from bkctl.params import BOOKIE_ID, LEDGER_ID, LOG_NAME, format_ledger_id
 from bkctl.session import Host
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
+    from bkclient.admin import BookieStatus
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
     from bkclient.config import ClientConfig
@@ -42,6 +44,9 @@ DESCRIBED_MAX: Final = 50
 
 MARKS_MAX: Final = 100
 """Under-replicated ledgers that are counted one by one."""
+
+SPACE_WAIT_S: Final = 1.0
+"""How long a bookie is waited for that is to say how much space it has."""
 
 LABEL_CHARS: Final = 8
 
@@ -170,6 +175,11 @@ class ShellProgram:
             found = client.call(_logs)
         return found
 
+    def ordered(
+        self, command: click.Command, found: Sequence[tuple[str, str]]
+    ) -> Sequence[tuple[str, str]]:
+        return ordered(command, found)
+
     def status(self, given: Sequence[str]) -> ClusterState:
         """Return the cluster's state.
 
@@ -262,9 +272,31 @@ def _about(ledger: LedgerSummary) -> str:
 
 async def _bookies(client: Client) -> Candidates:
     from bkclient import admin
+    from bkclient.metadata.tree.nodes import together
 
     found = await admin.list_bookies(client)
-    return [(one.bookie_id, one.state.value) for one in found], True
+    spaces = await together(_space(client, one) for one in found)
+    return [
+        (one.bookie_id, f"{one.state.value}{space}")
+        for one, space in zip(found, spaces, strict=True)
+    ], True
+
+
+async def _space(client: Client, one: BookieStatus) -> str:
+    """Return what a bookie says of its disks; nothing where it does not answer soon."""
+    from twisted.internet import defer
+
+    from bkclient import admin
+    from bkctl.units import human_bytes
+
+    if one.state is admin.BookieState.DOWN:
+        return ""
+    asked = defer.Deferred.fromCoroutine(admin.bookie_info(client, one.bookie_id))
+    try:
+        disks = await asked.addTimeout(SPACE_WAIT_S, client.cluster.clock)
+    except (BookKeeperError, defer.TimeoutError):
+        return ", does not answer"
+    return f", {human_bytes(disks.free_bytes)} free"
 
 
 async def _logs(client: Client) -> Candidates:

@@ -169,7 +169,8 @@ class TreeCompleter(Completer):
         shell = self._shell
         if parameter.type.name in shell.program.live:
             values, coming = shell.live.candidates(parameter.type.name, word, shell.settings.words)
-            return [_completion(value, about, 0) for value, about in values], coming
+            found = shell.program.ordered(ctx.command, values)
+            return [_completion(value, about, 0) for value, about in found], coming
         items = parameter.shell_complete(ctx, word)
         if _names_files(parameter) or any(item.type in {"file", "dir"} for item in items):
             return self._files(word, event), None

@@ -69,6 +69,9 @@ class Program(Protocol):
         The flag says whether these are all that begin with ``prefix``.
         """
 
+    def ordered(self, command: click.Command, found: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return candidates in the order in which a command has most likely use for them."""
+
     @property
     def place(self) -> str:
         """The root's option that says where commands go, by its long name; empty for none.

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
+from bkclient.metadata.api import NEW
 from bkctl.cli import cli
 from bkctl.errors import CommandError, Interrupted, UsageError
 from bkctl.exit_status import ExitStatus
@@ -21,11 +23,16 @@ from bkctl.options import Options, as_words, options_of
 from bkctl.profile_file import with_profile
 from bkctl.profiles import Profile, parse_profiles, read_profiles
 from bkctl.shell import BUILT_IN, ENTRY_POINT_GROUP, find_shell
-from bkctl.shell_program import ClusterState, ShellHost, ShellProgram
+from bkctl.shell_program import SPACE_WAIT_S, ClusterState, ShellHost, ShellProgram
 from bkctl.shell_settings import preferences, write_first
 from shell import program as shell_program
 from shell.repl import run as run_shell
+from tests.bkclient.fakes import Fate, World, when
 from tests.bkctl.terminal import Stream
+from tests.bkctl.world import WorldClient
+from wire.ids import BookieId
+from wire.messages import BookieInfoRequest
+from wire.records import Cookie, encode_cookie
 
 ROOT = Path(__file__).parents[2]
 
@@ -252,3 +259,34 @@ def test_a_profile_in_use_is_where_commands_go_whatever_was_said_before(
         assert {one["key"]: one["value"] for one in settings}["metadataServiceUri"] == (
             "sqlite:///lab.db"
         )
+
+
+# What is offered
+
+
+def test_bookies_are_offered_with_their_space_and_a_silent_one_delays_nobody() -> None:
+    world = World(3)
+    cookie = encode_cookie(Cookie("b2", "/j", ("/l",), None, "i"))
+    world.run(world.client().store.write_cookie(BookieId("b2"), cookie, NEW))
+    world.kill("b2")
+    world["b3"].policy = when(lambda one: isinstance(one, BookieInfoRequest), Fate.LOSE)
+    client: Any = WorldClient(world)
+    host = ShellHost(environ={}, connect=lambda _uri, _config: client)
+    program = ShellProgram(cli, host)
+    began_s = world.clock.seconds()
+    found, whole = program.candidates("bookie_id", "", ["-u", "sqlite:///x"])
+    assert world.clock.seconds() - began_s < 2 * SPACE_WAIT_S
+    assert (found, whole) == (
+        [("b1", "writable, 400 B free"), ("b2", "down"), ("b3", "writable, does not answer")], True,
+    )  # fmt: skip
+    retire = click.Command("decommission")
+    assert [one[0] for one in program.ordered(retire, found)] == ["b2", "b1", "b3"]
+    assert program.ordered(click.Command("show"), found) == found
+
+
+def test_ledgers_that_are_not_closed_come_first_where_they_are_to_be() -> None:
+    program = ShellProgram(cli, ShellHost(environ={}))
+    found = [("9", "closed, 1 B"), ("8", "in-recovery"), ("7", ""), ("6", "open, made today")]
+    for name, order in (("close", "6897"), ("fence", "6987"), ("read", "9876")):
+        offered = program.ordered(click.Command(name), found)
+        assert "".join(one[0] for one in offered) == order

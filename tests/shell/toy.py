@@ -163,6 +163,9 @@ class ToyProgram:
         found = [one for one in self.books.items() if one[0].startswith(prefix)]
         return found[: self.books_max], len(found) <= self.books_max
 
+    def ordered(self, command: click.Command, found: Any) -> Any:
+        return sorted(found, key=lambda one: one[1] != "old") if command.name == "burn" else found
+
     def status(self, given: Sequence[str]) -> ToyStatus:
         if self.broken:
             raise self.broken
