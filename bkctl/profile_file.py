@@ -54,6 +54,7 @@ HEAD: Final = """\
 # bar = true                                    the line with the cluster's state
 # timing = 10                                   tell times from so many seconds on; true, false
 # bell = false                                  ring when a command took so many seconds
+# audit = "~/bkctl.audit"                       keep what was run, and how it ended; or "syslog"
 #
 # [shell.aliases]
 # opened = "ledger list --state open"           a word for the beginning of a line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +55,8 @@ def _said(name: str, value: Any) -> tuple[str, Any]:
         return "timing_s", _seconds(value)
     if name == "bell" and _is_seconds(value):
         return "bell_s", _seconds(value)
+    if name == "audit" and isinstance(value, str):
+        return name, os.path.expanduser(value)  # noqa: PTH111 -- it may be no path
     if name == "aliases" and isinstance(value, dict):
         texts = {word: text for word, text in value.items() if isinstance(text, str)}
         if texts == value:
@@ -68,6 +71,7 @@ _MAY_BE: Final = {
     "bar": "true or false",
     "timing": "true, false or seconds",
     "bell": "true, false or seconds",
+    "audit": "a file, or syslog",
     "aliases": "a table of texts",
 }
 

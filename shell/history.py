@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -12,18 +11,10 @@ from urllib.parse import quote
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from shell.secret import is_private
+
 SIZE_BYTES_MAX: Final = 1024 * 1024
 """A longer file loses its older half when the shell starts."""
-
-_SECRET: Final = re.compile(
-    r"(?i)(pass(word|wd|phrase)?|secret|token|credential)s?"
-    r"(?![\w-]*(file|stdin)\b)[\w.-]*[=\s:]\s*\S"
-)
-
-
-def is_private(text: str) -> bool:
-    """Tell whether a line must not be kept: it begins with a space, or seems to hold a secret."""
-    return text.startswith(" ") or _SECRET.search(text) is not None
 
 
 def history_path(program: str, environ: Mapping[str, str], place: str = "") -> Path:

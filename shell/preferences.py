@@ -17,6 +17,7 @@ class Preferences:
     """Times are in seconds: from which on a command's time is told, and the bell rings after it.
 
     ``None`` is for never. ``aliases`` are lines by the words that stand for their beginnings.
+    ``audit`` is where is kept what was run: a file, or ``syslog``.
     """
 
     vi: bool = False
@@ -24,3 +25,4 @@ class Preferences:
     timing_s: float | None = TIMING_S
     bell_s: float | None = None
     aliases: Mapping[str, str] = MappingProxyType({})
+    audit: str | None = None

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from shell.aliases import Aliases
+from shell.audit import Audit
 from shell.builtin import commands
 from shell.context import Current
 from shell.line import Line, LineError, quoted
@@ -56,6 +57,7 @@ class Shell:
         self.is_typed = False
         self.history: Sequence[str] = ()
         self.timing_s, self.bell_s = prefer.timing_s, prefer.bell_s
+        self._audit = None if prefer.audit is None else Audit(self.name, prefer.audit)
         self.aliases = Aliases()
         for name, text in prefer.aliases.items():
             self._define(name, text)
@@ -78,6 +80,16 @@ class Shell:
 
     def run(self, line: Line) -> int:
         """Run one line; return its exit status. Prints errors, raises none."""
+        place = self.where()[0]
+        status = self._run(line)
+        if self._audit is not None:
+            try:
+                self._audit.add(place, line, status)
+            except OSError as error:
+                self.complain(f"not kept in the audit: {error}")
+        return status
+
+    def _run(self, line: Line) -> int:
         # Whatever the command before has left as the handler: here Ctrl-C ends the command.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:

@@ -199,6 +199,7 @@ def test_the_users_file_says_how_the_shell_is_to_be(tmp_path: Path) -> None:
         ("keys = 'nano'", "shell.keys is emacs or vi"),
         ("timing = -1", "shell.timing is true, false or seconds"),
         ("bar = 1", "shell.bar is true or false"),
+        ("audit = true", "shell.audit is a file, or syslog"),
         ("aliases = {a = 1}", "shell.aliases is a table of texts"),
         ("timings = 1", "shell.timings: there is none; did you mean timing?"),
     ],
@@ -223,7 +224,8 @@ def test_the_first_file_is_comments_alone_and_each_of_them_can_be_said(tmp_path:
     found = parse_profiles(toml.replace("NAME", "lab"), path)
     assert (found.default, list(found.profiles)) == ("lab", ["lab"])
     path.write_text(toml)
-    assert set(preferences(environ)) == {"vi", "bar", "timing_s", "bell_s", "aliases"}
+    said = {"vi", "bar", "timing_s", "bell_s", "audit", "aliases"}
+    assert set(preferences(environ)) == said
 
 
 def test_a_home_that_cannot_be_written_to_is_no_reason_to_fail(tmp_path: Path) -> None:
