@@ -132,7 +132,7 @@ def connect(
         where = _parsed(session, address)
     session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
-    return AdminClient(*where, token=token, timeout_s=timeout_s)
+    return AdminClient(*where, token=token, timeout_s=timeout_s, tell=session.trace)
 
 
 async def published(client: Client, bookie_id: BookieId) -> HttpAddress:

@@ -148,6 +148,7 @@ class Session:
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
         self._report: KeptReport | None = None
+        self._at_end = contextlib.ExitStack()
         self._is_watched = False
         self._lines: list[str] | None = None
         self._settings: tuple[str, ClientConfig] | None = None
@@ -171,10 +172,16 @@ class Session:
     def client(self) -> BlockingClient:
         """The connection with the cluster."""
         uri, config = self._where()
+        client = self.host.client(uri, config)
         if self._settings is None:
             self._settings = uri, config
             _start_logging(self.options, self.host)
-        return self.host.client(uri, config)
+            if self.options.verbose > 1:
+                from bkctl.trace import trace
+
+                trace(client, self.trace)
+                self._at_end.callback(trace, client, None)
+        return client
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
@@ -284,8 +291,7 @@ class Session:
         """Write out what the emitter holds back; called once the command is through."""
         if self._emitter is not None:
             self._emitter.finish()
-        if self._report is not None:
-            self._report.close()
+        self._at_end.close()
 
     @property
     def keeps_report(self) -> bool:
@@ -301,6 +307,7 @@ class Session:
         from bkctl.kept_report import KeptReport
 
         self._report = KeptReport(path)
+        self._at_end.callback(self._report.close)
 
     # People -------------------------------------------------------------------------------------
 
@@ -320,6 +327,11 @@ class Session:
 
     def verbose(self, text: str) -> None:
         if self.options.verbose:
+            self._tell(text)
+
+    def trace(self, text: str) -> None:
+        """Tell of a single request, to who asked for everything."""
+        if self.options.verbose > 1:
             self._tell(text)
 
     def warn(self, text: str) -> None:
