@@ -147,6 +147,8 @@ class Emitter:
         view = view_of(type(value))
         if not self._is_shown(view, value):
             return
+        field = view[view.id_field]
+        self._host.last[field.name] = flat(self._plain(field, field.get(value)))
         if self._form in {"table", "wide"}:
             self._write_lines(self._object_lines(view, value))
         elif self._form == "json":

@@ -60,6 +60,8 @@ class Host:
         self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
         self.writers: HeldWriters | None = None
         """The writers that are kept from one command to the next, where there is a next one."""
+        self.last: dict[str, str] = {}
+        """The ids of what was printed last by itself, by the names of their fields."""
         self.warned: set[str] = set()
         """What has been warned about and need not be said twice."""
 

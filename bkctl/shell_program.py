@@ -153,6 +153,10 @@ class ShellProgram:
         return getattr(command, "effect", Effect.LOSES_DATA) is not Effect.LOSES_DATA
 
     @property
+    def last(self) -> Mapping[str, str]:
+        return self.obj.last
+
+    @property
     def held(self) -> list[str]:
         return [f"ledger {ledger_id}" for ledger_id in self.obj.writers]
 

@@ -73,6 +73,7 @@ _SIGNS: Final = (
     ("! COMMAND", "Run a command of the system."),
     ("... | COMMAND", "Give the output to a command of the system."),
     ("... > FILE", "Write the output into a file; >> adds to it, < reads from one."),
+    (". and _", "In place of an id: what is in use, what was printed last."),
     ("Ctrl-R", "Search in what was typed."),
     ("Ctrl-C, Ctrl-D", "End the command; leave the shell."),
 )

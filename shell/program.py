@@ -106,6 +106,10 @@ class Program(Protocol):
         """
 
     @property
+    def last(self) -> Mapping[str, str]:
+        """What was printed last of each kind, by the names of types: ``_`` stands for it."""
+
+    @property
     def held(self) -> Sequence[str]:
         """What is kept open from one command to the next, in a few words each: ``ledger 42``."""
 

@@ -170,7 +170,9 @@ class Shell:
         if place.is_group:
             return words
         only_here = not self.program.may_fill(place.ctx.command)
-        filled = self.current.fill(place.ctx, place.rest, only_here=only_here)
+        filled = self.current.fill(
+            place.ctx, place.rest, only_here=only_here, printed=self.program.last
+        )
         return [*words[: len(words) - len(place.rest)], *filled]
 
     def root(self) -> click.Context:

@@ -72,6 +72,11 @@ def test_a_ledger_that_is_held_is_closed_without_fencing_anybody(script: Script)
     assert script("ledger create", "ledger add 1 a", "ledger close 1", "ledger add 1 b")[0] == 7
 
 
+def test_the_ledger_that_was_just_made_is_meant_by_a_sign(script: Script) -> None:
+    status, out, _ = script("ledger create", "ledger add _ a b", "ledger close _", "ledger read _")
+    assert (status, out.split()[-2:]) == (0, ["a", "b"])
+
+
 def test_a_dry_run_knows_what_is_held(script: Script) -> None:
     status, out, _ = script(
         "ledger create", "ledger add 0 a", "ledger add 0 b --dry-run", "ledger close 0 --dry-run"

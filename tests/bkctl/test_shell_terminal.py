@@ -72,6 +72,17 @@ def test_a_ledger_made_here_is_offered_at_once(shell: Terminal, label: str) -> N
     shell.until(lambda lines: any(line.split()[:2] == [made, "open,"] for line in lines))
 
 
+def test_a_ledger_that_is_added_to_is_held_in_the_bar_and_handed_back_at_the_end(
+    shell: Terminal, label: str
+) -> None:
+    made = shell.enter("ledger create", f"bkctl {label}>")[shell.screen.cursor.y - 1]
+    shell.enter("ledger add _ one", f"bkctl {label}>")
+    shell.shows(f"holds ledger {made}")
+    shell.type("\x04")
+    assert shell.ended() == 0
+    assert f"ledger {made} handed back, after entry 0".encode() in shell.raw
+
+
 def test_bookies_are_offered_too(shell: Terminal) -> None:
     shell.type("use bookie 127.")
     shell.until(

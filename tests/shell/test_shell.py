@@ -106,6 +106,17 @@ def test_what_must_be_named_is_not_filled_in_but_for_a_dot(run: Printed) -> None
     assert run.program.obj == [("burn", ("b1",))]
 
 
+def test_what_was_printed_last_is_meant_by_a_sign_where_it_could_stand(run: Printed) -> None:
+    run.program.last["book_id"] = "b9"
+    run("book read _ 3-4; book note _ _; book burn _; use book b1; book lend ann _")
+    assert run.program.obj == [
+        ("read", "b9", "3-4"), ("note", "b9", ("_",)), ("burn", ("b9",)), ("lend", "ann", "b9"),
+    ]  # fmt: skip
+    assert run("words _")[1] == "_\n"
+    run.program.last.clear()
+    assert run("book read _")[0] == [2]
+
+
 def test_after_wrong_usage_it_is_said_how_to_name_what_is_in_use(run: Printed) -> None:
     _, _, err = run("use book b1; book note 'hello you'")
     assert err.endswith(". stands for b1 here: book note . 'hello you'\n")

@@ -153,6 +153,7 @@ class ToyProgram:
         self.broken: Exception | None = None
         self.asked: list[Any] = []
         self.closed = False
+        self.last: dict[str, str] = {}
         self.held: list[str] = []
         self.torn: set[str] = set()
 
