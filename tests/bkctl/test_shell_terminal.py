@@ -61,9 +61,10 @@ def test_the_prompt_says_which_cluster_and_completes_ledgers_that_exist(
     assert lines[lines.index("5") + 1] == "6"
 
 
+@pytest.mark.usefixtures("ledgers")
 def test_a_ledger_made_here_is_offered_at_once(shell: Terminal, label: str) -> None:
     shell.type("ledger read ")
-    shell.until(lambda lines: any("closed" in line for line in lines) or "ledger read" in lines)
+    shell.shows("closed, ")
     shell.type("\x15")
     lines = shell.enter("ledger create", f"bkctl {label}>")
     made = lines[shell.screen.cursor.y - 1]
