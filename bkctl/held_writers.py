@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bkclient.errors import LedgerClosedError
+from bkclient.errors import LedgerClosedError, NoSuchLedgerError
 from bkctl.errors import error_message
 from wire.errors import BookKeeperError
 
@@ -69,8 +69,9 @@ def _let_go(held: Held, tell: Tell) -> bool:
     ledger = f"ledger {held.writer.ledger_id}"
     try:
         held.client.call(ledger_work.release, held.writer)
-    except LedgerClosedError:  # With all that was confirmed, by `ledger recover` or the like.
-        tell(f"{ledger} has been closed by others", False)
+    except (LedgerClosedError, NoSuchLedgerError) as error:
+        # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
+        tell(f"nothing of {ledger} is held any more: {error_message(error)}", False)
     except (BookKeeperError, KeyboardInterrupt) as error:
         recover = f"`bkctl ledger recover {held.writer.ledger_id}` closes it"
         tell(f"{ledger} was not handed back: {error_message(error)}; {recover}", True)

@@ -97,10 +97,13 @@ def test_a_writer_that_was_fenced_is_held_no_more_and_that_is_told(script: Scrip
 def test_a_ledger_that_cannot_be_handed_back_is_a_failure_at_the_end(script: Script) -> None:
     closed = script("ledger create", "ledger add 0 a", "ledger recover 0 -y")
     assert (closed[0], closed[2]) == (0, "")
-    status, _, err = script("ledger create", "ledger add 1 a", "ledger fence 1 -y")
+    delete = "ledger delete _ -y --force open-ledger"
+    deleted = script("ledger create", "ledger add _ a", delete)
+    assert (deleted[0], "handed back" in deleted[2]) == (0, False)
+    status, _, err = script("ledger create", "ledger add _ a", "ledger fence _ -y")
     assert status == 1
-    assert "bkctl: ledger 1 was not handed back: " in err
-    assert "`bkctl ledger recover 1` closes it" in err
+    assert "bkctl: ledger 2 was not handed back: " in err
+    assert "`bkctl ledger recover 2` closes it" in err
 
 
 def test_commands_outside_a_shell_keep_nothing() -> None:
