@@ -27,7 +27,7 @@ import attrs
 from bkctl import units
 from bkctl.canvas import WIDTH_DEFAULT as CANVAS_WIDTH
 from bkctl.canvas import Canvas, speaks_unicode
-from bkctl.errors import UsageError
+from bkctl.errors import PagerLeftError, UsageError
 from bkctl.options import SCHEMA
 from bkctl.params import format_ledger_id
 from bkctl.selection import selection
@@ -472,7 +472,10 @@ class Pager:
     def _feed(self, text: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(text)
+        try:
+            self._process.stdin.write(text)
+        except BrokenPipeError as error:
+            raise PagerLeftError from error
 
 
 def _is_screen(host: Host) -> bool:
