@@ -99,22 +99,37 @@ class ExplicitLac:
         if lac > self.told:
             self._tell(lac)
 
-    def _tell(self, lac: EntryId) -> None:
+    async def tell(self) -> None:
+        """Tell the LAC now unless bookies know it; wait for an ack quorum, or the last answer."""
+        lac = self._confirmed()
+        if lac > max(self.told, self._piggybacked()):
+            await self._tell(lac)
+
+    def _tell(self, lac: EntryId) -> Deferred[None]:
         metadata, keys = self._metadata(), self._keys
         packet = keys.digester.package_lac(keys.ledger_id, lac)
         request = WriteLacRequest(keys.ledger_id, lac, keys.master_key, packet)
-        told = 0
+        members = write_set(lac, metadata.ensemble_size, metadata.write_quorum)
+        told, waiting = 0, len(members)
+        done: Deferred[None] = Deferred()
 
         def answered(response: Response) -> None:
             nonlocal told
             told += response.rc is ReturnCode.EOK
             if told == metadata.ack_quorum:
                 self.told = max(self.told, lac)
+                done.callback(None)
 
         def failed(failure: Failure) -> None:
             log.debug("explicit LAC: {error}", error=failure.value)
 
-        members = write_set(lac, metadata.ensemble_size, metadata.write_quorum)
+        def ended(_: object) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting and not done.called:
+                done.callback(None)
+
         for index in members:
             sent: Deferred[Any] = self._pool.send(metadata.ensemble[index], request)
-            sent.addCallback(answered).addErrback(failed)
+            sent.addCallback(answered).addErrback(failed).addBoth(ended)
+        return done

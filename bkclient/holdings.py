@@ -27,6 +27,7 @@ from bkclient.errors import (
 from bkclient.fetch import EntryFetcher
 from bkclient.fragments import LedgerFragment, fragments_of
 from bkclient.read import NEGATIVE
+from bkclient.verify import as_far_as_told
 from wire.codes import ReturnCode
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
@@ -121,7 +122,7 @@ async def look(client: Client, ledger_id: LedgerId) -> Holdings:
         NoSuchLedgerError: there is none.
         MetadataSerializationError: its metadata cannot be read.
     """
-    ledger = await view(client, ledger_id)
+    ledger = as_far_as_told(await view(client, ledger_id))
     told: dict[BookieId, _Told] = {}
 
     async def ask(bookie: BookieId) -> None:

@@ -204,9 +204,9 @@ def _read_text(path: Path, origin: Origin) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise PropertiesError(
-            f"cannot read {path}: {error.strerror or type(error).__name__}", origin
-        ) from error
+        why = error.strerror or type(error).__name__
+        included = f"cannot read {path}: " if str(path) != origin.source else ""
+        raise PropertiesError(included + why, origin) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -244,6 +244,14 @@ class LedgerWriter:
             raise self._ended_by
         return self.last_add_confirmed
 
+    async def publish(self) -> None:
+        """Tell bookies how far entries are confirmed, so that readers see the last ones at once.
+
+        Without it they learn that with the next add, with the end of the ledger, or at the
+        interval of the setting. Bookies that do not take it are no failure.
+        """
+        await self._explicit_lac.tell()
+
     async def force(self) -> EntryId:
         """Return once all that is confirmed is on the disks of its bookies, with the last of it.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -78,9 +80,11 @@ class AdminClient:
         *,
         token: str = "",
         timeout_s: float = TIMEOUT_S,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> None:
+        """``tell`` hears of each request, as a command that does the same."""
         self._address = HttpAddress(host, port, tls)
-        self._token, self._timeout_s = token, timeout_s
+        self._token, self._timeout_s, self._tell = token, timeout_s, tell
         self._speaks_v2: bool | None = None
 
     @property
@@ -99,6 +103,7 @@ class AdminClient:
         """
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         sent = None if body is None else json.dumps(body)
+        self._tell(as_curl(method, self._address, path, sent, with_token=bool(self._token)))
         connection = self._connection()
         try:
             connection.request(method, path, body=sent, headers=headers)
@@ -138,3 +143,15 @@ class AdminClient:
         if answer.status == http.client.NOT_FOUND:
             raise NothingFoundError(answer.reason)
         raise CommandError(f"the bookie failed: {answer.reason}")
+
+
+def as_curl(
+    method: str, address: HttpAddress, path: str, body: str | None, *, with_token: bool
+) -> str:
+    """Return the command line of curl that asks the same; the token is not told."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    words = ["curl", *(() if method == "GET" else ("-X", method))]
+    words += ["-H", "Authorization: Bearer ***"] if with_token else []
+    words += [] if body is None else ["--data", body]
+    scheme = "http" if address.tls is None else "https"
+    return shlex.join([*words, f"{scheme}://{host}:{address.port}{path}"])

@@ -13,6 +13,7 @@ import attrs
 from bkclient.metadata.api import NotFoundError
 from bkctl.bookie_http_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
+from bkctl.similar import did_you_mean
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -122,7 +123,7 @@ def connect(
 
     Raises:
         NothingFoundError: it is not registered, or has published none.
-        UsageError: the token's file cannot be read.
+        NothingFoundError: the token's file cannot be read.
     """
     timeout_s = session.options.timeout_s or TIMEOUT_S
     if address is None:
@@ -131,7 +132,7 @@ def connect(
         where = _parsed(session, address)
     session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
-    return AdminClient(*where, token=token, timeout_s=timeout_s)
+    return AdminClient(*where, token=token, timeout_s=timeout_s, tell=session.trace)
 
 
 async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
@@ -144,7 +145,9 @@ async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
     try:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
-        raise NothingFoundError(f"bookie {bookie_id} is not registered", next_step=hint) from error
+        meant = did_you_mean(bookie_id, await client.store.known_bookies())
+        text = f"bookie {bookie_id} is not registered{meant}"
+        raise NothingFoundError(text, next_step=hint) from error
     found = http_address(info, client.config)
     if found is None:
         raise NothingFoundError(
@@ -176,7 +179,7 @@ def admin_token(session: Session, token_file: Path | None = None) -> str:
     """Return the token to ask bookies with: from a file, the environment, or the profile.
 
     Raises:
-        UsageError: the file cannot be read.
+        NothingFoundError: there is no such file, or it is not ours to read.
     """
     return _token(session.host.environ, token_file or _token_file(session))
 
@@ -195,7 +198,8 @@ def _token(environ: Mapping[str, str], path: Path | None) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--token-file: {os.fspath(path)}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise NothingFoundError(f"token file {os.fspath(path)}: {why}") from error
 
 
 # What to ask -----------------------------------------------------------------------------------

@@ -152,7 +152,10 @@ class RootGroup(Group):
 def _report(error: BaseException, session: Session | None, args: Sequence[str]) -> int:
     """Print what ended the command; return the exit status."""
     if isinstance(error, BrokenPipeError):
-        _drop_stdout()
+        from bkctl.errors import PagerLeftError
+
+        if not isinstance(error, PagerLeftError):
+            _drop_stdout()
         return ExitStatus.DONE
     from bkctl.report import report
 

@@ -24,7 +24,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkclient.metadata.known_nodes import known
 from bkctl.cluster_metadata import ROOT
-from bkctl.errors import CommandError, ConflictError, RefusedError
+from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 from bkctl.objections import Objection, heed, named
 from bkctl.units import counted, rfc3339
 from wire.ids import LedgerId
@@ -120,6 +120,7 @@ def backup(session: Session, file: Path) -> None:
 
     Raises:
         RefusedError: the file is there, and is no backup.
+        NothingFoundError: its directory is not there.
         CommandError: it cannot be written.
     """
     _insist_replaceable(file)
@@ -129,6 +130,8 @@ def backup(session: Session, file: Path) -> None:
     with session.progress("backing up", unit="nodes") as progress:
         try:
             info, size = _write(file, info, found, progress)
+        except FileNotFoundError as error:
+            raise NothingFoundError(f"{file.parent}: no such directory") from error
         except OSError as error:
             raise CommandError(f"{file}: {error.strerror or error}") from error
     session.emit(

@@ -92,7 +92,7 @@ def get(session: Session, path: str) -> None:
         ("bkctl cluster backup metadata.jsonl", "everything but who is there just now"),
         ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
     ),
-    exits=(*_FAILURES, ExitStatus.REFUSED),
+    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces="nothing of Java's; ZooKeeper's own snapshots",
 )
 @click.argument("file", type=click.Path(path_type=Path))

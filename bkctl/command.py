@@ -217,9 +217,14 @@ class Group(click.Group):
             formatter.write_dl([(name, text) for name, text in rows if text is not None])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that a word could become, without importing what they are made of."""
+        """Return the commands that a word could become, without importing what they are made of.
+
+        Behind a word that is no command there is nothing.
+        """
         from click.shell_completion import CompletionItem
 
+        if getattr(ctx, "_protected_args", ()):
+            return []
         rows = ((name, self._short_help(ctx, name)) for name in self.list_commands(ctx))
         found = [
             CompletionItem(name, help=text)

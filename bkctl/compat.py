@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
-from click.core import ParameterSource
+from click.core import ParameterSource, augment_usage_errors
 
 from bkctl.command import Command, Effect
 from bkctl.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, Option, Row
@@ -30,17 +30,24 @@ class CompatCommand(Command):
     """Translates, says what it runs, and lets the root run it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given, rest = shell_globals(args, _environ(ctx))
+        with augment_usage_errors(ctx):
+            given, rest = shell_globals(args, _environ(ctx))
         ctx.meta["bkctl.compat"] = given
         return super().parse_args(ctx, rest)
 
     def invoke(self, ctx: click.Context) -> Any:
         root = ctx.find_root()
         tree: RootGroup = root.command  # type: ignore[assignment] # there is no other root
-        words = [*translate(ctx.params["words"], _tell(root)), *ctx.meta["bkctl.compat"]]
+        with augment_usage_errors(ctx):
+            words = [*translate(ctx.params["words"], _tell(root)), *ctx.meta["bkctl.compat"]]
         words += _given_here(root, ctx)
         _tell(root)(f"bkctl {shlex.join(words)}")
         ctx.exit(tree.run(words, root.obj))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Java's commands"):
+            formatter.write_dl([(group, ", ".join(names)) for group, names in _by_group().items()])
+        super().format_options(ctx, formatter)
 
 
 @click.command(
@@ -144,6 +151,15 @@ def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: Non
     return [*line, *given.ours]
 
 
+def _by_group() -> dict[str, list[str]]:
+    """Return the names of Java's commands by their groups; those of its shell have none."""
+    found: dict[str, list[str]] = {}
+    for row in ROWS.values():
+        group, _, name = row.java.rpartition(" ")
+        found.setdefault(group, []).append(name)
+    return found
+
+
 def _without_launcher(java: Sequence[str]) -> list[str]:
     words = list(java)
     for launcher in _LAUNCHERS:
@@ -179,7 +195,7 @@ def _unknown(words: Sequence[str]) -> str:
     names = [*ROWS, *(row.java.partition(" ")[2] for row in ROWS.values() if " " in row.java)]
     two, single = (nearest(" ".join(words[:n]), names) for n in (2, 1))
     near = two or single
-    meant = f"; did you mean `{near[0]}`?" if near else "; docs/commands.md lists all of them"
+    meant = f"; did you mean `{near[0]}`?" if near else ""
     return f"Java has no command {words[0]!r}{meant}"
 
 

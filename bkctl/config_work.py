@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from bkclient.config import ClientConfig
-from bkclient.properties import Properties, read_properties
+from bkclient.properties import Properties
 from bkclient.settings import (
     ConfigError,
     Finding,
@@ -24,7 +24,7 @@ from bkclient.settings import (
 from bkctl.config_keys import CLASSES, KeyInfo, all_keys, matching, names, shown, value_in
 from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsError
 from bkctl.options import global_options
-from bkctl.settings import DEFAULT_CONF, cluster_properties
+from bkctl.settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.similar import did_you_mean
 from bkctl.units import counted
 from bookied.config import BookieConfig
@@ -78,7 +78,7 @@ def check(session: Session, path: str | None, side: str, *, strict: bool) -> Non
     """
     path = path or _file_of(session)
     session.about = path
-    found = findings(_read(path), side, strict=strict)
+    found = findings(read_conf(Path(path)), side, strict=strict)
     session.emit_all((SettingFinding(one) for one in found), SettingFinding)
     errors = sum(one.severity is Severity.ERROR for one in found)
     warnings = sum(one.severity is Severity.WARNING for one in found)
@@ -136,8 +136,8 @@ def diff(session: Session, first: str, second: str | None) -> None:
         NothingFoundError: there is no such file.
         PropertiesError: one breaks the syntax.
     """
-    one = _read(first)
-    other = _read(second) if second is not None else None
+    one = read_conf(Path(first))
+    other = read_conf(Path(second)) if second is not None else None
     found = list(differences(one, other))
     session.emit_all(found, SettingDifference)
     if not found:
@@ -214,9 +214,3 @@ def _file_of(session: Session) -> str:
     if path is None:
         raise UsageError("which settings file?", next_step="name it, or give -c FILE")
     return path
-
-
-def _read(path: str) -> Properties:
-    if not Path(path).exists():
-        raise NothingFoundError(f"{path}: no such file")
-    return read_properties(Path(path))

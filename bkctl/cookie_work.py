@@ -13,6 +13,7 @@ from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkctl.cookie import ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
 from bkctl.objections import Objection, heed, named
+from bkctl.similar import did_you_mean
 from bkctl.units import counted
 from bkctl.whole_file import write_whole
 from wire.errors import FormatError
@@ -50,7 +51,7 @@ class CookieChanged:
 def print_cookie(session: Session, bookie_id: BookieId) -> None:
     """Print a cookie as it is stored."""
     session.about = f"bookie {bookie_id}"
-    found: StoredCookie = session.call(stored_cookies.read, bookie_id)
+    found = _stored(session, bookie_id)
     if found.cookie is None:
         session.warn(f"this is no cookie that a bookie can read: {found.problem}")
     session.emit(CookieText(bookie_id, found.stored.value, found.cookie, found.stored.version))
@@ -125,7 +126,7 @@ def create(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
 def update(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> None:
     """Show what would change in a cookie, ask, and replace it if it has not changed meanwhile."""
     session.about = f"bookie {bookie_id}"
-    found: StoredCookie = session.call(stored_cookies.read, bookie_id)
+    found = _stored(session, bookie_id)
     text = _given(session, bookie_id, path, check=check)
     lines = difference(found, text)
     if session.dry_run:
@@ -256,11 +257,20 @@ def delete(
 
 def _if_stored(session: Session, bookie_id: BookieId, *, needed: bool) -> StoredCookie | None:
     try:
-        found: StoredCookie = session.call(stored_cookies.read, bookie_id)
+        return _stored(session, bookie_id)
     except CookieNotFoundError:
         if needed:
             raise
         return None
+
+
+def _stored(session: Session, bookie_id: BookieId) -> StoredCookie:
+    """Return a stored cookie; where there is none, the error names the one that is most like it."""
+    try:
+        found: StoredCookie = session.call(stored_cookies.read, bookie_id)
+    except CookieNotFoundError as error:
+        others = [one.bookie_id for one in session.call(stored_cookies.list_cookies)]
+        raise CookieNotFoundError(f"{error}{did_you_mean(bookie_id, others)}") from error
     return found
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkclient.properties import Properties, read_properties
+from bkclient.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.settings import DEFAULT_CONF, overrides
+from bkctl.settings import DEFAULT_CONF, overrides, read_conf
 from bookied import offline_dirs
 from bookied.dirs import CURRENT, OLD_DATA
 from bookied.files import RealFiles
@@ -60,7 +60,7 @@ def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
             "and --journal-dir",
         )
     session.verbose(f"directories: from {path}")
-    properties = read_properties(Path(path), environ=session.host.environ)
+    properties = read_conf(Path(path), session.host.environ)
     given = {
         key[3:]: text
         for key, text in session.host.environ.items()

@@ -300,13 +300,14 @@ def _disabled(seen: SeenCluster) -> Iterator[Finding]:
 
 
 def _no_auditor(seen: SeenCluster) -> Iterator[Finding]:
-    if seen.auditor is None:
-        yield Finding(
-            Danger.RISK if _is_needed(seen) else Danger.TROUBLE,
-            "auditor-missing",
-            "no auditor is elected: nobody notices a lost bookie",
-            START_AUDITOR,
-        )
+    if seen.auditor is not None:
+        return
+    danger, why = Danger.TROUBLE, "nobody notices a lost bookie"
+    if _is_needed(seen):
+        danger = Danger.RISK
+    elif seen.is_on_one_machine:
+        danger, why = Danger.NOTE, "all bookies are on one machine, so that may be meant"
+    yield Finding(danger, "auditor-missing", f"no auditor is elected: {why}", START_AUDITOR)
 
 
 def _is_needed(seen: SeenCluster) -> bool:

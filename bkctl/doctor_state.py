@@ -7,6 +7,7 @@ one; of each kind the first few are remembered by id.
 from __future__ import annotations
 
 import enum
+import ipaddress
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -244,6 +245,12 @@ class SeenCluster:
     stuck: tuple[LedgerId, ...] = ()
     """Ledgers that were in recovery from the beginning of the walk to its end."""
 
+    @property
+    def is_on_one_machine(self) -> bool:
+        """Whether every bookie that says where it is listens on a loopback address alone."""
+        hosts = {one.host for one in self.bookies if one.host}
+        return bool(hosts) and all(_is_loopback(self.addresses.get(one, one)) for one in hosts)
+
     def of_state(self, state: BookieState) -> list[SeenBookie]:
         return [one for one in self.bookies if one.state is state]
 
@@ -278,3 +285,10 @@ class SeenLocal:
     newest_ms: int = 0
     """When the newest of the bookie's files was written, by its own disk."""
     now_ms: int = 0
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:  # A name that nothing resolves.
+        return False

@@ -28,7 +28,7 @@ import attrs
 from bkctl import units
 from bkctl.canvas import WIDTH_DEFAULT as CANVAS_WIDTH
 from bkctl.canvas import Canvas, speaks_unicode
-from bkctl.errors import UsageError
+from bkctl.errors import PagerLeftError, UsageError
 from bkctl.options import SCHEMA
 from bkctl.params import format_ledger_id
 from bkctl.selection import selection
@@ -36,6 +36,7 @@ from bkctl.similar import did_you_mean
 from bkctl.table import Cell, Table, vertical
 
 if TYPE_CHECKING:
+    from bkctl.kept_report import KeptReport
     from bkctl.options import Options
     from bkctl.session import Host
     from bkctl.watch import Watch
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 WATCHED_AT: Final = "watched_at"
 """The field that JSON lines have besides their own when a command is watched."""
 
+_DIM: Final = "\x1b[2m"
+_RESET: Final = "\x1b[0m"
 _WIDTHS_FROM_ROWS: Final = 200
 _WIDTHS_AFTER_S: Final = 0.3
 """A table's widths come from its first rows: this many, or what came in this time."""
@@ -119,8 +122,21 @@ class View:
 class Emitter:
     """Prints values in the form that the options ask for."""
 
-    def __init__(self, options: Options, host: Host, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        host: Host,
+        watch: Watch | None = None,
+        *,
+        title: Callable[[], str] = lambda: "",
+        report: KeptReport | None = None,
+    ) -> None:
+        """``title`` says where values are from: the line above a table on a terminal.
+
+        ``report`` is where values are kept besides.
+        """
         self._options, self._host, self._watch = options, host, watch
+        self._title, self._report = title, report
         self._form = options.output or "table"
         if watch is not None and self._form == "json":
             self._form = "jsonl"
@@ -132,6 +148,8 @@ class Emitter:
         view = view_of(type(value))
         if not self._is_shown(view, value):
             return
+        field = view[view.id_field]
+        self._host.last[field.name] = flat(self._plain(field, field.get(value)))
         if self._form in {"table", "wide"}:
             self._write_lines(self._object_lines(view, value))
         elif self._form == "json":
@@ -225,12 +243,15 @@ class Emitter:
         return False
 
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
-        """Let the watch see what is shown."""
-        if self._watch is None:
+        """Let the watch and the report see what is shown."""
+        if self._watch is None and self._report is None:
             yield from values
             return
         for value in values:
-            self._watch.see(view, value, self._record(view, value))
+            if self._watch is not None:
+                self._watch.see(view, value, self._record(view, value))
+            if self._report is not None:
+                self._report.add(self.machine(view, value))
             yield value
 
     # Machine forms ------------------------------------------------------------------------------
@@ -315,7 +336,14 @@ class Emitter:
                 return iter((view.sentence(value),))
         fields = self._chosen(view, view.fields)
         cells = [(field.title, self._marked(view, value, field)) for field in fields]
-        return vertical(cells, self._color)
+        return itertools.chain(self._head(), vertical(cells, self._color))
+
+    def _head(self) -> Iterator[str]:
+        """Yield what stands above a table: pasted elsewhere, it says where that was."""
+        if self._host.stdout.isatty() and self._watch is None and not self._options.no_headers:
+            title = self._title()
+            if title:
+                yield f"{_DIM}{title}{_RESET}" if self._color else title
 
     def _table(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         rank_max = WIDE if self._form == "wide" else WIDE - 1
@@ -328,6 +356,8 @@ class Emitter:
         )
         row_of = self._row_of(view, fields)
         for values in in_batches(batches, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
+            if not table.started:
+                self._write_lines(self._head())
             self._write_lines(table.lines(list(map(row_of, values))))
         if not table.started:
             self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
@@ -470,7 +500,10 @@ class Pager:
     def _feed(self, text: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(text)
+        try:
+            self._process.stdin.write(text)
+        except BrokenPipeError as error:
+            raise PagerLeftError from error
 
 
 def _is_screen(host: Host) -> bool:

@@ -75,6 +75,10 @@ class ProblemsError(CommandError):
     exit_status: ClassVar[int] = ExitStatus.PROBLEMS
 
 
+class PagerLeftError(BrokenPipeError):
+    """The pager was left before it had read everything. Stdout itself is as it was."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, SIGTERM or the time limit ended the command; ``exit_status`` tells which."""
 

@@ -95,7 +95,9 @@ def copies_options(function: Any) -> Any:
                 help="How entries are protected against damage.",
             ),
             click.option(
-                "--password-file", metavar="FILE", help="File with the ledger's password."
+                "--password-file",
+                metavar="FILE",
+                help="File with the ledger's password; - asks for it.",
             ),
         ),
     )
@@ -280,9 +282,14 @@ def close(session: Session, given: Sequence[Any]) -> None:
 
 
 def _close(session: Session, ledger_id: LedgerId) -> Any:
-    from bkctl import ledger_work
+    from bkctl import held_writers, ledger_work
 
     session.about = f"ledger {ledger_id}"
+    writer = held_writers.held_writer(session, ledger_id)
+    if writer is not None:
+        if session.dry_run:
+            return f"close ledger {ledger_id}, which this shell writes to"
+        return ledger_work.closed(ledger_id, session.call(ledger_work.close, writer), "closed")
     how, found = ledger_work.way_to_close(session, ledger_id)
     if how is ledger_work.Close.RECOVER:
         return _recovered(session, ledger_id, found)

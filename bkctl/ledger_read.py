@@ -79,7 +79,9 @@ def form_options(function: Any) -> Any:
 @click.option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off.")
 @click.option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie.")
 @click.option("--out", metavar="FILE", help="Write to FILE, which appears when it is whole.")
-@click.option("--password-file", metavar="FILE", help="File with the ledger's password.")
+@click.option(
+    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
+)
 @form_options
 @click.pass_obj
 def read(
@@ -188,7 +190,9 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
 @click.option(
     "--follow/--exit-at-end", default=False, help="Go on with new entries until it is closed."
 )
-@click.option("--password-file", metavar="FILE", help="File with the ledger's password.")
+@click.option(
+    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
+)
 @form_options
 @click.pass_obj
 def tail(

@@ -145,6 +145,11 @@ async def release(_client: Client, writer: LedgerWriter) -> None:
     await handover.release(writer)
 
 
+async def publish(_client: Client, writer: LedgerWriter) -> None:
+    """Let readers see all that is confirmed, while the ledger stays ours."""
+    await writer.publish()
+
+
 async def close(_client: Client, writer: LedgerWriter) -> LedgerMetadata:
     """Close the ledger of our own writer."""
     return await writer.close()

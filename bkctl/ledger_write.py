@@ -91,10 +91,9 @@ def add(
     """Add entries to LEDGER_ID: each DATA is one, `-` reads stdin.
 
     Works on ledgers that `bkctl ledger create` made: each add takes the ledger over from the one
-    before and hands it back. An add that fails hands nothing back; `bkctl ledger recover` then
-    closes the ledger with every entry that was confirmed.
+    before and hands it back; a shell keeps it until it ends. An add that fails hands nothing back;
+    `bkctl ledger recover` then closes the ledger with every entry that was confirmed.
     """
-    from bkctl import ledger_work
     from bkctl.errors import UsageError
 
     session.about = f"ledger {ledger_id}"
@@ -102,8 +101,7 @@ def add(
     if (path is not None) == bool(data):
         raise UsageError("nothing to add, or two things", next_step="give DATA, --file FILE or -")
     if session.dry_run:
-        ledger_work.check_handed_over(session, ledger_id)
-        session.plan([f"add to ledger {ledger_id}, which its last writer has handed over"])
+        session.plan([f"add to ledger {ledger_id}, which {_why_it_can(session, ledger_id)}"])
         return
     if path is None and not from_stdin:
         source: Source = Arguments(data)
@@ -113,22 +111,39 @@ def add(
         session.emit(_add(session, ledger_id, source))
 
 
+def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
+    """Return why a ledger can be added to.
+
+    Raises:
+        ClientError: it cannot.
+    """
+    from bkctl import held_writers, ledger_work
+
+    if held_writers.held_writer(session, ledger_id) is not None:
+        return "this shell writes to"
+    ledger_work.check_handed_over(session, ledger_id)
+    return "its last writer has handed over"
+
+
 def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
-    from bkctl import ledger_work
+    from bkctl import held_writers, ledger_work
 
     began_s = time.monotonic()
-    recover = f"`bkctl ledger recover {ledger_id}` closes it"
-    session.last_words = f"ledger {ledger_id} was not handed back; {recover}"
+    session.last_words = f"ledger {ledger_id} was not handed back; {_recover(ledger_id)}"
+    after = f"ledger {ledger_id} handed back in order"
+    if session.host.writers is not None:
+        session.last_words = "what was on its way is added all the same"
+        after = f"this shell goes on writing ledger {ledger_id}"
     with session.stopping() as stop:
-        writer = session.call(ledger_work.claim, ledger_id)
+        writer = held_writers.take(session, ledger_id)
         first = writer.last_add_pushed + 1
         pump = Pump(session, writer, source, f"adding to ledger {ledger_id}")
         pump.run(stop)
-        session.call(ledger_work.release, writer)
+        held_writers.give_back(session, writer)
         session.last_words = ""
         if stop.reason is not None:
             session.resume = (
-                f"{pump.entries} entries were added, and ledger {ledger_id} handed back in order; "
+                f"{pump.entries} entries were added, and {after}; "
                 f"to go on: {source.rest(pump, f'bkctl ledger add {ledger_id} -')}"
             )
             raise stop.reason
@@ -185,8 +200,7 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
         ledger_id = writer.ledger_id
         session.about = f"ledger {ledger_id}"
         session.verbose(f"ledger {ledger_id} created")
-        recover = f"`bkctl ledger recover {ledger_id}` closes it"
-        session.last_words = f"ledger {ledger_id} is open; {recover}"
+        session.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
         pump = Pump(session, writer, source, f"writing ledger {ledger_id}")
         pump.run(stop)
         session.call(ledger_work.close, writer)
@@ -204,6 +218,10 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
         size=pump.size,
         seconds=time.monotonic() - began_s,
     )
+
+
+def _recover(ledger_id: LedgerId) -> str:
+    return f"`bkctl ledger recover {ledger_id}` closes it"
 
 
 class Pump:

@@ -36,6 +36,12 @@ ASK_S: Final = 15
 
 _POLL_S: Final = 0.01
 
+_FIRST: Final = {
+    "decommission": ("down", "read-only"), "recover": ("down", "open", "in-recovery"),
+    "close": ("open", "in-recovery"), "fence": ("open",), "add": ("open",),
+}  # fmt: skip
+"""What commands are mostly about, by the word that its description begins with."""
+
 Values = list[tuple[str, str]]
 Ask = Callable[[str, str], tuple[Values, bool]]
 """Gives the values of a kind that begin with a prefix, and whether these are all."""
@@ -118,7 +124,19 @@ def completions(ctx: click.Context, kind: str, prefix: str) -> list[CompletionIt
     def start(kind: str, prefix: str) -> Callable[[], bool]:
         return in_background(lambda: refresh(cache, kind, prefix, asker(ctx, words)))
 
-    return [CompletionItem(v, help=about) for v, about in offered(cache, kind, prefix, start)]
+    found = ordered(ctx.command, offered(cache, kind, prefix, start))
+    return [CompletionItem(value, help=about) for value, about in found]
+
+
+def ordered(command: click.Command, found: Sequence[tuple[str, str]]) -> Values:
+    """Put first what a command is mostly about: a bookie that is down, an open ledger."""
+    first = _FIRST.get(command.name or "", ())
+
+    def place(one: tuple[str, str]) -> int:
+        state = one[1].partition(",")[0]
+        return first.index(state) if state in first else len(first)
+
+    return sorted(found, key=place)
 
 
 def asker(ctx: click.Context, words: Sequence[str]) -> Ask:

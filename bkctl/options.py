@@ -85,6 +85,7 @@ class Options:
         self.filters: tuple[str, ...] = ()
         self.watch_s: float | None = None
         self.until: str | None = None
+        self.report: str | None = None
         self.lock: str | None = None
         self.lock_wait_s: float = 0.0
         self.no_headers = False
@@ -335,6 +336,12 @@ _DECLARED: Final = (
         type=click.FloatRange(min=0),
         metavar="SECONDS",
         help="Bound on the whole command; 0 is none.",
+    ),
+    _option(
+        "--report",
+        metavar="FILE",
+        per_run=True,
+        help="Keep what is printed, and what ends the command, in FILE too, as JSON lines.",
     ),
     _option(
         "--lock",

@@ -31,7 +31,11 @@ from bkctl.profiles import (
 )
 
 HEAD: Final = """\
-# Clusters by name, for bkctl: `bkctl profile create NAME -u URI`, then `--profile NAME`.
+# For bkctl. Lines that begin with # say what could stand here.
+#
+# Clusters by name: `bkctl profile create NAME -u URI`, then `--profile NAME`.
+#
+# profile = "NAME"                              the one that is used by default
 #
 # [profiles.NAME]
 # service-uri = "zk+hierarchical://host:2181/ledgers"
@@ -42,6 +46,18 @@ HEAD: Final = """\
 #
 # [profiles.NAME.tls]                           ca-file, cert-file, key-file, key-password-file
 # [profiles.NAME.client]                        keys of the settings file, as with -X
+#
+# How `bkctl shell` is to be:
+#
+# [shell]
+# keys = "emacs"                                or "vi"
+# bar = true                                    the line with the cluster's state
+# timing = 10                                   tell times from so many seconds on; true, false
+# bell = false                                  ring when a command took so many seconds
+# audit = "~/bkctl.audit"                       keep what was run, and how it ended; or "syslog"
+#
+# [shell.aliases]
+# opened = "ledger list --state open"           a word for the beginning of a line
 """
 
 _HEADER: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?")

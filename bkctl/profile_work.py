@@ -14,7 +14,7 @@ import attrs
 
 from bkclient.config import ClientConfig
 from bkclient.declaration import MASKED, declared
-from bkclient.properties import Properties, read_properties
+from bkclient.properties import Properties
 from bkclient.settings import known_keys
 from bkctl.errors import (
     CommandError,
@@ -40,7 +40,7 @@ from bkctl.profiles import (
     read_profiles,
     resolve_profile,
 )
-from bkctl.settings import URI_KEY, overrides
+from bkctl.settings import URI_KEY, overrides, read_conf
 from bkctl.similar import did_you_mean
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _without(before: Profile, unset: Sequence[str]) -> Profile:
 
 def _profiles_of(path: Path, name: str | None) -> list[Profile]:
     if path.suffix != ".toml":
-        return [_from_settings(read_properties(path), name or path.stem, path)]
+        return [_from_settings(read_conf(path), name or path.stem, path)]
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:

@@ -48,6 +48,8 @@ MODE: Final = 0o600
 
 TABLE: Final = "profiles"
 DEFAULT_KEY: Final = "profile"
+SHELL: Final = "shell"
+"""A table of the same file: how the user likes the shell to be; see ``shell_settings``."""
 CLIENT: Final = "client"
 TLS: Final = "tls"
 
@@ -92,6 +94,7 @@ class ProfileFile:
     text: str = ""
     default: str | None = None
     profiles: Mapping[str, Profile] = MappingProxyType({})
+    shell: Mapping[str, Any] = MappingProxyType({})
 
     def __getitem__(self, name: str) -> Profile:
         """Return a profile.
@@ -165,13 +168,14 @@ def parse_profiles(text: str, path: Path) -> ProfileFile:
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
     try:
-        _only(found, (DEFAULT_KEY, TABLE), "")
+        _only(found, (DEFAULT_KEY, TABLE, SHELL), "")
         tables = _table(found.get(TABLE, {}), TABLE)
         profiles = {name: _profile(name, _table(one, name)) for name, one in tables.items()}
         default = _text(found.get(DEFAULT_KEY), DEFAULT_KEY)
+        shell = _table(found.get(SHELL, {}), SHELL)
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
-    return ProfileFile(path=path, text=text, default=default, profiles=profiles)
+    return ProfileFile(path=path, text=text, default=default, profiles=profiles, shell=shell)
 
 
 def resolve_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 LINE_CHARS_MAX: Final = 78
+_GUARD: Final = "\\&"
 NO_REWRAP: Final = "\b"
 """A paragraph that begins with this, as in help texts of click, stays as it is."""
 
@@ -129,7 +130,14 @@ def prose(text: str) -> list[str]:
 
 
 def _wrapped(roff: str) -> list[str]:
-    lines = textwrap.wrap(roff, LINE_CHARS_MAX, break_long_words=False, break_on_hyphens=False)
+    lines = _guarded_at(roff, LINE_CHARS_MAX)
+    if any(len(line) > LINE_CHARS_MAX for line in lines):  # What guards a line makes it longer.
+        lines = _guarded_at(roff, LINE_CHARS_MAX - len(_GUARD))
+    return lines
+
+
+def _guarded_at(roff: str, width: int) -> list[str]:
+    lines = textwrap.wrap(roff, width, break_long_words=False, break_on_hyphens=False)
     return [_guarded(line) for line in lines]
 
 
@@ -148,4 +156,4 @@ def _plain(text: str) -> str:
 
 def _guarded(line: str) -> str:
     """Keep a line from being read as a request."""
-    return f"\\&{line}" if line.startswith((".", "'")) else line
+    return f"{_GUARD}{line}" if line.startswith((".", "'")) else line

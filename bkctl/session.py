@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 import click
 
 from bkctl.command import Effect
-from bkctl.errors import RefusedError, UsageError
+from bkctl.errors import Interrupted, NothingFoundError, RefusedError
 from bkctl.interrupt import Interrupts, Stop, leave
 from bkctl.options import Options, options_of
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from bkclient.config import ClientConfig
     from bkclient.metadata.look.zookeeper import ZooKeeperLook
     from bkctl.emit import Emitter
+    from bkctl.held_writers import HeldWriters
+    from bkctl.kept_report import KeptReport
     from bkctl.look import Look
     from bkctl.profiles import Profile
     from bkctl.progress import Progress
@@ -56,6 +59,10 @@ class Host:
         self._streams = stdin, stdout, stderr
         self._connect = connect or _connect
         self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
+        self.writers: HeldWriters | None = None
+        """The writers that are kept from one command to the next, where there is a next one."""
+        self.last: dict[str, str] = {}
+        """The ids of what was printed last by itself, by the names of their fields."""
         self.warned: set[str] = set()
         """What has been warned about and need not be said twice."""
 
@@ -120,6 +127,8 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         try:
             if getattr(ctx.command, "takes_profile", True):
                 session.use_profile()
+            if options.report is not None:
+                session.keep_report(options.report)
             yield session
             session.remind()
         finally:
@@ -148,10 +157,13 @@ class Session:
         self._connected = False
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
+        self._report: KeptReport | None = None
+        self._at_end = contextlib.ExitStack()
         self._is_watched = False
         self._lines: list[str] | None = None
         self._settings: tuple[str, ClientConfig] | None = None
-        self._is_logging = False
+        self._was_asked = False
+        self._is_traced = False
         self._look: Look | None = None
 
     # The cluster --------------------------------------------------------------------------------
@@ -173,20 +185,33 @@ class Session:
     def client(self) -> BlockingClient:
         """The connection with the cluster."""
         uri, config = self._where()
-        if not self._is_logging:
-            self._is_logging = True
+        if not self._was_asked:
+            self._was_asked = True
             _start_logging(self.options, self.host)
-        return self.host.client(uri, config)
+        with _unanswered(uri):
+            client = self.host.client(uri, config)
+        if self.options.verbose > 1 and not self._is_traced:
+            from bkctl.trace import trace
+
+            self._is_traced = True
+            trace(client, self.trace)
+            self._at_end.callback(trace, client, None)
+        return client
 
     @property
     def look(self) -> Look:
-        """The cluster's metadata for what only looks at it; spares the client where that can be."""
+        """The cluster's metadata for what only looks at it; spares the client where that can be.
+
+        A client is not spared where its operations are to be told.
+        """
         if self._look is None:
             uri, config = self._where()
-            found = self.host.look(uri, config)
+            found = None if self.options.verbose > 1 else self.host.look(uri, config)
+            self._look = found or self._client_look()
             if found is not None:
                 found.warn = self._warn_of_metadata
-            self._look = found or self._client_look()
+                with _unanswered(uri):
+                    found.begin()
         self._connected = True
         return self._look
 
@@ -271,8 +296,22 @@ class Session:
         if self._emitter is None:
             from bkctl.emit import Emitter
 
-            self._emitter = Emitter(self.options, self.host)
+            self._emitter = Emitter(self.options, self.host, title=self._title, report=self._report)
         return self._emitter
+
+    def _title(self) -> str:
+        """Return which profile this is, the cluster if it was asked, and when; "" without one."""
+        if self.profile is None:
+            return ""
+        from bkctl.units import human_time
+
+        words = [f"profile {self.profile.name}"]
+        # Where only its settings were wanted, the cluster may be what does not answer.
+        if self._look is not None or self._was_asked:
+            with contextlib.suppress(BookKeeperError):
+                words.append(f"cluster {(self._look or self._client_look()).instance_id()}")
+        now_ms = int(self.host.clock_s() * 1000)
+        return ", ".join([*words, human_time(now_ms, utc=self.options.utc)])
 
     def in_round(self, host: Host, watch: Watch | None) -> None:
         """Begin a round of a command that is watched, or go on without that."""
@@ -280,7 +319,7 @@ class Session:
         if watch is not None:
             from bkctl.emit import Emitter
 
-            self._emitter = Emitter(self.options, host, watch)
+            self._emitter = Emitter(self.options, host, watch, report=self._report)
 
     def emit(self, value: object) -> None:
         """Print one value in the form that was asked for."""
@@ -305,10 +344,27 @@ class Session:
 
         Called once the command is through.
         """
-        if self._look is not None:
-            self._look.close()
-        if self._emitter is not None:
-            self._emitter.finish()
+        with self._at_end:
+            if self._look is not None:
+                self._look.close()
+            if self._emitter is not None:
+                self._emitter.finish()
+
+    @property
+    def keeps_report(self) -> bool:
+        """Whether what is printed is kept in a file too."""
+        return self._report is not None
+
+    def keep_report(self, path: str) -> None:
+        """Keep what is printed in a file too.
+
+        Raises:
+            CommandError: it cannot be written.
+        """
+        from bkctl.kept_report import KeptReport
+
+        self._report = KeptReport(path)
+        self._at_end.callback(self._report.close)
 
     # People -------------------------------------------------------------------------------------
 
@@ -328,6 +384,11 @@ class Session:
 
     def verbose(self, text: str) -> None:
         if self.options.verbose:
+            self._tell(text)
+
+    def trace(self, text: str) -> None:
+        """Tell of a single request, to who asked for everything."""
+        if self.options.verbose > 1:
             self._tell(text)
 
     def warn(self, text: str) -> None:
@@ -408,17 +469,29 @@ class Session:
     def password(self, path: str | None) -> bytes:
         """Return a ledger password: the file's content without its last newline, else empty.
 
+        In place of a file ``-`` is the first line of stdin; on a terminal that is asked for.
+
         Raises:
-            UsageError: the file cannot be read.
+            NothingFoundError: there is no such file, or it is not ours to read.
         """
         if path is None:
             return b""
+        if path == "-":
+            return self._password_typed()
         try:
             with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time
                 data = file.read()
         except OSError as error:
-            raise UsageError(f"password file {path}: {error.strerror}") from error
+            raise NothingFoundError(f"password file {path}: {error.strerror}") from error
         return data.removesuffix(b"\n").removesuffix(b"\r")
+
+    def _password_typed(self) -> bytes:
+        if not self.interactive:
+            line = self.stdin_bytes.readline()
+            return line.removesuffix(b"\n").removesuffix(b"\r")
+        from getpass import getpass
+
+        return os.fsencode(getpass("Password: ", stream=self.host.stderr))
 
     # Bytes --------------------------------------------------------------------------------------
 
@@ -447,6 +520,16 @@ class Session:
             for line in self._piped_lines():
                 for word in line.split():
                     yield kind.convert(word, None, None)
+
+
+@contextlib.contextmanager
+def _unanswered(uri: str) -> Iterator[None]:
+    """Name the cluster where the wait for it was interrupted."""
+    try:
+        yield
+    except Interrupted as error:
+        words = f"{error.reason}; {uri} had not answered yet"
+        raise Interrupted(words, error.exit_status) from None
 
 
 def _start_logging(options: Options, host: Host) -> None:

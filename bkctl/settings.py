@@ -14,7 +14,7 @@ import attrs
 from bkclient.config import ClientConfig
 from bkclient.properties import Properties, PropertiesError, parse_properties, read_properties
 from bkclient.settings import Severity, environment, load
-from bkctl.errors import UsageError
+from bkctl.errors import NothingFoundError, UsageError
 from bkctl.options import OF_PROFILE, Options
 from bkctl.profiles import Profile, use_profile
 
@@ -42,7 +42,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
 
     Raises:
         UsageError: none of them names one, or an override is no ``KEY=VALUE``.
-        NothingFoundError: there is no such profile.
+        NothingFoundError: there is no such profile or settings file.
         PropertiesError, ConfigError: the file cannot be read, or a value is refused.
     """
     properties, path = cluster_properties(options, environ)
@@ -66,7 +66,7 @@ def cluster_properties(
 
     Raises:
         UsageError: an override is no ``KEY=VALUE``.
-        NothingFoundError: there is no such profile.
+        NothingFoundError: there is no such profile or settings file.
         PropertiesError: the file cannot be read.
     """
     profile = use_profile(options, environ)
@@ -86,12 +86,24 @@ def cluster_properties(
 
 def _file(options: Options, profile: Profile | None) -> tuple[Properties, str | None]:
     if options.conf:
-        return read_properties(Path(options.conf)), options.conf
+        return read_conf(Path(options.conf)), options.conf
     named = options.service_uri or (profile is not None and profile.service_uri)
     for path in DEFAULT_CONF if not named else ():
         if path.is_file():
-            return read_properties(path), str(path)
+            return read_conf(path), str(path)
     return parse_properties(""), None
+
+
+def read_conf(path: Path, environ: Mapping[str, str] | None = None) -> Properties:
+    """Return what a settings file says; ``environ`` is for those that refer to it.
+
+    Raises:
+        NothingFoundError: there is no such file.
+        PropertiesError: it cannot be read, or breaks the syntax.
+    """
+    if not path.exists():
+        raise NothingFoundError(f"{path}: no such file")
+    return read_properties(path, environ=environ or {})
 
 
 def overrides(given: tuple[str, ...]) -> dict[str, str]:

@@ -53,10 +53,10 @@ class ShellCommand(Command):
 @click.option("-c", "-e", "--command", "text", metavar="TEXT", help="Run these commands, and end.")
 @click.option("--keep-going", is_flag=True, help="Go on with a script after a failure.")
 @click.option(
-    "--keys", type=click.Choice(["emacs", "vi"]), default="emacs", show_default=True,
-    envvar="BKCTL_SHELL_KEYS", show_envvar=True, help="How lines are edited.",
+    "--keys", type=click.Choice(["emacs", "vi"]), envvar="BKCTL_SHELL_KEYS", show_envvar=True,
+    help="How lines are edited.  [default: emacs]",
 )  # fmt: skip
-@click.option("--bar/--no-bar", default=True, help="The line with the cluster's state.")
+@click.option("--bar/--no-bar", default=None, help="The line with the cluster's state.")
 @click.pass_context
 def shell(
     ctx: click.Context,
@@ -64,8 +64,8 @@ def shell(
     path: str | None,
     text: str | None,
     keep_going: bool,
-    keys: str,
-    bar: bool,
+    keys: str | None,
+    bar: bool | None,
 ) -> None:
     """Run commands without `bkctl` in front of them, on one connection.
 
@@ -84,10 +84,25 @@ def shell(
     assert isinstance(tree, click.Group)
     given = as_words(options_of(ctx))
     program = ShellProgram(tree, ShellHost(), [word for words in given.values() for word in words])
-    run = find_shell()
-    ctx.exit(
-        run(program, given, text=text, path=path, keep_going=keep_going, vi=keys == "vi", bar=bar)
-    )
+    likes = _likes(program.obj, keys=keys, bar=bar, is_typed=path is None and text is None)
+    ctx.exit(find_shell()(program, given, text=text, path=path, keep_going=keep_going, **likes))
+
+
+def _likes(host: Host, *, keys: str | None, bar: bool | None, is_typed: bool) -> dict[str, Any]:
+    """Return how the shell is to be, by options and the user's file; make one at the first start.
+
+    Raises:
+        UsageError: the file cannot be read, or says what cannot be.
+    """
+    if not (is_typed and host.stdin.isatty()):
+        return {}  # A script does the same for everybody.
+    from bkctl.shell_settings import preferences, write_first
+
+    if made := write_first(host.environ):
+        click.echo(f"bkctl: {made} is new: it tells what could be set there", err=True)
+    said = {"vi": None if keys is None else keys == "vi", "bar": bar}
+    given = {name: value for name, value in said.items() if value is not None}
+    return {**preferences(host.environ), **given}
 
 
 def find_shell() -> Callable[..., int]:

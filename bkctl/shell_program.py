@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -13,13 +14,16 @@ import click
 from bkctl.command import Effect
 from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import ExitStatus
+from bkctl.held_writers import HeldWriters
 from bkctl.interrupt import leave
+from bkctl.live_values import ordered
 from bkctl.options import Options, options_of
 from bkctl.params import BOOKIE_ID, LEDGER_ID, LOG_NAME, format_ledger_id
 from bkctl.session import Host
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
+    from bkclient.admin import BookieStatus
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
     from bkclient.config import ClientConfig
@@ -41,7 +45,13 @@ DESCRIBED_MAX: Final = 50
 MARKS_MAX: Final = 100
 """Under-replicated ledgers that are counted one by one."""
 
+SPACE_WAIT_S: Final = 1.0
+"""How long a bookie is waited for that is to say how much space it has."""
+
 LABEL_CHARS: Final = 8
+
+_WINS_OVER_PROFILE: Final = ("BKCTL_SERVICE_URI", "BKCTL_CONF", "BOOKIE_CONF", "CLI_CONF",
+                             "BK_metadataServiceUri")  # fmt: skip
 
 
 class ShellHost(Host):
@@ -52,6 +62,7 @@ class ShellHost(Host):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
+        self.writers: HeldWriters = HeldWriters()
         self._connecting = threading.Lock()
 
     def client(self, uri: str, config: ClientConfig) -> BlockingClient:
@@ -123,6 +134,12 @@ class ShellProgram:
             return f"bkctl: no cluster yet: {error_message(error)} {hint}"
         return f"bkctl on {uri}"
 
+    def go(self, place: str) -> Sequence[str]:  # noqa: ARG002 -- whichever it is
+        """Forget what would win over a profile: flags, and the variables of this process."""
+        for name in _WINS_OVER_PROFILE:
+            os.environ.pop(name, None)
+        return ("service-uri", "conf")
+
     def where(self, given: Sequence[str]) -> tuple[str, str]:
         from bkctl.profiles import resolve_profile
 
@@ -137,6 +154,17 @@ class ShellProgram:
     def may_fill(self, command: click.Command) -> bool:
         """What loses data is always named."""
         return getattr(command, "effect", Effect.LOSES_DATA) is not Effect.LOSES_DATA
+
+    @property
+    def last(self) -> Mapping[str, str]:
+        return self.obj.last
+
+    @property
+    def held(self) -> list[str]:
+        return [f"ledger {ledger_id}" for ledger_id in self.obj.writers]
+
+    def let_go(self, tell: Callable[[str, bool], object]) -> bool:
+        return self.obj.writers.let_go(tell)
 
     def close(self) -> None:
         self.obj.close()
@@ -153,6 +181,11 @@ class ShellProgram:
         else:
             found = client.call(_logs)
         return found
+
+    def ordered(
+        self, command: click.Command, found: Sequence[tuple[str, str]]
+    ) -> Sequence[tuple[str, str]]:
+        return ordered(command, found)
 
     def status(self, given: Sequence[str]) -> ClusterState:
         """Return the cluster's state.
@@ -246,9 +279,31 @@ def _about(ledger: LedgerSummary) -> str:
 
 async def _bookies(client: Client) -> Candidates:
     from bkclient import admin
+    from bkclient.metadata.tree.nodes import together
 
     found = await admin.list_bookies(client)
-    return [(one.bookie_id, one.state.value) for one in found], True
+    spaces = await together(_space(client, one) for one in found)
+    return [
+        (one.bookie_id, f"{one.state.value}{space}")
+        for one, space in zip(found, spaces, strict=True)
+    ], True
+
+
+async def _space(client: Client, one: BookieStatus) -> str:
+    """Return what a bookie says of its disks; nothing where it does not answer soon."""
+    from twisted.internet import defer
+
+    from bkclient import admin
+    from bkctl.units import human_bytes
+
+    if one.state is admin.BookieState.DOWN:
+        return ""
+    asked = defer.Deferred.fromCoroutine(admin.bookie_info(client, one.bookie_id))
+    try:
+        disks = await asked.addTimeout(SPACE_WAIT_S, client.cluster.clock)
+    except (BookKeeperError, defer.TimeoutError):
+        return ", does not answer"
+    return f", {human_bytes(disks.free_bytes)} free"
 
 
 async def _logs(client: Client) -> Candidates:

@@ -15,6 +15,7 @@ from bkctl.bookie_figures import Figures
 from bkctl.bookie_http_client import AdminClient, HttpAddress
 from bkctl.canvas import Canvas
 from bkctl.errors import NothingFoundError, UsageError
+from bkctl.similar import did_you_mean
 from bkctl.top_work import address_of, flushed
 from bkctl.units import human_bytes, human_count, human_duration, human_ms
 from wire.ids import BookieId
@@ -159,7 +160,8 @@ def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> H
     known = {one.bookie_id: one for one in bookies}
     if bookie_id not in known:
         raise NothingFoundError(
-            f"there is no bookie {bookie_id}", next_step="`bkctl bookie list` shows them"
+            f"there is no bookie {bookie_id}{did_you_mean(bookie_id, known)}",
+            next_step="`bkctl bookie list` shows them",
         )
     address = address_of(known[bookie_id], stats_port)
     if address is None:

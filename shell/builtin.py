@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shell.line import LineError, quoted
 from shell.settings import value_type
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ class _Own(click.Group):
 
 def commands(shell: Shell) -> click.Group:
     """Return the shell's own commands."""
-    group = _Own(name="", commands=[_help, _refresh, _history, _exit, _quit])
+    group = _Own(
+        name="", commands=[_help, _alias, _unalias, _timing, _refresh, _history, _exit, _quit]
+    )
     group.add_command(_use(shell))
     group.add_command(_set(shell))
     group.add_command(_unset(shell))
@@ -69,6 +73,7 @@ _SIGNS: Final = (
     ("! COMMAND", "Run a command of the system."),
     ("... | COMMAND", "Give the output to a command of the system."),
     ("... > FILE", "Write the output into a file; >> adds to it, < reads from one."),
+    (". and _", "In place of an id: what is in use, what was printed last."),
     ("Ctrl-R", "Search in what was typed."),
     ("Ctrl-C, Ctrl-D", "End the command; leave the shell."),
 )
@@ -136,6 +141,15 @@ def _go(shell: Shell, name: str) -> click.Command:
     place = shell.program.place
 
     def go() -> None:
+        held = ", ".join(shell.program.held)
+        if (
+            held
+            and shell.is_typed
+            and not click.confirm(f"{held}: held here, and let go now. Go on?", err=True)
+        ):
+            raise SystemExit(1)
+        shell.let_go()
+        shell.settings.drop(shell.program.go(name))
         shell.settings.set(place, name)
         shell.current.clear()  # It was of another place.
         shell.live.questions.doubt()
@@ -211,6 +225,70 @@ def _unset(shell: Shell) -> click.Command:
             shell.settings.unset(name)
 
     return unset
+
+
+@click.command("alias", context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NAME = COMMAND]")
+@click.pass_obj
+def _alias(shell: Shell, words: Sequence[str]) -> None:
+    """Let a word stand for the beginning of a line; without words, show those that do.
+
+    `alias open = ledger list --state open`: then `open --count` is that line with --count behind
+    it. In quotes it may end with `| COMMAND` or `> FILE`.
+    """
+    if not words:
+        for name, text in shell.aliases.items():
+            click.echo(f"{name} = {text}")
+        return
+    name, _, rest = words[0].partition("=")
+    behind = list(filter(None, (rest, *words[1:])))
+    if not rest and behind[:1] == ["="]:
+        del behind[0]
+    if behind:
+        line = behind[0] if len(behind) == 1 else " ".join(map(quoted, behind))
+        try:
+            shell.aliases.define(name, line, shell.commands)
+        except LineError as error:
+            raise click.UsageError(str(error)) from error
+    else:
+        click.echo(f"{name} = {_stands_for(shell, name)}")
+
+
+def _stands_for(shell: Shell, name: str) -> str:
+    if name not in shell.aliases:
+        raise click.UsageError(f"{name} stands for nothing")
+    return shell.aliases[name]
+
+
+@click.command("unalias")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.pass_obj
+def _unalias(shell: Shell, names: Sequence[str]) -> None:
+    """Let words stand for themselves again."""
+    for name in names:
+        _stands_for(shell, name)
+        shell.aliases.forget(name)
+
+
+@click.command("timing")
+@click.argument("how", required=False, metavar="[on|off|SECONDS]")
+@click.pass_obj
+def _timing(shell: Shell, how: str | None) -> None:
+    """Tell how long commands took: each, none, or those that took so long or longer."""
+    if how is None:
+        click.echo("off" if shell.timing_s is None else f"from {shell.timing_s:g} s on")
+        return
+    try:
+        shell.timing_s = {"on": 0.0, "off": None}[how] if how in {"on", "off"} else _seconds(how)
+    except ValueError as error:
+        raise click.UsageError(f"{how!r} is neither on nor off nor a number of seconds") from error
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(text)
+    return seconds
 
 
 @click.command("refresh")

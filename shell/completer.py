@@ -122,14 +122,22 @@ class TreeCompleter(Completer):
         shell, words = self._shell, asked.words
         if not words and not asked.word.startswith("-"):
             own = click.Context(shell.own, obj=shell)
-            return [*_menu(shell.root(), asked), *_menu(own, asked)], None
+            return [*_menu(shell.root(), asked), *_menu(own, asked), *self._aliases(asked)], None
         if words[:1] == ("help",):
             place = self._resolved(shell.without_name(words[1:]))
             return ([] if place.is_lost else _menu(place.ctx, asked)), None
         return self._of_command(words, asked, event)
 
+    def _aliases(self, asked: Asked) -> list[Completion]:
+        return [
+            _completion(name, text, asked.typed_chars)
+            for name, text in self._shell.aliases.items()
+            if name.startswith(asked.word)
+        ]
+
     def _resolved(self, words: Sequence[str]) -> Place:
         shell = self._shell
+        words = shell.aliases.words(tuple(words))
         if words and words[0] in shell.own.commands:
             return resolve(shell.own, words, shell)
         given = [*shell.settings.words, *shell.without_name(words)]
@@ -161,7 +169,8 @@ class TreeCompleter(Completer):
         shell = self._shell
         if parameter.type.name in shell.program.live:
             values, coming = shell.live.candidates(parameter.type.name, word, shell.settings.words)
-            return [_completion(value, about, 0) for value, about in values], coming
+            found = shell.program.ordered(ctx.command, values)
+            return [_completion(value, about, 0) for value, about in found], coming
         items = parameter.shell_complete(ctx, word)
         if _names_files(parameter) or any(item.type in {"file", "dir"} for item in items):
             return self._files(word, event), None

@@ -1,19 +1,24 @@
 """What ``use`` has named, and how that fills in the arguments of a command line. No I/O.
 
-A value is taken where an argument of its kind is missing, and where ``.`` stands in its place. A
-word that was typed is never put aside for it, with one exception: where the argument cannot be that
-word and the next one can, because it has a type of its own (``read 0-9``: a range, and no id).
+A value is taken where an argument of its kind is missing, and where ``.`` stands in its place; what
+was printed last, only where ``_`` does. A word that was typed is never put aside for it, with one
+exception: where the argument cannot be that word and the next one can, because it has a type of its
+own (``read 0-9``: a range, and no id).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
 
 HERE: Final = "."
 """Stands for the value in use."""
+
+PRINTED: Final = "_"
+"""Stands for the value that was printed last."""
 
 
 class Current:
@@ -44,25 +49,38 @@ class Current:
         """What is in use, by the name of its type."""
         return {self._kinds[word].name: value for word, value in self._values.items()}
 
-    def fill(self, ctx: click.Context, args: Sequence[str], *, only_here: bool) -> list[str]:
+    def fill(
+        self,
+        ctx: click.Context,
+        args: Sequence[str],
+        *,
+        only_here: bool,
+        printed: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[str]:
         """Return the arguments of a command with what is missing filled in."""
-        return fill(ctx, args, self.by_type, only_here=only_here)
+        return fill(ctx, args, self.by_type, only_here=only_here, printed=printed)
 
 
 def fill(
-    ctx: click.Context, args: Sequence[str], values: Mapping[str, str], *, only_here: bool = False
+    ctx: click.Context,
+    args: Sequence[str],
+    values: Mapping[str, str],
+    *,
+    only_here: bool = False,
+    printed: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Return the arguments of a command with what is missing taken from ``values``.
 
-    ``ctx`` is the command's, and ``values`` go by the names of types. ``only_here`` takes only the
-    place of ``.``, so that the user has named what is meant. Arguments that are missing anyhow are
-    left to click to complain about.
+    ``ctx`` is the command's, and ``values`` and ``printed`` go by the names of types. ``only_here``
+    takes only the place of ``.``, so that the user has named what is meant. Arguments that are
+    missing anyhow are left to click to complain about.
     """
     arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]
-    if not any(argument.type.name in values for argument in arguments):
-        return list(args)
-    filled = _with_here(ctx, list(args), arguments, values)
-    if only_here:
+    filled = list(args)
+    for sign, known in ((HERE, values), (PRINTED, printed)):
+        if sign in filled and any(argument.type.name in known for argument in arguments):
+            filled = _with_sign(ctx, filled, arguments, sign, known)
+    if only_here or not any(argument.type.name in values for argument in arguments):
         return filled
     words = positional(ctx, filled)
     missing = sum(argument.required for argument in arguments) - len(words)
@@ -93,21 +111,22 @@ def argument_at(arguments: Sequence[click.Argument], index: int) -> click.Argume
     return arguments[-1] if arguments[-1].nargs == -1 else None
 
 
-def _with_here(
+def _with_sign(
     ctx: click.Context,
     args: list[str],
     arguments: Sequence[click.Argument],
+    sign: str,
     values: Mapping[str, str],
 ) -> list[str]:
-    """Put a value in the place of each ``.`` that stands for an argument of its kind."""
+    """Put a value in the place of each sign that stands for an argument of its kind."""
     for at, word in enumerate(args):
-        if word != HERE:
+        if word != sign:
             continue
         # It may be an option's value: ask the parser, with a word in its place that is known again.
         words = positional(ctx, [*args[:at], _PROBE, *args[at + 1 :]])
         if _PROBE in words:
             argument = argument_at(arguments, words.index(_PROBE))
-            args[at] = values.get(argument.type.name, HERE) if argument else HERE
+            args[at] = values.get(argument.type.name, sign) if argument else sign
     return args
 
 

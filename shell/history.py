@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+from shell.secret import is_private
 
 SIZE_BYTES_MAX: Final = 1024 * 1024
 """A longer file loses its older half when the shell starts."""
 
-_SECRET: Final = re.compile(
-    r"(?i)(pass(word|wd|phrase)?|secret|token|credential)s?"
-    r"(?![\w-]*(file|stdin)\b)[\w.-]*[=\s:]\s*\S"
-)
 
+def history_path(program: str, environ: Mapping[str, str], place: str = "") -> Path:
+    """Return where a program's history is kept: in the user's directory for state (XDG).
 
-def is_private(text: str) -> bool:
-    """Tell whether a line must not be kept: it begins with a space, or seems to hold a secret."""
-    return text.startswith(" ") or _SECRET.search(text) is not None
-
-
-def history_path(program: str, environ: Mapping[str, str]) -> Path:
-    """Return where a program's history is kept: in the user's directory for state (XDG)."""
+    Each place that commands go to has one of its own.
+    """
     state = environ.get("XDG_STATE_HOME", "")
     # The XDG rules: what is no absolute path counts as not set.
     base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
-    return base / program / "history"
+    return base / program / (f"history-{quote(place, safe='')}" if place else "history")
 
 
 class KeptHistory(FileHistory):

@@ -5,7 +5,7 @@ Nothing else of the program is known here, so that any program made with click c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -69,11 +69,21 @@ class Program(Protocol):
         The flag says whether these are all that begin with ``prefix``.
         """
 
+    def ordered(self, command: click.Command, found: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return candidates in the order in which a command has most likely use for them."""
+
     @property
     def place(self) -> str:
         """The root's option that says where commands go, by its long name; empty for none.
 
         ``use VALUE`` sets it to one of the values that its type completes to.
+        """
+
+    def go(self, place: str) -> Sequence[str]:
+        """Be told that commands go to a place from now on.
+
+        Return the options of the root, by their long names, that said otherwise until now: they are
+        forgotten.
         """
 
     def where(self, given: Sequence[str]) -> tuple[str, str]:
@@ -95,5 +105,20 @@ class Program(Protocol):
         Where they may not, they can still be named by a dot.
         """
 
+    @property
+    def last(self) -> Mapping[str, str]:
+        """What was printed last of each kind, by the names of types: ``_`` stands for it."""
+
+    @property
+    def held(self) -> Sequence[str]:
+        """What is kept open from one command to the next, in a few words each: ``ledger 42``."""
+
+    def let_go(self, tell: Callable[[str, bool], object]) -> bool:
+        """Close in order what is held; return whether that has succeeded.
+
+        ``tell`` hears what became of each, and whether that is a failure. Called before commands
+        go to another place, and at the end.
+        """
+
     def close(self) -> None:
-        """Let go of everything; called once, at the end."""
+        """Let go of the connections; called once, at the very end."""

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -36,6 +36,9 @@ NARROW: Final = 50
 """Columns below which the prompt is a short one."""
 
 MENU_ROWS: Final = 8
+
+HELD_SHOWN: Final = 3
+"""How much of what is held the bar names."""
 
 STYLE: Final = Style.from_dict(
     {
@@ -68,16 +71,15 @@ def run_prompt(
     screen: Output | None = None,
 ) -> int:
     """Read and run what is typed until somebody leaves; return the status to leave with."""
-    history = open_history(history_path(shell.name, environ))
-    session = make_session(shell, history, vi=vi, bar=bar, keyboard=keyboard, screen=screen)
-    shell.live.questions.heard = session.app.invalidate
+    prompts = Prompts(shell, environ, vi=vi, bar=bar, keyboard=keyboard, screen=screen)
     shell.tell(f"{shell.program.greeting}\nhelp lists commands, Tab completes, Ctrl-D leaves")
     while shell.leaving is None:
         try:
+            session = prompts.here()
             # What is logged meanwhile appears above the prompt.
             with patch_stdout(raw=True):
                 text = session.prompt(prompt_parts(shell, narrow=shell.columns < NARROW))
-            shell.history = history.get_strings()
+            shell.history = session.history.get_strings()
             if run_interactive(shell, text) == TERMINATED:
                 return TERMINATED
             if screen is None:
@@ -87,6 +89,24 @@ def run_prompt(
         except EOFError:
             break
     return shell.leaving or 0
+
+
+class Prompts:
+    """The prompt of the place that commands go to: each place has a history of its own."""
+
+    def __init__(self, shell: Shell, environ: Mapping[str, str], **how: Any) -> None:
+        """``how`` is for ``make_session``."""
+        self._shell, self._environ, self._how = shell, environ, how
+        self._at: tuple[str, PromptSession[str]] | None = None
+
+    def here(self) -> PromptSession[str]:
+        """Return the prompt for where commands go now."""
+        shell, place = self._shell, self._shell.where()[0]
+        if self._at is None or self._at[0] != place:
+            history = open_history(history_path(shell.name, self._environ, place))
+            self._at = place, make_session(shell, history, **self._how)
+            shell.live.questions.heard = self._at[1].app.invalidate
+        return self._at[1]
 
 
 def make_session(
@@ -142,7 +162,15 @@ def bar_text(shell: Shell, columns: int) -> StyleAndTextTuples:
     """Return the line below the prompt, cut to the width there is."""
     state = shell.state()
     age = f"{state.age_s:.0f} s ago" if state.age_s >= OLD_S else ""
-    parts = [state.trouble, state.text, age, " ".join(shell.settings.changes)]
+    held = shell.program.held
+    holds = f"holds {', '.join(held[:HELD_SHOWN])}" + (", ..." if held[HELD_SHOWN:] else "")
+    parts = [
+        state.trouble,
+        state.text,
+        holds if held else "",
+        age,
+        " ".join(shell.settings.changes),
+    ]
     text = "  ".join(filter(None, parts)) or "..."
     style = "class:bar.trouble" if state.trouble else "class:bar"
     return [(style, f" {text}"[:columns].ljust(columns))]

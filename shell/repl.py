@@ -6,13 +6,15 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from shell.line import LineError, UnfinishedError, parse
+from shell.preferences import Preferences
 from shell.program import Program
-from shell.shell import INTERRUPTED, TERMINATED, USAGE, Shell
+from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -28,34 +30,46 @@ def run(
     text: str | None = None,
     path: str | None = None,
     keep_going: bool = False,
-    vi: bool = False,
-    bar: bool = True,
+    **preferences: Any,
 ) -> int:
     """Run a shell to its end; return the exit status.
 
     ``given`` are options that hold for all commands, as words by their long names. ``text`` is a
     script, or ``path`` the file of one, ``-`` being stdin; without either, and without a terminal,
-    stdin is the script.
+    stdin is the script. ``preferences`` are fields of ``Preferences``.
+
+    Raises:
+        OSError: the file cannot be read.
     """
-    shell = Shell(program, given)
+    prefer = Preferences(**preferences)
+    shell = Shell(program, given, prefer=prefer)
     before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
-        if text is not None:
-            return run_script(shell, text.splitlines(keepends=True), keep_going=keep_going)
-        if path not in {None, "-"}:
-            return _run_file(shell, str(path), keep_going=keep_going)
-        if path == "-" or not sys.stdin.isatty():
-            with _script_on_stdin() as script:
-                return run_script(shell, script, keep_going=keep_going)
-        if is_plain(os.environ):
-            return run_plain(shell)
-        from shell.prompt import run_prompt
-
-        return run_prompt(shell, vi=vi, bar=bar)
+        status = _run(shell, prefer, text=text, path=path, keep_going=keep_going)
+        return status if shell.let_go() else status or FAILED
     finally:
+        program.let_go(shell.told)  # Nothing is left to do, unless something broke off.
         program.close()
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _run(
+    shell: Shell, prefer: Preferences, *, text: str | None, path: str | None, keep_going: bool
+) -> int:
+    if text is not None:
+        return run_script(shell, text.splitlines(keepends=True), keep_going=keep_going)
+    if path not in {None, "-"}:
+        return _run_file(shell, str(path), keep_going=keep_going)
+    if path == "-" or not sys.stdin.isatty():
+        with _script_on_stdin() as script:
+            return run_script(shell, script, keep_going=keep_going)
+    shell.is_typed = True
+    if is_plain(os.environ):
+        return run_plain(shell)
+    from shell.prompt import run_prompt
+
+    return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)
 
 
 def _end(number: int, _: FrameType | None) -> None:
@@ -130,12 +144,8 @@ def is_unfinished(text: str) -> bool:
 
 
 def _run_file(shell: Shell, path: str, *, keep_going: bool) -> int:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-            return run_script(shell, file, keep_going=keep_going)
-    except OSError as error:
-        shell.complain(f"{path}: {error.strerror}")
-        return USAGE
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+        return run_script(shell, file, keep_going=keep_going)
 
 
 @contextlib.contextmanager
@@ -197,11 +207,12 @@ def run_interactive(shell: Shell, text: str) -> int:
     except LineError as error:
         shell.complain(str(error))
         return USAGE
-    status = 0
+    status, began_s = 0, time.monotonic()
     for line in lines:
         status = shell.run(line)
         if status or shell.leaving is not None:
             break
+    shell.took(time.monotonic() - began_s)
     shell.live.questions.doubt()
     return status
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import click
@@ -62,6 +62,12 @@ class Settings:
         words = self._words.pop(name, None)
         if name in self._given and words != self._given[name]:
             self._words[name] = self._given[name]
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget options for good, also those that were given at the start."""
+        for name in names:
+            self._words.pop(name, None)
+            self._given.pop(name, None)
 
 
 def value_type(option: click.Option) -> click.ParamType[object]:

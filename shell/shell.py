@@ -10,10 +10,13 @@ from typing import Any, Final
 
 import click
 
+from shell.aliases import Aliases
+from shell.audit import Audit
 from shell.builtin import commands
 from shell.context import Current
-from shell.line import Line, quoted
+from shell.line import Line, LineError, quoted
 from shell.live import Live, State
+from shell.preferences import Preferences
 from shell.program import Program
 from shell.running import Redirected, run_system
 from shell.settings import Settings
@@ -25,12 +28,15 @@ USAGE: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
 
+NOTHING_SAID: Final = Preferences()
+_MINUTE_S: Final = 60
+
 
 class Shell:
     """Runs lines through a program's tree; knows commands of its own besides.
 
-    ``leaving`` is the status to leave with, once somebody has asked for that. ``history`` holds
-    what was typed, the newest last.
+    ``leaving`` is the status to leave with, once somebody has asked for that. ``is_typed`` tells
+    whether somebody types the lines, and ``history`` holds those, the newest last.
     """
 
     def __init__(
@@ -39,6 +45,7 @@ class Shell:
         given: Mapping[str, Sequence[str]] | None = None,
         *,
         live: Live | None = None,
+        prefer: Preferences = NOTHING_SAID,
     ) -> None:
         self.program = program
         self.name = program.tree.name or ""
@@ -47,7 +54,25 @@ class Shell:
         self.live = live or Live(program)
         self.own = commands(self)
         self.leaving: int | None = None
+        self.is_typed = False
         self.history: Sequence[str] = ()
+        self.timing_s, self.bell_s = prefer.timing_s, prefer.bell_s
+        self._audit = None if prefer.audit is None else Audit(self.name, prefer.audit)
+        self.aliases = Aliases()
+        for name, text in prefer.aliases.items():
+            self._define(name, text)
+
+    def _define(self, name: str, text: str) -> None:
+        try:
+            self.aliases.define(name, text, self.commands)
+        except LineError as error:
+            self.complain(str(error))
+
+    @property
+    def commands(self) -> frozenset[str]:
+        """The words that are commands: the program's, and those of the shell."""
+        tree = self.program.tree
+        return frozenset((*tree.list_commands(click.Context(tree)), *self.own.commands, self.name))
 
     def without_name(self, words: Sequence[str]) -> list[str]:
         """Return words without the program's name, which may be left out here."""
@@ -55,10 +80,25 @@ class Shell:
 
     def run(self, line: Line) -> int:
         """Run one line; return its exit status. Prints errors, raises none."""
+        place = self.where()[0]
+        status = self._run(line)
+        if self._audit is not None:
+            try:
+                self._audit.add(place, line, status)
+            except OSError as error:
+                self.complain(f"not kept in the audit: {error}")
+        return status
+
+    def _run(self, line: Line) -> int:
         # Whatever the command before has left as the handler: here Ctrl-C ends the command.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            return run_system(line.system) if line.system else self._redirected(line)
+            if line.system:
+                return run_system(line.system)
+            return self._redirected(self.aliases.expanded(line))
+        except LineError as error:
+            self.complain(str(error))
+            return USAGE
         except KeyboardInterrupt:
             return INTERRUPTED
         except OSError as error:
@@ -78,6 +118,24 @@ class Shell:
     def columns(self) -> int:
         """The width of the terminal."""
         return shutil.get_terminal_size().columns
+
+    def took(self, seconds: float) -> None:
+        """Tell how long a line that was typed took, and ring the bell, as somebody likes it."""
+        if self.timing_s is not None and seconds >= self.timing_s:
+            self.tell(f"({seconds:.2f} s)" if seconds < _MINUTE_S else f"({seconds:.0f} s)")
+        if self.bell_s is not None and seconds >= self.bell_s:
+            click.echo("\a", nl=False, err=True)
+
+    def let_go(self) -> bool:
+        """Have the program close in order what it holds; return whether that has succeeded."""
+        return self.program.let_go(self.told)
+
+    def told(self, text: str, is_failure: bool) -> None:  # noqa: FBT001 -- called by programs
+        """Tell what became of something held; of a script's, only what went wrong."""
+        if is_failure:
+            self.complain(text)
+        elif self.is_typed:
+            self.tell(text)
 
     def complain(self, text: str) -> None:
         self.tell(f"{self.name}: {text}")
@@ -112,7 +170,9 @@ class Shell:
         if place.is_group:
             return words
         only_here = not self.program.may_fill(place.ctx.command)
-        filled = self.current.fill(place.ctx, place.rest, only_here=only_here)
+        filled = self.current.fill(
+            place.ctx, place.rest, only_here=only_here, printed=self.program.last
+        )
         return [*words[: len(words) - len(place.rest)], *filled]
 
     def root(self) -> click.Context:

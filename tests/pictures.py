@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,8 +36,17 @@ ROOT: Final = Path(__file__).parent.parent
 PICTURES_DIR: Final = ROOT / "docs" / "pictures"
 BOOKIES: Final = 4
 PORT_BASE: Final = 3181
-KILLED: Final = 3
+REPLACED: Final = 3
+"""The ledger that loses a bookie while it is written to."""
+SETTINGS: Final = {
+    "httpServerEnabled": "true", "httpServerPort": "0",
+    "statsProviderClass": "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider",
+}  # fmt: skip
+LOAD: Final = ("bench", "write", "-n", "10000000", "--window", "100", "-q")
 LINES: Final = 40
+TOP_LINES: Final = 16
+TOP_ROUNDS_S: Final = 75.0
+"""How long ``top`` looks before it is drawn: bookies tell latencies of their last minute."""
 SHELL_LINES: Final = 20
 QUIET_S: Final = 1.0
 """A screen that stays as it is for so long shows all."""
@@ -58,7 +69,9 @@ class Picture:
     shell: tuple[str, ...] = ()
     """What is typed into ``bkctl shell``; the commands are then those that show there."""
     until: str = ""
-    """What the last screen of the shell shows."""
+    """What the last screen shows, where it is not that of a command that has ended."""
+    under_load: bool = False
+    """The command goes on until it is left, and entries are added meanwhile."""
 
 
 PICTURES: Final = (
@@ -72,6 +85,26 @@ PICTURES: Final = (
         title="What there is, and where it is",
         commands=("bkctl ledger list", "bkctl ledger show 1"),
         columns=112,
+    ),
+    Picture(
+        name="ledger-map",
+        title="A ledger whose bookie was lost, and another took its place",
+        commands=("bkctl ledger map 3",),
+        with_loss=True,
+    ),
+    Picture(
+        name="cluster-map",
+        title="The bookies, and how full they are",
+        commands=("bkctl cluster map",),
+        with_loss=True,
+    ),
+    Picture(
+        name="top",
+        title="bkctl top: the load of each bookie",
+        commands=("bkctl top",),
+        under_load=True,
+        until="4 bookies",
+        columns=110,
     ),
     Picture(
         name="doctor",
@@ -96,9 +129,11 @@ def main(names: Sequence[str]) -> int:
     wanted = [one for one in PICTURES if not names or one.name in names]
     PICTURES_DIR.mkdir(exist_ok=True)
     with _cluster() as (environ, kill):
+        is_lost = False
         for picture in sorted(wanted, key=lambda one: one.with_loss):
-            if picture.with_loss:
+            if picture.with_loss and not is_lost:
                 kill()
+                is_lost = True
             path = PICTURES_DIR / f"{picture.name}.svg"
             path.write_text(drawn(picture, environ))
             print(path.relative_to(ROOT))
@@ -109,7 +144,7 @@ def main(names: Sequence[str]) -> int:
 def _cluster() -> Iterator[tuple[dict[str, str], Callable[[], object]]]:
     """Run the cluster that all pictures show; give its environment, and what kills a bookie."""
     directory = Path(tempfile.mkdtemp(prefix="bk-"))
-    made = LocalCluster(directory, BOOKIES, port_base=PORT_BASE)
+    made = LocalCluster(directory, BOOKIES, port_base=PORT_BASE, settings=SETTINGS)
     with made as cluster, Watched(lambda: cluster.uri) as watched:
         cluster.start(watched.writable, watched.initialize, lambda _text: None)
         environ = {
@@ -123,10 +158,14 @@ def _cluster() -> Iterator[tuple[dict[str, str], Callable[[], object]]]:
 
 
 def _lose(cluster: LocalCluster, watched: Watched) -> None:
-    """Kill a bookie, and wait until the cluster has noticed."""
-    lost = cluster.kill(KILLED)
+    """Kill a bookie of an open ledger, wait until that is noticed, and add to the ledger."""
+    shown = json.loads(_run(cluster.uri, "ledger", "show", str(REPLACED), "--json"))
+    bookie = shown["fragments"][-1]["ensemble"][0]
+    lost = cluster.kill(int(bookie.rpartition(":")[2]) - PORT_BASE + 1)
+    assert lost == bookie
     while lost in watched.writable():
         time.sleep(0.2)
+    _run(cluster.uri, "ledger", "add", str(REPLACED), "fourth", "fifth")
 
 
 def _fill(uri: str) -> None:
@@ -140,12 +179,19 @@ def _fill(uri: str) -> None:
         ("ledger", "add", "3", "first", "second", "third"),
         ("ledger", "create"),
     ):
-        saved, sys.stdout = sys.stdout, io.StringIO()
-        try:
-            status = cli.run(["-u", uri, "-q", *words])
-        finally:
-            sys.stdout = saved
-        assert status == 0, words
+        _run(uri, *words)
+
+
+def _run(uri: str, *words: str) -> str:
+    """Run a command in this process; return what it prints."""
+    saved, sys.stdout = sys.stdout, io.StringIO()
+    try:
+        status = cli.run(["-u", uri, "-q", *words])
+        text = sys.stdout.getvalue()
+    finally:
+        sys.stdout = saved
+    assert status == 0, words
+    return text
 
 
 # A screen as a picture ---------------------------------------------------------------------------
@@ -163,13 +209,36 @@ def drawn(picture: Picture, environ: dict[str, str]) -> str:
             screen.shows(picture.until)
             _settle(screen)
             lines += shown(screen)
-    for command in () if picture.shell else picture.commands:
+    if picture.under_load:
+        lines += _under_load(picture, environ)
+    for command in () if picture.shell or picture.under_load else picture.commands:
         words = [sys.executable, "-m", *command.split()]
         with terminal(words, columns=picture.columns, lines=LINES, **environ) as screen:
             screen.ended()
             lines.append(Text.assemble((PROMPT, "green"), (command, "bold")))
             lines += [*shown(screen), Text("")]
     return _svg(picture, lines)
+
+
+def _under_load(picture: Picture, environ: dict[str, str]) -> list[Text]:
+    """Return the screen of a command that goes on, while entries are added."""
+    (command,) = picture.commands
+    load = [sys.executable, "-m", "bkctl", *LOAD]
+    with (
+        subprocess.Popen(load, env={**os.environ, **environ}, stdout=subprocess.DEVNULL) as adding,
+        terminal(
+            [sys.executable, "-m", *command.split()], columns=picture.columns, lines=TOP_LINES,
+            **environ,
+        ) as screen,
+    ):  # fmt: skip
+        try:
+            until_s = time.monotonic() + TOP_ROUNDS_S
+            while time.monotonic() < until_s:
+                screen.read()
+            screen.shows(picture.until)
+            return [Text.assemble((PROMPT, "green"), (command, "bold")), *shown(screen)]
+        finally:
+            adding.terminate()
 
 
 def _settle(screen: Terminal) -> None:

@@ -69,6 +69,7 @@ class Bench:
         # As an installed program is started: its modules are compiled once, its output is buffered.
         self.environ = {
             **kept, "BKCTL_SERVICE_URI": uri, "XDG_STATE_HOME": str(directory),
+            "XDG_CONFIG_HOME": str(directory),
             "XDG_CACHE_HOME": str(directory), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "PYTHONPYCACHEPREFIX": str(directory / "compiled"),
             "PYTHONDONTWRITEBYTECODE": "", "PYTHONUNBUFFERED": "",

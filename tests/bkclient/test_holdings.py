@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient import holdings
+from bkclient import handover, holdings
 from bkclient.fragments import LedgerFragment
 from bkclient.holdings import Health, Holdings, count_at, held_at, runs
 from tests.bkclient.fakes import Fate, World, when
@@ -141,6 +141,21 @@ class TestLook:
         assert found.is_whole
         assert not found.fragments[0].is_closed
         assert not any(bookie.ledgers[ledger_id].fenced for bookie in world.bookies.values())
+
+    def test_a_ledger_that_was_handed_over_counts_to_where_its_last_writer_says(self) -> None:
+        world = World(3)
+        client = world.client()
+
+        async def story() -> LedgerId:
+            ledger_id, _ = await handover.create_handed_over(client)
+            writer = await handover.claim(client, ledger_id)
+            await writer.add_many([b"x"] * 4)
+            await handover.release(writer)
+            return ledger_id
+
+        found = self.look(world, world.run(story()))
+        assert found.lac == 3
+        assert sum(place.held or 0 for place in found.fragments[0].places) == 8
 
     def test_a_ledger_without_entries_has_nothing_to_hold(self) -> None:
         world = World(3)

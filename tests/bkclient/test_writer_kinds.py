@@ -326,6 +326,31 @@ class TestExplicitLac:
         told = {bookie for bookie, lacs in self.told(world).items() if lacs}
         assert told == {ensemble[3], ensemble[4]}
 
+    def test_a_writer_that_publishes_is_read_to_its_last_entry_at_once(self) -> None:
+        world = World(3)
+        client = world.client()
+        writer = open_writer(world, client)
+        for payload in (b"one", b"two"):
+            world.run(_await(writer.add(payload)))
+        world.run(writer.publish())
+        reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
+        assert reader.last_add_confirmed == 1
+        told = self.told(world)
+        world.run(writer.publish())
+        assert self.told(world) == told
+
+    def test_publishing_ends_when_no_bookie_answers(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client())
+        world.run(_await(writer.add(b"one")))
+        for bookie in members(world, writer):
+            bookie.policy = when(is_write_lac, Fate.LOSE)
+        world.run(writer.publish())
+        for bookie in members(world, writer):
+            bookie.policy = lambda _request: Fate.SERVE
+        world.run(writer.publish())
+        assert all(len(lacs) > 1 for lacs in self.told(world).values())
+
     def test_a_closed_writer_is_silent(self) -> None:
         world = World(3)
         writer = open_writer(world, world.client(explicit_lac_interval_ms=100))

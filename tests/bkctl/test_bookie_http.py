@@ -247,4 +247,4 @@ def test_wrong_usage_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
     assert (status, "is not HOST:PORT" in err) == (2, True)
     missing = str(tmp_path / "token")
     status, _, err = run("bookie", "state", "b1", "--http", "a:1", "--token-file", missing)
-    assert (status, "--token-file" in err) == (2, True)
+    assert (status, f"token file {missing}: " in err) == (3, True)

@@ -413,7 +413,7 @@ def test_a_settings_file_names_the_cluster_and_the_flag_wins(tmp_path) -> None:
     _, _, err = _run("-c", str(conf), "-u", "sqlite:///other/flag.db", "ledger", "list")
     assert "/other" in err
     status, _, err = _run("-c", str(tmp_path / "missing"), "ledger", "list")
-    assert status == ExitStatus.USAGE
+    assert status == ExitStatus.NOT_FOUND
     assert "missing" in err
 
 
@@ -437,3 +437,24 @@ def test_a_command_knows_its_own_line_to_be_repeated() -> None:
         with pytest.raises(Exception, match="which cluster"):
             cli.invoke(ctx)
         assert ctx.meta[SESSION_META].again("--yes") == "bkctl ledger delete 'a b' --yes"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-c {none} bookie list", "shell {none}", "ledger create --password-file {none}",
+        "profile import {none}", "disk check -c {none}",
+        "bookie state b:1 --http a:1 --token-file {none}",
+        "ledger write {none}", "cookie create b:1 --file {none}", "config check {none}",
+        "cluster backup {none}/file",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_named_and_missing_is_not_found_and_named_once(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none = str(tmp_path / "none")
+    uri = f"sqlite:///{tmp_path}/metadata.db"
+    assert _run("-u", uri, "cluster", "init", "-y")[0] == 0
+    status, _, err = _run("-u", uri, *line.format(none=none).split())
+    err += capsys.readouterr().err  # The shell's own: it has no session.
+    assert (status, err.count(none)) == (ExitStatus.NOT_FOUND, 1), err

@@ -156,7 +156,7 @@ class TestBackup:
         assert (refused.status, "is no backup" in refused.err) == (4, True)
         assert file.read_text() == "mine\n"
         missing = run_in(world, "cluster", "backup", tmp_path / "no" / "b.jsonl", ok=False)
-        assert missing.status == 1
+        assert missing.status == 3
 
     @pytest.mark.parametrize(
         ("damage", "says"),

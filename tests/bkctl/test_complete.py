@@ -62,6 +62,8 @@ def test_a_line_is_cut_as_the_shell_cuts_it(line: str, words: list[str], word: s
         ("bkctl ledger list --output=js", ["--output=json", "--output=jsonl"]),
         ("bkctl completion z", ["zsh"]),
         ("bkctl ledger read 1 0-9 ", []),
+        ("bkctl nonsense ", []),
+        ("bkctl ledger nonsense r", []),
     ],
 )
 def test_commands_options_and_choices_come_from_the_tree(line: str, found: list[str]) -> None:

@@ -111,7 +111,18 @@ class TestCreateAndUpdate:
         file = write(tmp_path / "new", cookie())
         missing = run_in(world, "cookie", "update", A, "--file", file, "--yes", ok=False)
         assert missing.status == 3
+        assert "did you mean" not in missing.err
         assert run_in(world, "cookie", "create", A, "--file", "/none", ok=False).status == 3
+
+    def test_a_mistyped_id_is_answered_with_the_one_most_like_it(
+        self, world: World, store: MemoryMetadata, tmp_path: Path
+    ) -> None:
+        world.run(store.write_cookie(A, encode_cookie(cookie()), NEW))
+        file = write(tmp_path / "new", cookie())
+        wrong = f"{A}9"
+        for words in (["get", wrong], ["update", wrong, "--file", file], ["delete", wrong]):
+            said = run_in(world, "cookie", *words, "--yes", ok=False)
+            assert (said.status, f"did you mean {A}?" in said.err) == (3, True), said
 
 
 class TestLook:

@@ -17,7 +17,16 @@ from bkclient.findings import FindingKind, Severity
 from bkclient.metadata.api import HeldLock
 from bkctl.cli import cli
 from bkctl.doctor_rules import diagnose
-from bkctl.doctor_state import Finding, Ledgers, Limits, SeenBookie, SeenCluster, SeenLocal, Some
+from bkctl.doctor_state import (
+    Danger,
+    Finding,
+    Ledgers,
+    Limits,
+    SeenBookie,
+    SeenCluster,
+    SeenLocal,
+    Some,
+)
 from bookied.consistency import Problem
 from bookied.consistency import Severity as ProblemSeverity
 from wire.ids import BookieId, LedgerId
@@ -153,3 +162,21 @@ def test_every_finding_is_in_the_manual() -> None:
     names = {one.name for one in FINDINGS}
     assert {name for name in names if not name.startswith("local-")} <= written
     assert {name for name in written if not name.startswith("local-")} <= names
+
+
+def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one() -> None:
+    here = [SeenBookie(bookie_id=BookieId(f"b:{n}"), state=BookieState.WRITABLE, host=host)
+            for n, host in enumerate(["127.0.0.1", "::1", "localhost"])]  # fmt: skip
+    seen = SeenCluster(
+        now_ms=0, limits=Limits(), instance_id="i", bookies=tuple(here),
+        addresses={"localhost": "127.0.0.1"},
+        ledgers=Ledgers(now_ms=0, in_service=frozenset(), marks={}, limits=Limits()),
+    )  # fmt: skip
+
+    def danger(seen: SeenCluster) -> Danger:
+        return next(one.danger for one in diagnose(seen, None) if one.name == "auditor-missing")
+
+    assert danger(seen) is Danger.NOTE
+    elsewhere = attrs.evolve(here[0], host="10.0.0.1")
+    assert danger(attrs.evolve(seen, bookies=(*here, elsewhere))) is Danger.TROUBLE
+    assert danger(attrs.evolve(seen, marks=(Mark(LedgerId(1), (), 0),))) is Danger.RISK

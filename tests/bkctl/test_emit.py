@@ -4,11 +4,13 @@ import csv
 import importlib
 import io
 import json
+import os
 from pathlib import Path
 
 import attrs
 import pytest
 
+from bkctl.cli import cli
 from bkctl.emit import DISK_VIEWS, OWN_VIEWS, VIEWS, Emitter, view_of
 from bkctl.errors import UsageError
 from bkctl.options import OUTPUTS, Options
@@ -269,3 +271,12 @@ def test_a_short_table_and_a_dumb_terminal_need_no_pager(
 def test_leaving_the_pager_early_ends_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BrokenPipeError):
         _paged(monkeypatch, "true", 100_000)
+
+
+def test_a_pager_that_is_left_early_leaves_stdout_as_it_was(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    host = FakeHost(tty=True, environ={"PAGER": "true"})
+    assert cli.run(["config", "explain", "-o", "wide"], host) == 0
+    os.write(1, b"still there")
+    assert capfd.readouterr().out == "still there"

@@ -28,7 +28,9 @@ from bkctl.profiles import (
 from bkctl.session import Session
 from bkctl.settings import cluster_settings
 from bkctl.shell_program import ShellHost, ShellProgram
+from tests.bkclient.fakes import World
 from tests.bkctl.terminal import FakeHost
+from tests.bkctl.world import WorldHost
 
 FILE = """\
 # Ours.
@@ -238,7 +240,7 @@ def test_profiles_are_made_used_changed_and_deleted(
     assert made == (0, f"profile lab created ({path})\n", "")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert path.read_text().startswith("# Clusters by name")
+    assert path.read_text().startswith("# For bkctl.")
     assert run("profile", "create", "lab", "-u", "x")[0] == ExitStatus.CONFLICT
     assert run("profile", "edit", "lab", "--production", "--unset", "throttle")[0] == 0
     found = json.loads(run("profile", "show", "--json")[1])
@@ -354,3 +356,32 @@ def test_a_file_is_edited_by_hand_and_checked(
 def test_no_profile_of_a_name_is_an_error_of_its_own() -> None:
     with pytest.raises(NothingFoundError):
         _parsed()["nope"]
+
+
+# Where results are from ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two")
+def test_a_table_on_a_terminal_says_of_which_profile_and_cluster_it_is(
+    environ: dict[str, str],
+) -> None:
+    world = World(2)
+    title = f"profile lab, cluster {world.run(world.client().store.instance_id())}, "
+
+    def printed(*words: str, tty: bool = True) -> str:
+        host = WorldHost(world, "", tty=tty)
+        host.environ = {**environ, "PAGER": "", "NO_COLOR": "1"}
+        assert cli.run(words, host) == 0
+        return host.out.text
+
+    table = printed("bookie", "list", "--exact")
+    assert table.startswith(title)
+    assert table.splitlines()[1].startswith("BOOKIE ")
+    assert printed("bookie", "info", "b1", "--utc").splitlines()[0].endswith("Z")
+    untitled = table.split("\n", 1)[1]
+    assert printed("bookie", "list", "--exact", tty=False) == untitled
+    assert (
+        printed("bookie", "list", "--exact", "--profile", "none", "-u", "sqlite:///x") == untitled
+    )
+    for words in (["--no-headers"], ["-o", "csv"], ["--json"]):
+        assert "profile lab" not in printed("bookie", "list", *words)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bkctl.roff import LINE_CHARS_MAX, Page, bold, escaped, prose, usage
@@ -22,6 +22,7 @@ def _page() -> Page:
 
 
 @given(WORDS)
+@example(f".{'0' * 60} {'0' * 16}")  # As long as a line may be, before it is guarded.
 def test_no_line_of_prose_is_a_request_or_too_long(text: str) -> None:
     for line in prose(text):
         assert not line.startswith((".", "'"))

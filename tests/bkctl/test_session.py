@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bkctl.command import Effect
-from bkctl.errors import RefusedError, UsageError
+from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.interrupt import Interrupts
 from bkctl.options import Options
 from bkctl.params import LEDGER_ID
@@ -78,8 +78,14 @@ def test_a_password_is_the_file_without_its_last_newline(tmp_path) -> None:
     session = _session(FakeHost())
     assert session.password(str(file)) == b"se cret\n"
     assert session.password(None) == b""
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(NothingFoundError, match="No such file"):
         session.password(str(tmp_path / "none"))
+
+
+def test_a_password_in_place_of_a_file_is_the_first_line_of_stdin() -> None:
+    session = _session(FakeHost("se cret\nthe rest"))
+    assert session.password("-") == b"se cret"
+    assert session.stdin_bytes.read() == b"the rest"
 
 
 def test_quiet_keeps_warnings_and_drops_notes() -> None:

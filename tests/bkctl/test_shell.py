@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
+from bkclient.metadata.api import NEW
 from bkctl.cli import cli
-from bkctl.errors import CommandError, Interrupted
+from bkctl.errors import CommandError, Interrupted, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.interrupt import ECHO_S, Interrupts
 from bkctl.ledger import ledger
 from bkctl.options import Options, as_words, options_of
+from bkctl.profile_file import with_profile
+from bkctl.profiles import Profile, parse_profiles, read_profiles
 from bkctl.shell import BUILT_IN, ENTRY_POINT_GROUP, find_shell
-from bkctl.shell_program import ClusterState, ShellHost, ShellProgram
+from bkctl.shell_program import SPACE_WAIT_S, ClusterState, ShellHost, ShellProgram
+from bkctl.shell_settings import preferences, write_first
 from shell import program as shell_program
 from shell.repl import run as run_shell
+from tests.bkclient.fakes import Fate, World, when
 from tests.bkctl.terminal import Stream
+from tests.bkctl.world import WorldClient
+from wire.ids import BookieId
+from wire.messages import BookieInfoRequest
+from wire.records import Cookie, encode_cookie
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,3 +170,125 @@ def test_completions_of_a_group_import_none_of_its_commands() -> None:
         "sys.exit('bkctl.ledger' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# The user's file
+
+
+def _likes(path: Path, text: str) -> dict[str, object]:
+    path.write_text(text)
+    return preferences({"BKCTL_CONFIG": str(path)})
+
+
+def test_the_users_file_says_how_the_shell_is_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    assert _likes(path, '[profiles.lab]\nservice-uri = "sqlite:///x"\n') == {}
+    text = "[shell]\nkeys = 'vi'\nbar = false\ntiming = true\nbell = 30\n"
+    assert _likes(path, f"{text}[shell.aliases]\nopened = 'ledger list'\n") == {
+        "vi": True, "bar": False, "timing_s": 0.0, "bell_s": 30.0,
+        "aliases": {"opened": "ledger list"},
+    }  # fmt: skip
+    assert _likes(path, "[shell]\ntiming = false\nkeys = 'emacs'\n") == {
+        "timing_s": None, "vi": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("keys = 'nano'", "shell.keys is emacs or vi"),
+        ("timing = -1", "shell.timing is true, false or seconds"),
+        ("bar = 1", "shell.bar is true or false"),
+        ("audit = true", "shell.audit is a file, or syslog"),
+        ("aliases = {a = 1}", "shell.aliases is a table of texts"),
+        ("timings = 1", "shell.timings: there is none; did you mean timing?"),
+    ],
+)
+def test_what_cannot_be_is_told_with_the_file(tmp_path: Path, line: str, told: str) -> None:
+    path = tmp_path / "config.toml"
+    with pytest.raises(UsageError) as caught:
+        _likes(path, f"[shell]\n{line}\n")
+    assert str(caught.value) == f"{path}: {told}"
+
+
+def test_the_first_file_is_comments_alone_and_each_of_them_can_be_said(tmp_path: Path) -> None:
+    environ = {"BKCTL_CONFIG": str(tmp_path / "new" / "config.toml")}
+    path = write_first(environ)
+    assert path is not None
+    assert path.stat().st_mode & 0o777 == 0o600
+    file = read_profiles(environ)
+    assert (file.default, file.profiles, file.shell) == (None, {}, {})
+    assert write_first(environ) is None
+    said = [line[2:] for line in file.text.splitlines() if re.match(r"# (\[|[a-z-]+ = )", line)]
+    toml = "\n".join(re.sub(r"  +[a-z].*", "", line) for line in said)
+    found = parse_profiles(toml.replace("NAME", "lab"), path)
+    assert (found.default, list(found.profiles)) == ("lab", ["lab"])
+    path.write_text(toml)
+    said = {"vi", "bar", "timing_s", "bell_s", "audit", "aliases"}
+    assert set(preferences(environ)) == said
+
+
+def test_a_home_that_cannot_be_written_to_is_no_reason_to_fail(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert write_first({"BKCTL_CONFIG": str(tmp_path / "file" / "config.toml")}) is None
+    assert write_first({}) is None
+
+
+def test_profiles_are_changed_beside_what_is_said_of_the_shell(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    environ = {"BKCTL_CONFIG": str(path)}
+    path.write_text("[shell]\nbar = false  # mine\n")
+    text = with_profile(read_profiles(environ), Profile(name="lab", service_uri="sqlite:///x"))
+    path.write_text(text)
+    assert "bar = false  # mine" in text
+    assert (list(read_profiles(environ).profiles), preferences(environ)) == (
+        ["lab"],
+        {"bar": False},
+    )
+
+
+def test_a_profile_in_use_is_where_commands_go_whatever_was_said_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[profiles.lab]\nservice-uri = "sqlite:///lab.db"\n')
+    monkeypatch.setenv("BKCTL_CONFIG", str(path))
+    monkeypatch.setenv("BKCTL_SERVICE_URI", "sqlite:///variable.db")
+    monkeypatch.setenv("BKCTL_CONF", str(tmp_path / "none.conf"))
+    for flags in ([], ["-u", "sqlite:///flag.db"]):
+        assert cli.run([*flags, "shell", "-c", "use lab; config show -o json"]) == 0
+        settings = json.loads(capsys.readouterr().out)["settings"]
+        assert {one["key"]: one["value"] for one in settings}["metadataServiceUri"] == (
+            "sqlite:///lab.db"
+        )
+
+
+# What is offered
+
+
+def test_bookies_are_offered_with_their_space_and_a_silent_one_delays_nobody() -> None:
+    world = World(3)
+    cookie = encode_cookie(Cookie("b2", "/j", ("/l",), None, "i"))
+    world.run(world.client().store.write_cookie(BookieId("b2"), cookie, NEW))
+    world.kill("b2")
+    world["b3"].policy = when(lambda one: isinstance(one, BookieInfoRequest), Fate.LOSE)
+    client: Any = WorldClient(world)
+    host = ShellHost(environ={}, connect=lambda _uri, _config: client)
+    program = ShellProgram(cli, host)
+    began_s = world.clock.seconds()
+    found, whole = program.candidates("bookie_id", "", ["-u", "sqlite:///x"])
+    assert world.clock.seconds() - began_s < 2 * SPACE_WAIT_S
+    assert (found, whole) == (
+        [("b1", "writable, 400 B free"), ("b2", "down"), ("b3", "writable, does not answer")], True,
+    )  # fmt: skip
+    retire = click.Command("decommission")
+    assert [one[0] for one in program.ordered(retire, found)] == ["b2", "b1", "b3"]
+    assert program.ordered(click.Command("show"), found) == found
+
+
+def test_ledgers_that_are_not_closed_come_first_where_they_are_to_be() -> None:
+    program = ShellProgram(cli, ShellHost(environ={}))
+    found = [("9", "closed, 1 B"), ("8", "in-recovery"), ("7", ""), ("6", "open, made today")]
+    for name, order in (("close", "6897"), ("fence", "6987"), ("read", "9876")):
+        offered = program.ordered(click.Command(name), found)
+        assert "".join(one[0] for one in offered) == order

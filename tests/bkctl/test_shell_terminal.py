@@ -41,7 +41,8 @@ def label(cluster: Cluster) -> str:
 
 @pytest.fixture
 def shell(cluster: Cluster, label: str, tmp_path: Path) -> Iterator[Terminal]:
-    environ = {"BKCTL_SERVICE_URI": cluster.uri, "XDG_STATE_HOME": str(tmp_path)}
+    environ = {"BKCTL_SERVICE_URI": cluster.uri, "XDG_STATE_HOME": str(tmp_path),
+               "XDG_CONFIG_HOME": str(tmp_path)}  # fmt: skip
     with terminal([*BKCTL, "shell"], columns=100, **environ) as running:
         running.prompts("bkctl>")
         running.shows("3 of 3 bookies writable")
@@ -60,15 +61,27 @@ def test_the_prompt_says_which_cluster_and_completes_ledgers_that_exist(
     assert lines[lines.index("5") + 1] == "6"
 
 
+@pytest.mark.usefixtures("ledgers")
 def test_a_ledger_made_here_is_offered_at_once(shell: Terminal, label: str) -> None:
     shell.type("ledger read ")
-    shell.until(lambda lines: any("closed" in line for line in lines) or "ledger read" in lines)
+    shell.shows("closed, ")
     shell.type("\x15")
     lines = shell.enter("ledger create", f"bkctl {label}>")
     made = lines[shell.screen.cursor.y - 1]
     assert made.isdigit()
     shell.type("ledger read ")
     shell.until(lambda lines: any(line.split()[:2] == [made, "open,"] for line in lines))
+
+
+def test_a_ledger_that_is_added_to_is_held_in_the_bar_and_handed_back_at_the_end(
+    shell: Terminal, label: str
+) -> None:
+    made = shell.enter("ledger create", f"bkctl {label}>")[shell.screen.cursor.y - 1]
+    shell.enter("ledger add _ one", f"bkctl {label}>")
+    shell.shows(f"holds ledger {made}")
+    shell.type("\x04")
+    assert shell.ended() == 0
+    assert f"ledger {made} handed back, after entry 0".encode() in shell.raw
 
 
 def test_bookies_are_offered_too(shell: Terminal) -> None:

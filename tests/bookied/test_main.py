@@ -104,7 +104,7 @@ def test_a_bad_conf_file_says_all_that_is_wrong(tmp_path: Path, capsys: Any) -> 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--conf", "/no/such.conf"], "/no/such.conf: cannot read /no/such.conf: No such file"),
+        (["--conf", "/no/such.conf"], "/no/such.conf: No such file"),
         (["-X", "bookiePort"], "-X: 'bookiePort' is not KEY=VALUE"),
         (["--zkledgerpath", "/l"], "--zkledgerpath: goes with --zkserver"),
         ([], "metadataServiceUri: is not set; give it here or with --metadata-uri"),

@@ -28,7 +28,8 @@ def test_a_lost_zookeeper_is_told_and_survived(peers: Peers, tmp_path: Path) -> 
     peers.on_close(lambda: run(proxy.stop()))
     through = uri.replace(f"{host}:{port}", f"127.0.0.1:{proxy.port}")
     command = [*BKCTL, "-u", through, "shell"]
-    with terminal(command, columns=120, XDG_STATE_HOME=str(tmp_path)) as shell:
+    own = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    with terminal(command, columns=120, **own) as shell:
         shell.shows("0 of 0 bookies writable")
         shell.type("cluster info -o id\r")
         prompt = shell.until(lambda lines: lines[shell.screen.cursor.y].startswith("bkctl "))[

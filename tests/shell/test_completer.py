@@ -35,6 +35,21 @@ def test_the_first_word_is_a_command_of_the_program_or_of_the_shell() -> None:
     assert "quit" not in _menu("")
 
 
+def test_what_a_command_has_most_use_for_comes_first() -> None:
+    shell = make_shell()
+    _menu("book read ", shell)
+    for command, order in (("read", ["b1", "b2", "b10"]), ("burn", ["b2", "b1", "b10"])):
+        found = _menu(f"book {command} ", shell)
+        assert [line.split()[-1] for line in found] == order
+
+
+def test_an_alias_is_offered_and_what_follows_it_is_what_follows_its_line() -> None:
+    shell = make_shell()
+    shell.aliases.define("reading", "book read --voice high", ())
+    assert _menu("rea", shell) == {"reading": "book read --voice high"}
+    assert _menu("reading --vo", shell) == {"reading --voice": ""}
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.history import InMemoryHistory
 
-from shell.history import SIZE_BYTES_MAX, history_path, is_private, open_history
+from shell.history import SIZE_BYTES_MAX, history_path, open_history
+from shell.secret import is_private
 
 
 def _typed(path: Path) -> list[str]:
@@ -81,6 +82,12 @@ def test_a_file_that_has_grown_too_long_loses_its_older_half(tmp_path: Path) -> 
     assert kept == [f"line {n:07d}" for n in range(count - len(kept), count)]
     assert 0.4 < len(kept) / count < 0.6
     assert [one.name for one in tmp_path.iterdir()] == ["history"]
+
+
+def test_each_place_has_its_own(tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    assert history_path("shelf", state, "attic") == tmp_path / "shelf/history-attic"
+    assert history_path("shelf", state, "a/../b").parent == tmp_path / "shelf"
 
 
 def test_it_lies_in_the_users_directory_for_state(tmp_path: Path) -> None:

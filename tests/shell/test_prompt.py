@@ -125,3 +125,13 @@ def test_the_bar_tells_trouble_first_and_how_old_the_rest_is() -> None:
     bar_text(shell, 60)
     later.run()
     assert _bar(shell).strip() == f"gone  3 books  {OLD_S:.0f} s ago"
+
+
+def test_what_was_typed_in_one_place_is_not_offered_in_another(typed: Type, tmp_path: Path) -> None:
+    shell = make_shell()
+    typed(shell, "words here\r", "use latin\r", "words there\r", "history\r", "\x04")
+    assert shell.history == ["words there", "history"]
+    kept = {one.name: one.read_text() for one in (tmp_path / "shelf").iterdir()}
+    assert {name: "words here" in text for name, text in kept.items()} == {
+        "history": True, "history-latin": False,
+    }  # fmt: skip

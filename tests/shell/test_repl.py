@@ -92,9 +92,11 @@ def test_a_script_comes_as_text_or_from_a_file_and_the_program_is_closed(
     assert capsys.readouterr().out == "('english', True, ())\n" * 2
 
 
-def test_a_script_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(ToyProgram(), path="/no/script") == 2
-    assert capsys.readouterr().err == "shelf: /no/script: No such file or directory\n"
+def test_a_script_that_is_not_there_is_the_callers_to_tell() -> None:
+    program = ToyProgram()
+    with pytest.raises(FileNotFoundError):
+        run(program, path="/no/script")
+    assert program.closed
 
 
 @pytest.mark.parametrize("args", [[], ["-"]])
@@ -164,3 +166,14 @@ def test_the_prompt_names_a_place_and_warns_of_it_in_words_and_in_colour() -> No
     styles = {text: style for style, text in prompt_parts(shell)}
     assert styles[" latin (dead)"] == "class:prompt.alarm"
     assert " latin" in {text for _, text in prompt_parts(shell, narrow=True)}
+
+
+def test_what_is_held_at_the_end_is_let_go_and_a_failure_of_that_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for torn, text, status in ((set(), "how", 0), ({"b1"}, "how", 1), ({"b1"}, "fail 7", 7)):
+        program = ToyProgram()
+        program.held, program.torn = ["b1"], torn
+        assert run(program, text=text) == status
+        assert (program.held, program.closed) == ([], True)
+        assert ("shelf: b1 torn" in capsys.readouterr().err) is bool(torn)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shell.line import parse
+from shell.preferences import Preferences
 from shell.shell import Shell
 from tests.shell.toy import ToyProgram, make_shell
 
@@ -84,6 +85,12 @@ def test_a_place_can_be_used_by_its_name_and_what_was_in_use_elsewhere_is_not(ru
     assert run("use greek")[0] == [2]
 
 
+def test_what_said_otherwise_where_commands_go_is_forgotten_for_good() -> None:
+    shell = Shell(ToyProgram(), {"loud": ("--loud",)})
+    _run(shell, "use latin; unset")
+    assert shell.settings.words == []
+
+
 def test_only_what_can_be_used_is_taken(run: Printed) -> None:
     assert run("use book xyz")[0] == [2]
     assert run("use cheese x")[0] == [2]
@@ -97,6 +104,17 @@ def test_what_must_be_named_is_not_filled_in_but_for_a_dot(run: Printed) -> None
     assert run.program.obj == []
     run("book burn .")
     assert run.program.obj == [("burn", ("b1",))]
+
+
+def test_what_was_printed_last_is_meant_by_a_sign_where_it_could_stand(run: Printed) -> None:
+    run.program.last["book_id"] = "b9"
+    run("book read _ 3-4; book note _ _; book burn _; use book b1; book lend ann _")
+    assert run.program.obj == [
+        ("read", "b9", "3-4"), ("note", "b9", ("_",)), ("burn", ("b9",)), ("lend", "ann", "b9"),
+    ]  # fmt: skip
+    assert run("words _")[1] == "_\n"
+    run.program.last.clear()
+    assert run("book read _")[0] == [2]
 
 
 def test_after_wrong_usage_it_is_said_how_to_name_what_is_in_use(run: Printed) -> None:
@@ -152,6 +170,69 @@ def test_the_shells_own_commands_have_help_too(run: Printed) -> None:
         assert told in out
 
 
+# Aliases and times
+
+
+def test_an_alias_stands_for_a_line_until_it_is_forgotten(run: Printed) -> None:
+    assert run("alias say = words 'a  b'; say c")[1] == "a  b c\n"
+    assert run("alias twice='words x | tr x y'; twice")[1] == "y\n"
+    assert run("alias") == ([0], "say = words 'a  b'\ntwice = words x | tr x y\n", "")
+    assert run("alias say") == ([0], "say = words 'a  b'\n", "")
+    assert run("unalias say; say c")[0] == [0, 2]
+    assert run("unalias say; alias say")[0] == [2, 2]
+
+
+def test_an_alias_takes_no_commands_place(run: Printed) -> None:
+    for name in ("book", "exit", "shelf"):
+        status, _, err = run(f"alias {name} = words")
+        assert (status, f"{name} is a command" in err) == ([2], True)
+
+
+def test_what_is_in_use_is_filled_in_behind_an_alias_too(run: Printed) -> None:
+    run("use book b1; alias r = book read; r; r 3-4")
+    assert run.program.obj == [("read", "b1", None), ("read", "b1", "3-4")]
+
+
+def test_aliases_that_somebody_likes_are_there_and_wrong_ones_are_told(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    likes = Preferences(aliases={"say": "words on", "exit": "words off"})
+    shell = Shell(ToyProgram(), prefer=likes)
+    assert _run(shell, "say; exit") == [0, 0]
+    sys.stdout.flush()
+    out, err = capfd.readouterr()
+    assert (out, shell.leaving) == ("on\n", 0)
+    assert "exit is a command" in err
+
+
+@pytest.mark.parametrize(
+    ("how", "seconds", "told"),
+    [("on", 0.004, "(0.00 s)\n"), ("off", 900, ""), ("2.5", 2.4, ""), ("2.5", 2.5, "(2.50 s)\n"),
+     ("1", 75.3, "(75 s)\n")],
+)  # fmt: skip
+def test_times_are_told_as_somebody_likes_it(
+    run: Printed, how: str, seconds: float, told: str
+) -> None:
+    assert run(f"timing {how}")[0] == [0]
+    run.shell.took(seconds)
+    assert run("")[2] == told
+
+
+def test_how_times_are_told_can_be_asked_and_not_be_anything(run: Printed) -> None:
+    assert run("timing")[1] == "from 10 s on\n"
+    assert run("timing off; timing")[1] == "off\n"
+    for wrong in ("sometimes", "-1", "inf", "nan"):
+        assert run(f"timing -- {wrong}")[0] == [2]
+
+
+def test_the_bell_rings_after_what_took_long(capfd: pytest.CaptureFixture[str]) -> None:
+    shell = Shell(ToyProgram(), prefer=Preferences(timing_s=None, bell_s=30))
+    shell.took(29)
+    assert capfd.readouterr().err == ""
+    shell.took(30)
+    assert capfd.readouterr().err == "\a"
+
+
 # Streams
 
 
@@ -200,6 +281,23 @@ def test_bytes_that_are_no_text_go_through_a_pipe_unchanged(run: Printed, tmp_pa
 def test_the_system_can_be_asked_directly(run: Printed) -> None:
     assert run("!echo $((6 * 7)) | cat") == ([0], "42\n", "")
     assert run("!exit 5")[0] == [5]
+
+
+# What is held
+
+
+def test_what_is_held_is_let_go_before_commands_go_elsewhere(run: Printed) -> None:
+    run.program.held = ["b1", "b2"]
+    assert run("use latin") == ([0], "", "")
+    assert run.program.held == []
+
+
+def test_who_types_hears_what_became_of_it_and_a_script_only_of_failures(run: Printed) -> None:
+    for is_typed, told in ((True, "b2 put back\n"), (False, "")):
+        run.program.held, run.program.torn = ["b1", "b2"], {"b1"}
+        run.shell.is_typed = is_typed
+        assert not run.shell.let_go()
+        assert run("")[2] == f"{told}shelf: b1 torn\n"
 
 
 # Leaving

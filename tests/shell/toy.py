@@ -153,6 +153,9 @@ class ToyProgram:
         self.broken: Exception | None = None
         self.asked: list[Any] = []
         self.closed = False
+        self.last: dict[str, str] = {}
+        self.held: list[str] = []
+        self.torn: set[str] = set()
 
     def candidates(self, kind: str, prefix: str, given: Sequence[str]) -> Any:
         self.asked.append((kind, prefix, tuple(given)))
@@ -161,16 +164,28 @@ class ToyProgram:
         found = [one for one in self.books.items() if one[0].startswith(prefix)]
         return found[: self.books_max], len(found) <= self.books_max
 
+    def ordered(self, command: click.Command, found: Any) -> Any:
+        return sorted(found, key=lambda one: one[1] != "old") if command.name == "burn" else found
+
     def status(self, given: Sequence[str]) -> ToyStatus:
         if self.broken:
             raise self.broken
         return self.now
+
+    def go(self, place: str) -> Sequence[str]:
+        return ["loud"]
 
     def where(self, given: Sequence[str]) -> tuple[str, str]:
         return ("latin", "dead") if "latin" in given else ("", "")
 
     def may_fill(self, command: click.Command) -> bool:
         return command.name != "burn"
+
+    def let_go(self, tell: Any) -> bool:
+        while self.held:
+            book = self.held.pop()
+            tell(f"{book} {'torn' if book in self.torn else 'put back'}", book in self.torn)
+        return not self.torn
 
     def close(self) -> None:
         self.closed = True

@@ -1,0 +1,28 @@
+"""How somebody likes the shell to be: what a program reads from a file of its user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+TIMING_S: Final = 10.0
+"""From this time on a command's time is told, where nobody says otherwise."""
+
+
+@attrs.frozen(kw_only=True)
+class Preferences:
+    """Times are in seconds: from which on a command's time is told, and the bell rings after it.
+
+    ``None`` is for never. ``aliases`` are lines by the words that stand for their beginnings.
+    ``audit`` is where is kept what was run: a file, or ``syslog``.
+    """
+
+    vi: bool = False
+    bar: bool = True
+    timing_s: float | None = TIMING_S
+    bell_s: float | None = None
+    aliases: Mapping[str, str] = MappingProxyType({})
+    audit: str | None = None
