@@ -89,6 +89,14 @@ class IdentityConfig:
     tcp_keepalive_count: int = setting(
         -1, key="serverTcpKeepCnt", doc="Probes without answer; -1 is the system's."
     )
+    tcp_user_timeout_ms: int = setting(
+        0,
+        key="serverTcpUserTimeoutMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a peer may leave what was sent unconfirmed before the system drops the "
+        "connection; 0 is the system's.",
+    )
     permitted_users: tuple[str, ...] = setting(
         (), key="permittedStartupUsers", doc="Users that may start the bookie; any where empty."
     )
@@ -178,6 +186,13 @@ class LimitsConfig:
         unit="ms",
         minimum=0,
         doc="How long a client may send nothing and wait for nothing; 0 is no limit.",
+    )
+    login_wait_ms: int = setting(
+        30_000,
+        key="serverAuthTimeoutMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a client may take to show who it is, where it must; 0 is no limit.",
     )
     half_frames_bytes_max: int = setting(
         67_108_864,

@@ -25,6 +25,7 @@ class Limit(Enum):
     ANSWER_TIME = "response_time"
     UNSENT = "unsent_responses"
     IDLE = "idle_time"
+    LOGIN = "login_time"
     READS = "reads_in_progress"
     IN_FLIGHT = "in_flight"
 
@@ -38,6 +39,7 @@ MEANINGS: Final = {
     Limit.ANSWER_TIME: "cut connections: answers were not taken in time",
     Limit.UNSENT: "cut connections: too many answers are not taken, over all connections",
     Limit.IDLE: "closed connections: nothing was asked for too long",
+    Limit.LOGIN: "cut connections: clients did not show in time who they are",
     Limit.READS: "refused reads: too many wait for the disk",
     Limit.IN_FLIGHT: "stopped reading from clients: too much is under way",
 }

@@ -657,6 +657,7 @@ def _patience(config: BookieConfig) -> Patience:
         frame_s=config.frame_wait_ms / 1000 or None,
         answer_s=config.response_wait_ms / 1000 if cuts else None,
         idle_s=config.idle_wait_ms / 1000 or None,
+        login_s=config.login_wait_ms / 1000 or None,
     )
 
 
