@@ -27,6 +27,9 @@ P99_MS_MAX = 2000.0
 
 LEDGERS = count(100)
 
+Greet = Callable[[RawClient], None]
+"""What a client does first."""
+
 
 class Live:
     """The bookie, and what it tells of itself."""
@@ -90,8 +93,8 @@ class Live:
 class WellBehaved:
     """Adds an entry of 1 KiB and reads it again, one request at a time, and takes the times."""
 
-    def __init__(self, port: int) -> None:
-        self._port, self._ends = port, threading.Event()
+    def __init__(self, port: int, greet: Greet) -> None:
+        self._port, self._greet, self._ends = port, greet, threading.Event()
         self.took_s: list[float] = []
         self.refused: list[object] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -101,6 +104,7 @@ class WellBehaved:
         ledger_id = next(LEDGERS)
         try:
             with RawClient(self._port) as client:
+                self._greet(client)
                 for entry_id in count():
                     if self._ends.is_set():
                         return
@@ -117,7 +121,7 @@ class WellBehaved:
     def since(self, start: int) -> float:
         """Return the p99 in ms from the ``start``-th request on; fail if any was refused."""
         took = sorted(self.took_s[start:])
-        assert self.refused == []
+        assert self.refused == [], self.refused
         assert took, "not a single answer"
         return took[len(took) * 99 // 100] * 1000
 
@@ -127,9 +131,11 @@ class WellBehaved:
 
 
 @contextlib.contextmanager
-def kept_service(port: int, name: str) -> Iterator[WellBehaved]:
+def kept_service(
+    port: int, name: str, greet: Greet = lambda _client: None
+) -> Iterator[WellBehaved]:
     """Have a client go on meanwhile; print its p99, and fail where its service was not kept."""
-    client = WellBehaved(port)
+    client = WellBehaved(port, greet)
     time.sleep(BEFORE_S)
     start = len(client.took_s)
     before_ms = client.since(0)
