@@ -20,7 +20,7 @@ from bkclient.properties import PropertiesError
 from bkclient.settings import ConfigError, Finding, Findings, Severity, changed
 from bookied.config import BookieConfig
 from bookied.environment import remarks
-from bookied.exit_status import BookieStopError, ExitStatus
+from bookied.exit_status import BookieStopError, ExitStatus, StopTimeoutError
 from bookied.options import (
     AUTORECOVERY,
     Options,
@@ -170,7 +170,7 @@ class Process:
         self._patience = LoopingCall(self._notifier.tell, "EXTEND_TIMEOUT_USEC=30000000")
         self._service: Any = None
         self._admin: Any = None
-        self._began_s = time.monotonic()
+        self._began_s, self._phase = time.monotonic(), ""
         self._stopping = False
         self._reactor_stopped = False
         self._error: BaseException | None = None
@@ -274,11 +274,22 @@ class Process:
 
     async def _stop(self) -> None:
         self._notifier.tell("STOPPING=1")
+        if self._config.stop_wait_ms:
+            self._reactor.callLater(self._config.stop_wait_ms / 1000, self._stop_took_too_long)
         if self._service is not None:
             await self._service.stop()
         if self._admin is not None:
             await self._admin.close()
         self._stop_reactor()
+
+    def _stop_took_too_long(self) -> None:
+        after_s = self._config.stop_wait_ms / 1000
+        self._end_at_once(
+            StopTimeoutError(
+                f"not stopped within {after_s:g} s, still at: {self._phase}; nothing that was "
+                "acknowledged is lost, the next start replays it"
+            )
+        )
 
     def _end_with(self, error: BaseException) -> None:
         status = _status_of(error)
@@ -309,6 +320,7 @@ class Process:
     # Telling -------------------------------------------------------------------------------------
 
     def _progress(self, phase: str) -> None:
+        self._phase = phase
         self._notifier.tell(f"STATUS={phase}")
 
     def _report_settings(self) -> None:

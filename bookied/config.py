@@ -208,6 +208,14 @@ class LimitsConfig:
         minimum=1,
         doc="Bytes of answers that are not taken, over all connections.",
     )
+    stop_wait_ms: int = setting(
+        90_000,
+        key="serverStopTimeoutMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a stop may take before the process ends without it, and the next start "
+        "replays; 0 is no limit.",
+    )
     force_read_only: bool = setting(
         False, key="forceReadOnlyBookie", doc="Start read-only and stay so."
     )
