@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 import attrs
@@ -89,7 +89,10 @@ class Watch:
     """Looks at all connections as long as there are any."""
 
     def __init__(
-        self, clock: IReactorTime, patience: Patience, connections: Callable[[], Iterable[Watched]]
+        self,
+        clock: IReactorTime,
+        patience: Patience,
+        connections: Callable[[], Collection[Watched]],
     ) -> None:
         self._clock, self._patience, self._connections = clock, patience, connections
         self._look: IDelayedCall | None = None
@@ -101,10 +104,17 @@ class Watch:
             self._look = self._clock.callLater(look_s, self._look_at_all)
 
     def end(self) -> None:
-        """Look no more: the last connection is gone."""
+        """Look no more, until ``begin``."""
         if self._look is not None:
             self._look.cancel()
             self._look = None
+
+    def take(self, patience: Patience) -> None:
+        """Be as patient from now on."""
+        self._patience = patience
+        self.end()
+        if self._connections():
+            self.begin()
 
     def _look_at_all(self) -> None:
         self._look = None

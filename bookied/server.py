@@ -166,6 +166,22 @@ class BookieServer(Factory):
             return False
         return True
 
+    def bound(
+        self,
+        limits: Limits,
+        patience: Patience,
+        *,
+        connections_max: int | None,
+        address_connections_max: int | None,
+    ) -> None:
+        """Take other limits from now on; connections that are there stay."""
+        self.limits = self.backpressure.limits = limits
+        self.half_frames.bytes_max = limits.half_frames_bytes_max
+        self.unsent.bytes_max = limits.unsent_bytes_max
+        self.connections_max = connections_max
+        self.address_connections_max = address_connections_max
+        self._watch.take(patience)
+
     def on_synced(self, done: Iterable[Callable[[], object]]) -> None:
         """Tell everyone whose records a journal group has made durable; one write a connection."""
         self._is_in_group = True

@@ -113,9 +113,7 @@ class Collector:
         self._files, self._storage, self._clock = files, storage, clock
         self._settings, self._effects = settings, effects
         self._first_wait_s = settings.wait_s * (1 + (number + 1) / count)
-        by_bytes = settings.throttle_by_bytes
-        throttle = Throttle(Rate(settings.copied_per_s), by_bytes)
-        self._pace = Pace(clock, effects.run_blocking, throttle, self._is_busy)
+        self._pace = Pace(clock, effects.run_blocking, _throttle(settings), self._is_busy)
         rewriting: dict[str, Any] = {"outstanding_max": settings.outstanding_max}
         parts = files, storage, self._pace, effects.run_blocking
         self._transactional = Transactional(*parts, direct=settings.direct, **rewriting)
@@ -148,6 +146,12 @@ class Collector:
         if self._settings.excess_wait_s is not None:
             self._written_since_excess = self._storage.watch()
         self._call_later(self._first_wait_s)
+
+    def take(self, settings: CollectorSettings) -> None:
+        """Collect as these say from now on; what copies are made with stays as it was."""
+        self._settings, self._pace.throttle = settings, _throttle(settings)
+        if self._call is not None and self._call.active():
+            self._call_later(min(settings.wait_s, self._call.getTime() - self._clock.seconds()))
 
     async def stop(self) -> None:
         """Begin nothing more; return when what is under way has come to a safe point."""
@@ -493,3 +497,7 @@ def _tell(whence: str, suspended: Suspended) -> None:
 
 def _usable_bytes(files: Files, directories: Sequence[Path]) -> int:
     return max(files.disk_usage(directory)[1] for directory in directories)
+
+
+def _throttle(settings: CollectorSettings) -> Throttle:
+    return Throttle(Rate(settings.copied_per_s), settings.throttle_by_bytes)

@@ -42,7 +42,7 @@ class Collectors:
 
     def __init__(self, config: BookieConfig, parts: Parts, whose: CollectedBookie) -> None:
         """Make a collector for each storage; ``start`` begins."""
-        self._whose = whose
+        self._whose, self._direct = whose, parts.threads
         settings = CollectorSettings.of(config, direct=parts.threads)
         effects = CollectorEffects(
             garbage=LedgerGarbage(
@@ -70,6 +70,12 @@ class Collectors:
         """Collect every so often from now on."""
         for collector in self._collectors.values():
             collector.start()
+
+    def take(self, config: BookieConfig) -> None:
+        """Collect as the settings say now; see ``Collector.take``."""
+        settings = CollectorSettings.of(config, direct=self._direct)
+        for collector in self._collectors.values():
+            collector.take(settings)
 
     async def stop(self) -> None:
         """Begin nothing more; return when all that is under way has come to a safe point."""

@@ -52,18 +52,19 @@ class Stage:
 
     def set_up(self) -> None:
         """Tell the bookie its settings, anew."""
-        config = self._config()
+        config = self.bookie_config()
         server = self.serving.server
         server.tls = self.contexts() if config.has_tls else None
         server.auth = open_authenticator(config)
         self._is_set_up = True
 
-    def _config(self) -> BookieConfig:
+    def bookie_config(self) -> BookieConfig:
+        """Return its settings as they are now."""
         given = {"metadataServiceUri": "sqlite:///m.db", **self.bookie_settings}
         return load_bookie_config(conf(given))[0]
 
     def contexts(self) -> TlsContexts:
-        settings = self._config().tls
+        settings = self.bookie_config().tls
         assert settings is not None
         return TlsContexts(settings, self.clock, is_client=False)
 

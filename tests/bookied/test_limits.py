@@ -337,9 +337,6 @@ class Doorkeeper:
     def begin(self) -> Proof:
         return Doorkeeper()
 
-    def reload(self) -> None:
-        """There is no file."""
-
     def answer(self, token: bytes) -> bytes:
         if token == b"friend":
             self.user = "a friend"
