@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.live import is_cut, until
-from tests.bookied.processes import BookieProcess, make_cluster, write_conf
+from tests.bookied.wedged_disk import WATCHDOG_S, Wedged
 from wire import v2
 from wire.codes import ReturnCode
 from wire.ids import EntryId, LedgerId
@@ -20,42 +19,16 @@ from wire.messages import AddResponse, ReadRequest
 
 pytestmark = pytest.mark.processes
 
-WATCHDOG_S = 0.4
 STOP_S = 2.0
 DRAINED_S = 25.0
 """What a stop takes that has to cut clients: 10 s, and more on a busy machine."""
-
-
-class Wedged:
-    """A bookie whose disk can be told to hang."""
-
-    def __init__(self, directory: Path, **settings: object) -> None:
-        self._wedge = directory / "wedge"
-        self._conf = write_conf(
-            directory / "b1", make_cluster(directory / "metadata.db"), **settings
-        )
-        self.bookie = self.start()
-
-    def start(self) -> BookieProcess:
-        runner = (sys.executable, "-m", "tests.bookied.wedged_disk", str(self._wedge))
-        self.bookie = BookieProcess(
-            self._conf, prefix=runner, WATCHDOG_USEC=str(round(WATCHDOG_S * 1e6))
-        )
-        return self.bookie.ready()
-
-    def hang(self) -> None:
-        self._wedge.touch()
-
-    def answer(self) -> None:
-        self._wedge.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def wedged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Wedged]:
     found = Wedged(tmp_path, **getattr(request, "param", {}))
     yield found
-    if found.bookie.process.poll() is None:
-        found.bookie.kill()
+    found.end()
 
 
 def test_the_watchdog_is_fed_only_while_the_journal_makes_progress(wedged: Wedged) -> None:
