@@ -3,10 +3,11 @@
     python -m tests.soak --minutes 5
     python -m tests.soak --minutes 60 --plot soak.png     # needs matplotlib
 
-One bookie and a second one for replication, in TLS: adds of V2 and V3, reads (in V2 batches),
-tails, opens that fence and recover, deletions, and behind those GC and compaction. At first they
-restart in turn, by SIGTERM and SIGKILL; certificates change all the time. Memory, descriptors,
-threads and disk are sampled; the slopes are those of the last half, without restarts.
+Two bookies in TLS, one of them with DbLedgerStorage; each ledger is on one or on both: adds of V2
+and V3, reads (in V2 batches), tails, opens that fence and recover, deletions, and behind those GC
+and compaction. At first they restart in turn, by SIGTERM and SIGKILL; certificates change all the
+time. Memory, descriptors, threads and disk are sampled; the slopes are those of the last half,
+without restarts.
 
 Every acknowledged entry is read back and compared: before its ledger is deleted, or at the end.
 Ends with status 1 if one was not as it was written.
