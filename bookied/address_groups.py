@@ -1,4 +1,4 @@
-"""Which addresses count as one client's, where one client may have so many connections."""
+"""How addresses of clients are written, and which of them count as one client's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from typing import Final
 
 PREFIX_BITS: Final = 64
 """What one machine, or one customer, has of IPv6 at least: it can take any address below."""
+
+
+def plain(host: str) -> str:
+    """Return an address as people write it: an IPv4 address is one on a port for both kinds too."""
+    try:
+        mapped = IPv6Address(host).ipv4_mapped
+    except ValueError:
+        return host
+    return host if mapped is None else str(mapped)
 
 
 def group_of(host: str) -> str:

@@ -13,6 +13,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from bookied.address_groups import plain
 from bookied.metrics.stats import RequestStats
 from bookied.refusals import refusal
 from wire.codes import ProtocolVersion, ReturnCode
@@ -82,7 +83,7 @@ class Authenticator(Protocol):
 
 def host_of(transport: Any) -> str:
     """Return a peer's address, for the log."""
-    return str(getattr(transport.getPeer(), "host", "somebody"))
+    return plain(str(getattr(transport.getPeer(), "host", "somebody")))
 
 
 class Refusals:
