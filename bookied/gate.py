@@ -13,7 +13,6 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bookied.address_groups import plain
 from bookied.metrics.stats import RequestStats
 from bookied.refusals import refusal
 from wire.codes import ProtocolVersion, ReturnCode
@@ -83,7 +82,7 @@ class Authenticator(Protocol):
 
 def host_of(transport: Any) -> str:
     """Return a peer's address, for the log."""
-    return plain(str(getattr(transport.getPeer(), "host", "somebody")))
+    return str(getattr(transport.getPeer(), "host", "somebody"))
 
 
 class Refusals:

@@ -8,6 +8,8 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
 
+from bookied.address_groups import plain
+
 TELL_EVERY_S: Final = 10.0
 """How often the log has a line about one limit."""
 
@@ -68,6 +70,6 @@ class LimitHits:
             limit=limit.value,
             meaning=MEANINGS[limit],
             times=self.counts[limit] - told,
-            who=f", now {who}" if who else "",
+            who=f", now {plain(who)}" if who else "",
             why=f": {why}" if why else "",
         )

@@ -28,7 +28,7 @@ class Patience:
     idle_s: float | None = None
     """Without a byte from a client that waits for nothing."""
     login_s: float | None = None
-    """For a client to show who it is, from its connection on."""
+    """For a client to show who it is, from when it was first seen not to have."""
 
     @property
     def look_s(self) -> float | None:

@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from bookied.address_groups import group_of, plain
+from bookied.address_groups import group_of
 from bookied.backpressure import Backpressure, Limits
 from bookied.bookie import Bookie
 from bookied.disk_read import Answer, DiskRead
@@ -151,7 +151,7 @@ class BookieServer(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:
         """Accept a client; while draining, or beyond a limit, it is turned away at once."""
-        host = plain(str(getattr(addr, "host", "")))
+        host = str(getattr(addr, "host", ""))
         if self._drained is not None or self._refuses(host):
             return None
         return BookieConnection(self)
@@ -364,8 +364,7 @@ class BookieConnection(Protocol):
         if server.auth is not None:
             tell = server.refusals.tell
             self._gate = Gate(server.auth.begin(), server.stats, host_of(transport), tell)
-            self._waiting.stranger_s = server.clock.seconds()
-        self._host = plain(str(getattr(transport.getPeer(), "host", "")))
+        self._host = str(getattr(transport.getPeer(), "host", ""))
         server.connection_made(self, self._host)
         self.update_reading()
 
@@ -462,6 +461,8 @@ class BookieConnection(Protocol):
             self._waiting.frame_s = None
         if self._gate is None:
             self._waiting.stranger_s = None
+        elif self._waiting.stranger_s is None:
+            self._waiting.stranger_s = self._server.clock.seconds()
         return self._waiting
 
     @property

@@ -202,7 +202,7 @@ class Control:
 
     def settings(self) -> dict[str, str]:
         """Return every setting as text, by its key; secrets are masked."""
-        return settings_text(self._config)
+        return settings_text(self._service.config)
 
     # Disks ----------------------------------------------------------------------------------------
 

@@ -52,19 +52,18 @@ class Stage:
 
     def set_up(self) -> None:
         """Tell the bookie its settings, anew."""
-        config = self.bookie_config()
+        config = self._config()
         server = self.serving.server
         server.tls = self.contexts() if config.has_tls else None
         server.auth = open_authenticator(config)
         self._is_set_up = True
 
-    def bookie_config(self) -> BookieConfig:
-        """Return its settings as they are now."""
+    def _config(self) -> BookieConfig:
         given = {"metadataServiceUri": "sqlite:///m.db", **self.bookie_settings}
         return load_bookie_config(conf(given))[0]
 
     def contexts(self) -> TlsContexts:
-        settings = self.bookie_config().tls
+        settings = self._config().tls
         assert settings is not None
         return TlsContexts(settings, self.clock, is_client=False)
 

@@ -231,7 +231,7 @@ def read_again(stage: Stage) -> None:
     """Have the bookie read names, passwords and settings anew."""
     server = stage.serving.server
     assert server.auth is not None
-    server.auth = open_again(server.auth, stage.bookie_config())
+    server.auth = open_again(server.auth, stage._config())
 
 
 def test_new_passwords_count_once_they_are_read_again(stage: Stage, logs: list[str]) -> None:

@@ -106,11 +106,12 @@ def test_one_address_has_its_share_of_the_connections(tmp_path: Path) -> None:
 
 
 def test_an_address_is_the_same_on_a_port_for_both_kinds_and_a_network_of_ipv6_is_one(
-    tmp_path: Path,
+    tmp_path: Path, said: list[str]
 ) -> None:
     server = Serving(tmp_path, server_settings={"address_connections_max": 2}).server
     hosts = ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.2"]
     assert [accept(server, host) is None for host in hosts] == [False, False, True, False]
+    assert said[0].endswith("now 10.0.0.1: 2 of 10.0.0.1 are open")
     hosts = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
     mine = [accept(server, host) for host in hosts]
     assert [one is None for one in mine] == [False, False, True, False]

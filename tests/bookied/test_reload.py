@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from bkclient.settings import describe
+from bookied.admin.server import AdminServer
 from bookied.config import BookieConfig
 from bookied.reload import reloaded
 from bookied.state import State
@@ -106,6 +107,13 @@ def test_garbage_is_collected_at_the_new_pace(tmp_path: Path) -> None:
     (after,) = collectors.statuses()
     assert after.rounds >= before.rounds + 2
     world.stop()
+
+
+def test_whoever_asks_for_the_settings_is_told_those_that_hold(world: World) -> None:
+    admin = AdminServer(world.service)
+    change(world, idle_wait_ms=4000)
+    assert admin.control.settings()["serverIdleTimeoutMs"] == "4000"
+    done(admin.close())
 
 
 # A process ----------------------------------------------------------------------------------------
