@@ -71,6 +71,13 @@ def with_passwords(directory: Path, *, tls: bool = False) -> Stage:
     return stage
 
 
+def read_again(stage: Stage) -> None:
+    """Have the bookie read names, passwords and settings anew."""
+    server = stage.serving.server
+    assert server.auth is not None
+    server.auth = open_again(server.auth, stage._config())
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     found = with_passwords(tmp_path)
@@ -225,13 +232,6 @@ def test_another_plugin_is_refused(stage: Stage, protocol) -> None:
     assert client.answers() == ([] if protocol is V2 else [ErrorResponse(ReturnCode.EUA)])
     assert client.is_closed is (protocol is V2)
     assert stage.stats.auth_failures == 1
-
-
-def read_again(stage: Stage) -> None:
-    """Have the bookie read names, passwords and settings anew."""
-    server = stage.serving.server
-    assert server.auth is not None
-    server.auth = open_again(server.auth, stage._config())
 
 
 def test_new_passwords_count_once_they_are_read_again(stage: Stage, logs: list[str]) -> None:
