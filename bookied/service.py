@@ -588,6 +588,12 @@ class BookieService:
             found["registered"] = self.registration.is_registered
         if server is not None:
             found["connections"] = len(server.connections)
+            found["connections that are not read"] = sum(
+                not one.waiting.is_read for one in server.connections
+            )
+            found["connections that wait for answers"] = sum(
+                not one.waiting.is_idle for one in server.connections
+            )
             found["bytes in flight"] = server.backpressure.in_flight_bytes
             found["paused"] = server.backpressure.is_paused
             found["bytes of half frames"] = server.half_frames.held_bytes

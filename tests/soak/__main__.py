@@ -10,7 +10,8 @@ time. Memory, descriptors, threads and disk are sampled; the slopes are those of
 without restarts.
 
 Every acknowledged entry is read back and compared: before its ledger is deleted, or at the end.
-Ends with status 1 if one was not as it was written.
+Ends with status 1 if one was not as it was written, or was not to be had; then the bookies say in
+their logs what they were at, and these stay with all they had.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Soak:
             finally:
                 run(load.stop(), SETTLE_S)
             self.checked = run(load.check_all(), SETTLE_S)
+            if load.mismatches:
+                self.bookies.tell_all()
         self.bookies.end()
         return load
 
@@ -159,9 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak = Soak(root, asked.minutes * 60, asked.seed)
     try:
         load = soak.run()
+        if load.mismatches:
+            print(f"what the bookies had and said: {root}")
+        else:
+            shutil.rmtree(root, ignore_errors=True)
     finally:
         soak.bookies.end()
-        shutil.rmtree(root, ignore_errors=True)
     print("\n".join(summary(soak, load)), flush=True)
     if asked.plot is not None:
         draw(asked.plot, soak.samples, soak.events, soak.steady_from_s)

@@ -84,6 +84,11 @@ class Bookies:
             bookie.process.send_signal(signal.SIGHUP)
         self.counts["certificate rotations"] += 1
 
+    def tell_all(self) -> None:
+        """Have every bookie write to its log what it is at."""
+        for bookie in self.running.values():
+            bookie.process.send_signal(signal.SIGQUIT)
+
     def end(self) -> None:
         """Stop them, and kill what does not stop."""
         for name, bookie in self.running.items():
