@@ -162,7 +162,14 @@ class BookieChannel(Protocol):
         self.writable = False
 
     def resumeProducing(self) -> None:
-        """There is room again."""
+        """There is room again.
+
+        Where the peer ended TLS while there was none, Twisted has only waited for that: the
+        connection ends once nobody produces any more.
+        """
+        transport: Any = self.transport
+        if self.lost is None and getattr(transport, "disconnecting", False):
+            transport.unregisterProducer()
         self.writable = True
         waiting, self._on_writable = self._on_writable, []
         for waiter in waiting:

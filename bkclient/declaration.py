@@ -61,6 +61,7 @@ class Spec:
     default_text: str | None
     without_effect: str
     secret: bool
+    reloads: bool
     parse: Callable[[str], Any] | None
     risky: Callable[[Any], str | None] | None
     refuse: Callable[[Any], str | None] | None
@@ -80,6 +81,7 @@ def setting(
     default_text: str | None = None,
     without_effect: str = "",
     secret: bool = False,
+    reloads: bool = False,
     parse: Callable[[str], Any] | None = None,
     risky: Callable[[Any], str | None] | None = None,
     refuse: Callable[[Any], str | None] | None = None,
@@ -102,6 +104,7 @@ def setting(
         without_effect: why setting it changes nothing now; said once when it is set to
             something else than the default.
         secret: never print the value.
+        reloads: a process that runs takes another value when it is told to read its settings again.
         parse: text to value where the annotation's type cannot say it; raises ``ValueError``.
         risky: the reason to warn about a value, or ``None``.
         refuse: the reason not to start with a value, or ``None``.
@@ -118,6 +121,7 @@ def setting(
         default_text=default_text,
         without_effect=without_effect,
         secret=secret,
+        reloads=reloads,
         parse=parse,
         risky=risky,
         refuse=refuse,

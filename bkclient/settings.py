@@ -86,6 +86,7 @@ class SettingInfo:
     group: str
     without_effect: str
     secret: bool
+    reloads: bool
 
 
 def describe(cls: type) -> tuple[SettingInfo, ...]:
@@ -107,6 +108,7 @@ def describe(cls: type) -> tuple[SettingInfo, ...]:
                 group=group,
                 without_effect=one.spec.without_effect,
                 secret=one.spec.secret,
+                reloads=one.spec.reloads,
             )
         )
     return tuple(infos)

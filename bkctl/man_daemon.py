@@ -162,6 +162,7 @@ def _setting(page: Page, one: SettingInfo) -> None:
         "A list." if one.kind == "list" else "",
         f"Older names: {', '.join(one.aliases)}." if one.aliases else "",
         "Never shown." if one.secret else "",
+        "Read again on SIGHUP." if one.reloads else "",
         f"No effect here: {one.without_effect}." if one.without_effect else "",
     ]
     if any(facts):

@@ -20,7 +20,7 @@ from bkclient.properties import PropertiesError
 from bkclient.settings import ConfigError, Finding, Findings, Severity, changed
 from bookied.config import BookieConfig
 from bookied.environment import remarks
-from bookied.exit_status import BookieStopError, ExitStatus
+from bookied.exit_status import BookieStopError, ExitStatus, StopTimeoutError
 from bookied.options import (
     AUTORECOVERY,
     Options,
@@ -116,7 +116,7 @@ def _run(
 
     try:
         logging = Logging(
-            level=log_level(options, os.environ),
+            level=log_level(options, os.environ, config),
             form=options.log_format,
             file=log_path(options, os.environ),
         )
@@ -134,6 +134,7 @@ def _run(
         client_config=client_config,
         autorecovery_only=options.autorecovery_only,
         reread=lambda: configure(options, os.environ)[0],
+        level_of=partial(log_level, options, os.environ),
     )
     return process.run()
 
@@ -142,7 +143,7 @@ class Process:
     """The process around one bookie: its reactor, signals, service manager and exit status.
 
     With ``autorecovery_only`` there is no bookie in it, but an auditor and a worker. ``reread``
-    returns the settings as they are now.
+    returns the settings as they are now, ``level_of`` from which level on they want a log.
     """
 
     def __init__(
@@ -154,7 +155,8 @@ class Process:
         *,
         client_config: ClientConfig | None = None,
         autorecovery_only: bool = False,
-        reread: Callable[[], BookieConfig] | None = None,
+        reread: Callable[[], BookieConfig],
+        level_of: Callable[[BookieConfig], str],
     ) -> None:
         from twisted.internet.task import LoopingCall
         from twisted.logger import Logger
@@ -165,12 +167,12 @@ class Process:
         self._config, self._findings = config, findings
         self._client_config, self._autorecovery_only = client_config, autorecovery_only
         self._logging, self._reactor = logging, reactor
-        self._reread = reread
+        self._reread, self._level_of = reread, level_of
         self._notifier = Notifier()
         self._patience = LoopingCall(self._notifier.tell, "EXTEND_TIMEOUT_USEC=30000000")
         self._service: Any = None
         self._admin: Any = None
-        self._began_s = time.monotonic()
+        self._began_s, self._phase = time.monotonic(), ""
         self._stopping = False
         self._reactor_stopped = False
         self._error: BaseException | None = None
@@ -274,11 +276,22 @@ class Process:
 
     async def _stop(self) -> None:
         self._notifier.tell("STOPPING=1")
+        if self._config.stop_wait_ms:
+            self._reactor.callLater(self._config.stop_wait_ms / 1000, self._stop_took_too_long)
         if self._service is not None:
             await self._service.stop()
         if self._admin is not None:
             await self._admin.close()
         self._stop_reactor()
+
+    def _stop_took_too_long(self) -> None:
+        after_s = self._config.stop_wait_ms / 1000
+        self._end_at_once(
+            StopTimeoutError(
+                f"not stopped within {after_s:g} s, still at: {self._phase}; nothing that was "
+                "acknowledged is lost, the next start replays it"
+            )
+        )
 
     def _end_with(self, error: BaseException) -> None:
         status = _status_of(error)
@@ -309,6 +322,7 @@ class Process:
     # Telling -------------------------------------------------------------------------------------
 
     def _progress(self, phase: str) -> None:
+        self._phase = phase
         self._notifier.tell(f"STATUS={phase}")
 
     def _report_settings(self) -> None:
@@ -361,11 +375,32 @@ class Process:
         except OSError as error:
             self._log.error("the log file cannot be opened: {error}", error=error)
         self._log.info("log file opened")
+        try:
+            fresh = self._reread()
+        except (ConfigError, PropertiesError) as error:
+            self._log.error("the settings stay as they were: {error}", error=error)
+        else:
+            self._take_settings(fresh)
         if self._admin is not None:
             self._admin.reload()
         if self._service is not None:
             self._service.reload()
         self._notifier.tell("READY=1")
+
+    def _take_settings(self, fresh: BookieConfig) -> None:
+        from bookied.reload import reloaded
+
+        found = reloaded(self._config, fresh)
+        self._config = found.config
+        if found.taken:
+            taken = ", ".join(f"{key}={text}" for key, text in found.taken)
+            self._log.info("settings that hold from now on: {taken}", taken=taken)
+            self._logging.set_level(self._level_of(found.config))
+            if self._service is not None and not self._autorecovery_only:
+                self._service.settings_changed(found.config)
+        if found.later:
+            later = ", ".join(found.later)
+            self._log.warn("settings that hold from the next start on: {later}", later=later)
 
     def _collect(self) -> None:
         if self._autorecovery_only:

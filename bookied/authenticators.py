@@ -40,10 +40,20 @@ def open_authenticator(config: BookieConfig) -> Authenticator | None:
         return ByRole(config.authorized_roles)
     if not config.has_sasl:
         return None
-    return ByPassword(
-        lambda: read_jaas(config.jaas_path).users(config.jaas_bookie_section),
-        re.compile(config.sasl_allowed_ids),
-    )
+    users = read_jaas(config.jaas_path).users(config.jaas_bookie_section)
+    return ByPassword(users, re.compile(config.sasl_allowed_ids))
+
+
+def open_again(now: Authenticator, config: BookieConfig) -> Authenticator:
+    """Return what the settings and the files say now, or ``now`` where they cannot be used.
+
+    Exchanges under way go on with what they began with.
+    """
+    try:
+        return open_authenticator(config) or now
+    except SecurityError as error:
+        log.warn("users and passwords stay as they were: {error}", error=error)
+        return now
 
 
 class ByPassword:
@@ -51,17 +61,12 @@ class ByPassword:
 
     def __init__(
         self,
-        read_users: Callable[[], Mapping[str, str]],
+        users: Mapping[str, str],
         allowed: re.Pattern[str],
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
-        """Read the users.
-
-        Raises:
-            SecurityError: they cannot be read.
-        """
-        self._read_users, self._allowed, self._new_nonce = read_users, allowed, new_nonce
-        self._users = read_users()
+        """Let in those of ``users``, whose passwords these are, whose names are allowed."""
+        self._users, self._allowed, self._new_nonce = users, allowed, new_nonce
         if not any(map(allowed.fullmatch, self._users)):
             log.warn(
                 "none of the users in the JAAS file will be let in: saslJaasClientAllowedIds is"
@@ -72,13 +77,6 @@ class ByPassword:
     def begin(self) -> Proof:
         """Return a new exchange."""
         return _PasswordProof(DigestMd5Server(self._users, self._new_nonce()), self._allowed)
-
-    def reload(self) -> None:
-        """Read the users again; exchanges under way go on with the old ones."""
-        try:
-            self._users = self._read_users()
-        except SecurityError as error:
-            log.warn("users and passwords stay as they were: {error}", error=error)
 
 
 class _PasswordProof:
@@ -109,9 +107,6 @@ class ByRole:
     def begin(self) -> Proof:
         """Return what waits for a certificate."""
         return _RoleProof(self._roles)
-
-    def reload(self) -> None:
-        """Roles are settings; there is no file."""
 
 
 class _RoleProof:

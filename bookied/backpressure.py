@@ -48,7 +48,7 @@ class Backpressure:
         pause: Callable[[], None],
         resume: Callable[[], None],
     ) -> None:
-        self._limits, self._clock, self._unwritten_bytes = limits, clock, unwritten_bytes
+        self.limits, self._clock, self._unwritten_bytes = limits, clock, unwritten_bytes
         self._pause, self._resume = pause, resume
         self._rechecking = False
         self.in_flight_bytes = 0
@@ -78,7 +78,7 @@ class Backpressure:
             self._resume()
 
     def _is_over(self, divisor: int) -> bool:
-        limits = self._limits
+        limits = self.limits
         return (
             self.in_flight_bytes > limits.in_flight_bytes_max // divisor
             or (limits.adds_max is not None and self.adds_in_flight > limits.adds_max // divisor)
@@ -89,7 +89,7 @@ class Backpressure:
         )
 
     def _recheck_later(self) -> None:
-        if not self._rechecking and self._limits.unwritten_bytes_max is not None:
+        if not self._rechecking and self.limits.unwritten_bytes_max is not None:
             self._rechecking = True
             self._clock.callLater(RECHECK_S, self._recheck)
 

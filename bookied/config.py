@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
@@ -37,6 +37,9 @@ from bookied.storage_config import (
     LedgerConfig,
     StorageClass,
 )
+
+LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+"""From which on events can be logged."""
 
 __all__ = ["BookieConfig", "StorageClass", "load_bookie_config", "load_client_config"]
 
@@ -89,6 +92,14 @@ class IdentityConfig:
     tcp_keepalive_count: int = setting(
         -1, key="serverTcpKeepCnt", doc="Probes without answer; -1 is the system's."
     )
+    tcp_user_timeout_ms: int = setting(
+        0,
+        key="serverTcpUserTimeoutMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a peer may leave what was sent unconfirmed before the system drops the "
+        "connection; 0 is the system's.",
+    )
     permitted_users: tuple[str, ...] = setting(
         (), key="permittedStartupUsers", doc="Users that may start the bookie; any where empty."
     )
@@ -109,12 +120,17 @@ class LimitsConfig:
     adds_in_progress_max: int = setting(
         0,
         key="maxAddsInProgressLimit",
+        reloads=True,
         group="Limits",
         minimum=0,
         doc="Adds in progress before connections are paused; 0 leaves it to the bytes.",
     )
     reads_in_progress_max: int = setting(
-        10_000, key="maxReadsInProgressLimit", minimum=0, doc="The same for reads; 0 is no limit."
+        10_000,
+        key="maxReadsInProgressLimit",
+        reloads=True,
+        minimum=0,
+        doc="The same for reads; 0 is no limit.",
     )
     read_threads: int = setting(
         8,
@@ -143,6 +159,7 @@ class LimitsConfig:
     close_on_response_timeout: bool = setting(
         False,
         key="closeChannelOnResponseTimeout",
+        reloads=True,
         doc="Cut connections that do not take their answers within "
         "waitTimeoutOnResponseBackpressureMs. Otherwise they are kept and not read, where Java "
         "drops the answers.",
@@ -150,24 +167,28 @@ class LimitsConfig:
     response_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnResponseBackpressureMs",
+        reloads=True,
         unit="ms",
         doc="How long a connection may not take its answers; below 0 is no limit.",
     )
     connections_max: int = setting(
         0,
         key="serverMaxConnections",
+        reloads=True,
         minimum=0,
         doc="Connections from clients; 0 is as many as the limit on open files leaves room for.",
     )
     address_connections_max: int = setting(
         0,
         key="serverMaxConnectionsPerAddress",
+        reloads=True,
         minimum=0,
         doc="Connections from clients of one address; 0 is half of what all may have.",
     )
     frame_wait_ms: int = setting(
         60_000,
         key="serverFrameTimeoutMs",
+        reloads=True,
         unit="ms",
         minimum=0,
         doc="How long a request may take to come whole; 0 is no limit.",
@@ -175,13 +196,23 @@ class LimitsConfig:
     idle_wait_ms: int = setting(
         0,
         key="serverIdleTimeoutMs",
+        reloads=True,
         unit="ms",
         minimum=0,
         doc="How long a client may send nothing and wait for nothing; 0 is no limit.",
     )
+    login_wait_ms: int = setting(
+        30_000,
+        key="serverAuthTimeoutMs",
+        reloads=True,
+        unit="ms",
+        minimum=0,
+        doc="How long a client may take to show who it is, where it must; 0 is no limit.",
+    )
     half_frames_bytes_max: int = setting(
         67_108_864,
         key="serverHalfFramesMaxBytes",
+        reloads=True,
         unit="bytes",
         minimum=1,
         doc="Bytes of requests that are not whole, over all connections.",
@@ -189,9 +220,19 @@ class LimitsConfig:
     unsent_bytes_max: int = setting(
         67_108_864,
         key="serverUnsentResponsesMaxBytes",
+        reloads=True,
         unit="bytes",
         minimum=1,
         doc="Bytes of answers that are not taken, over all connections.",
+    )
+    stop_wait_ms: int = setting(
+        90_000,
+        key="serverStopTimeoutMs",
+        reloads=True,
+        unit="ms",
+        minimum=0,
+        doc="How long a stop may take before the process ends without it, and the next start "
+        "replays; 0 is no limit.",
     )
     force_read_only: bool = setting(
         False, key="forceReadOnlyBookie", doc="Start read-only and stay so."
@@ -223,8 +264,23 @@ class LimitsConfig:
             yield _error("serverWriteBufferLowWaterMark", "is above serverWriteBufferHighWaterMark")
 
 
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class LogConfig:
+    """What is logged."""
+
+    log_level: str = setting(
+        "info",
+        key="logLevel",
+        reloads=True,
+        group="Log",
+        choices=LEVELS,
+        doc="Least level that is logged, where neither --log-level nor BOOKIE_ROOT_LOG_LEVEL says.",
+    )
+
+
 @attrs.frozen(kw_only=True)
 class BookieConfig(
+    LogConfig,
     BookieAuthConfig,
     BookieTlsConfig,
     AutoRecoveryConfig,

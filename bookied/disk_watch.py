@@ -40,7 +40,7 @@ class DiskWatch:
         failed: Callable[[Exception], None],
         is_awaited: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._sample, self._limits, self._run_blocking = sample, limits, run_blocking
+        self._sample, self.limits, self._run_blocking = sample, limits, run_blocking
         self._changed, self._failed = changed, failed
         self._is_awaited = is_awaited
         self._loop: LoopingCall = LoopingCall(self._look)
@@ -56,7 +56,7 @@ class DiskWatch:
             OSError: a disk cannot be asked.
         """
         self.samples = await self._run_blocking(self._sample)
-        self.verdict = judge(self.samples, self._limits, was_read_only=self.verdict.read_only)
+        self.verdict = judge(self.samples, self.limits, was_read_only=self.verdict.read_only)
         return self.verdict
 
     def limits_changed(self, limits: DiskLimits) -> None:

@@ -158,3 +158,9 @@ class RunTimeError(BookieStopError):
     """Something failed for good while the bookie ran."""
 
     exit_status = ExitStatus.FATAL
+
+
+class StopTimeoutError(BookieStopError):
+    """The bookie did not come to its end in time: a disk hangs, or is very slow."""
+
+    exit_status = ExitStatus.FATAL

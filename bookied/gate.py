@@ -79,10 +79,6 @@ class Authenticator(Protocol):
         """Return what one connection needs."""
         ...
 
-    def reload(self) -> None:
-        """Read files again; those that cannot be used are told, and the old ones stay."""
-        ...
-
 
 def host_of(transport: Any) -> str:
     """Return a peer's address, for the log."""

@@ -8,6 +8,8 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
 
+from bookied.address_groups import plain
+
 TELL_EVERY_S: Final = 10.0
 """How often the log has a line about one limit."""
 
@@ -25,6 +27,7 @@ class Limit(Enum):
     ANSWER_TIME = "response_time"
     UNSENT = "unsent_responses"
     IDLE = "idle_time"
+    LOGIN = "login_time"
     READS = "reads_in_progress"
     IN_FLIGHT = "in_flight"
 
@@ -38,6 +41,7 @@ MEANINGS: Final = {
     Limit.ANSWER_TIME: "cut connections: answers were not taken in time",
     Limit.UNSENT: "cut connections: too many answers are not taken, over all connections",
     Limit.IDLE: "closed connections: nothing was asked for too long",
+    Limit.LOGIN: "cut connections: clients did not show in time who they are",
     Limit.READS: "refused reads: too many wait for the disk",
     Limit.IN_FLIGHT: "stopped reading from clients: too much is under way",
 }
@@ -66,6 +70,6 @@ class LimitHits:
             limit=limit.value,
             meaning=MEANINGS[limit],
             times=self.counts[limit] - told,
-            who=f", now {who}" if who else "",
+            who=f", now {plain(who)}" if who else "",
             why=f": {why}" if why else "",
         )

@@ -53,11 +53,12 @@ class Listener(Protocol):
 
 @attrs.frozen(kw_only=True)
 class KeepAlive:
-    """When TCP finds out that a silent peer is gone; -1 leaves it to the system."""
+    """When TCP finds out that a peer is gone; what is not above 0 is left to the system."""
 
     idle_s: int = -1
     interval_s: int = -1
     count: int = -1
+    unconfirmed_ms: int = 0
 
     def apply(self, sock: socket.socket) -> None:
         """Set it on a listening socket: Linux hands it on to the accepted ones."""
@@ -65,6 +66,7 @@ class KeepAlive:
             (socket.TCP_KEEPIDLE, self.idle_s),
             (socket.TCP_KEEPINTVL, self.interval_s),
             (socket.TCP_KEEPCNT, self.count),
+            (socket.TCP_USER_TIMEOUT, self.unconfirmed_ms),
         ):
             if value > 0:
                 sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -22,10 +22,9 @@ from bkclient.settings import (
     read_properties,
     value_text,
 )
-from bookied.config import BookieConfig, load_bookie_config, load_client_config
+from bookied.config import LEVELS, BookieConfig, load_bookie_config, load_client_config
 from bookied.exit_status import MEANING, OF_AUTORECOVERY, ExitStatus
 
-LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 FORMATS: Final = ("text", "json")
 AUTORECOVERY: Final = "autorecovery"
 CONF_VARIABLE: Final = "BOOKIE_CONF"
@@ -33,13 +32,14 @@ LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
 SIGNALS: Final = {
     "TERM and INT": "drain and stop, a second one ends at once",
-    "HUP": "opens the log file and reads the HTTP token, keys and certificates anew",
+    "HUP": "opens the log file anew, and reads again the HTTP token, keys, certificates, "
+    "passwords, and those settings that can change meanwhile",
     "USR1": "collects garbage now, with the compaction that is allowed",
     "QUIT": "writes the bookie's state to the log",
 }
 SIGNALS_OF_AUTORECOVERY: Final = {
     "TERM and INT": "stop, a second one ends at once",
-    "HUP": "opens the log file and reads keys and certificates anew",
+    "HUP": "opens the log file anew, and reads again keys, certificates and logLevel",
     "QUIT": "writes what it is at to the log",
 }
 _EPILOG_WIDTH: Final = 100
@@ -210,10 +210,10 @@ def _properties(options: Options, environ: Mapping[str, str], *classes: type) ->
     return properties.override(_settings(options), "the command line")
 
 
-def log_level(options: Options, environ: Mapping[str, str]) -> str:
-    """Return the level to log at: the option, else the environment's, else ``info``."""
+def log_level(options: Options, environ: Mapping[str, str], config: BookieConfig) -> str:
+    """Return the level to log at: the option, else the environment's, else the settings'."""
     given = options.log_level or environ.get(LEVEL_VARIABLE, "").lower()
-    return given if given in LEVELS else "info"
+    return given if given in LEVELS else config.log_level
 
 
 def log_path(options: Options, environ: Mapping[str, str]) -> Path | None:

@@ -219,6 +219,7 @@ def _keep_alive(config: BookieConfig) -> KeepAlive:
         idle_s=config.tcp_keepalive_idle_s,
         interval_s=config.tcp_keepalive_interval_s,
         count=config.tcp_keepalive_count,
+        unconfirmed_ms=config.tcp_user_timeout_ms,
     )
 
 

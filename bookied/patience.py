@@ -1,8 +1,8 @@
-"""How long a connection may keep the bookie waiting: half frames, answers not taken, silence."""
+"""How long a connection may keep us waiting: half frames, answers not taken, silence, strangers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 import attrs
@@ -27,11 +27,14 @@ class Patience:
     """For a client to take its answers, from when the transport has enough of them."""
     idle_s: float | None = None
     """Without a byte from a client that waits for nothing."""
+    login_s: float | None = None
+    """For a client to show who it is, from when it was first seen not to have."""
 
     @property
     def look_s(self) -> float | None:
         """How often to look; None for never."""
-        given = [one for one in (self.frame_s, self.answer_s, self.idle_s) if one is not None]
+        all_of_them = (self.frame_s, self.answer_s, self.idle_s, self.login_s)
+        given = [one for one in all_of_them if one is not None]
         return max(LOOK_S_MIN, min(LOOK_S_MAX, min(given) / LOOKS)) if given else None
 
 
@@ -39,12 +42,14 @@ class Patience:
 class Waiting:
     """Since when one connection keeps us waiting, in the clock's seconds; None where it does not.
 
-    ``frame_s`` is moved on by ``overdue`` while the connection is not read: that is our doing.
+    ``frame_s`` and ``stranger_s`` are moved on by ``overdue`` while the connection is not read for
+    our sake: a stranger that does not take its refusals gets no more time for that.
     """
 
     heard_s: float
     frame_s: float | None = None
     answer_s: float | None = None
+    stranger_s: float | None = None
     is_idle: bool = True
     is_read: bool = True
 
@@ -52,6 +57,10 @@ class Waiting:
         """Return which time is up."""
         if self.frame_s is not None and not self.is_read:
             self.frame_s = now_s
+        if self.stranger_s is not None and not self.is_read and self.answer_s is None:
+            self.stranger_s = now_s
+        if _is_up(self.stranger_s, patience.login_s, now_s):
+            return Limit.LOGIN
         if _is_up(self.answer_s, patience.answer_s, now_s):
             return Limit.ANSWER_TIME
         if _is_up(self.frame_s, patience.frame_s, now_s):
@@ -80,7 +89,10 @@ class Watch:
     """Looks at all connections as long as there are any."""
 
     def __init__(
-        self, clock: IReactorTime, patience: Patience, connections: Callable[[], Iterable[Watched]]
+        self,
+        clock: IReactorTime,
+        patience: Patience,
+        connections: Callable[[], Collection[Watched]],
     ) -> None:
         self._clock, self._patience, self._connections = clock, patience, connections
         self._look: IDelayedCall | None = None
@@ -92,10 +104,17 @@ class Watch:
             self._look = self._clock.callLater(look_s, self._look_at_all)
 
     def end(self) -> None:
-        """Look no more: the last connection is gone."""
+        """Look no more, until ``begin``."""
         if self._look is not None:
             self._look.cancel()
             self._look = None
+
+    def take(self, patience: Patience) -> None:
+        """Be as patient from now on."""
+        self._patience = patience
+        self.end()
+        if self._connections():
+            self.begin()
 
     def _look_at_all(self) -> None:
         self._look = None

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
@@ -22,6 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from bookied.address_groups import group_of
 from bookied.backpressure import Backpressure, Limits
 from bookied.bookie import Bookie
 from bookied.disk_read import Answer, DiskRead
@@ -106,7 +108,7 @@ class BookieServer(Factory):
                 that journals and logs need; None for no limit.
             tls: what is offered to clients that ask for it with START_TLS.
             auth: how clients show who they are before they may do anything else.
-            address_connections_max: the same for the clients of one address.
+            address_connections_max: the same for the clients of one address; see ``group_of``.
             patience: how long clients may keep the bookie waiting; for ever where it is not given.
         """
         self.bookie, self.clock, self.run_blocking = bookie, clock, run_blocking
@@ -134,10 +136,12 @@ class BookieServer(Factory):
         )
         self.unsent = UnsentAnswers(clock, bytes_max=self.limits.unsent_bytes_max)
         self.connections: set[BookieConnection] = set()
+        self.connections_broken = 0
+        """How many ended without an end: reset, or given up by the system for silence."""
         self.reads_pending = 0
         self.connections_max = connections_max
         self.address_connections_max = address_connections_max
-        self._by_host: Counter[str] = Counter()
+        self._by_group: Counter[str] = Counter()
         self.hits = LimitHits(clock)
         self._watch = Watch(clock, patience or Patience(), lambda: self.connections)
         self._is_in_group = False
@@ -155,11 +159,28 @@ class BookieServer(Factory):
     def _refuses(self, host: str) -> bool:
         if _is_full(len(self.connections), self.connections_max):
             self.hits.hit(Limit.CONNECTIONS, host, f"{len(self.connections)} are open")
-        elif _is_full(self._by_host[host], self.address_connections_max):
-            self.hits.hit(Limit.ADDRESS, host, f"{self._by_host[host]} are open")
+        elif _is_full(self._by_group[group_of(host)], self.address_connections_max):
+            open_now = self._by_group[group_of(host)]
+            self.hits.hit(Limit.ADDRESS, host, f"{open_now} of {group_of(host)} are open")
         else:
             return False
         return True
+
+    def bound(
+        self,
+        limits: Limits,
+        patience: Patience,
+        *,
+        connections_max: int | None,
+        address_connections_max: int | None,
+    ) -> None:
+        """Take other limits from now on; connections that are there stay."""
+        self.limits = self.backpressure.limits = limits
+        self.half_frames.bytes_max = limits.half_frames_bytes_max
+        self.unsent.bytes_max = limits.unsent_bytes_max
+        self.connections_max = connections_max
+        self.address_connections_max = address_connections_max
+        self._watch.take(patience)
 
     def on_synced(self, done: Iterable[Callable[[], object]]) -> None:
         """Tell everyone whose records a journal group has made durable; one write a connection."""
@@ -215,15 +236,16 @@ class BookieServer(Factory):
     def connection_made(self, connection: BookieConnection, host: str) -> None:
         """Take a connection in."""
         self.connections.add(connection)
-        self._by_host[host] += 1
+        self._by_group[group_of(host)] += 1
         self._watch.begin()
 
     def connection_lost(self, connection: BookieConnection, host: str) -> None:
         """Forget a connection."""
         self.connections.discard(connection)
-        self._by_host[host] -= 1
-        if not self._by_host[host]:
-            del self._by_host[host]
+        group = group_of(host)
+        self._by_group[group] -= 1
+        if not self._by_group[group]:
+            del self._by_group[group]
         if not self.connections:
             self._watch.end()
         if self._drained is not None and not self.connections:
@@ -371,6 +393,8 @@ class BookieConnection(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Drop what nobody will hear; adds under way are stored all the same."""
+        if not (self._is_closing or reason.check(ConnectionDone)):
+            self._server.connections_broken += 1
         self._is_lost = self._is_closing = True
         if self._upgrade is not None:
             self._upgrade.lost(reason.value)
@@ -435,6 +459,10 @@ class BookieConnection(Protocol):
         self._waiting.is_idle = not (self._unanswered or self._rest_bytes)
         if not self._rest_bytes:
             self._waiting.frame_s = None
+        if self._gate is None:
+            self._waiting.stranger_s = None
+        elif self._waiting.stranger_s is None:
+            self._waiting.stranger_s = self._server.clock.seconds()
         return self._waiting
 
     @property

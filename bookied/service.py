@@ -451,9 +451,32 @@ class BookieService:
 
     def reload(self) -> None:
         """Read keys, certificates and passwords again; connections that are there go on."""
-        for one in (self._tls, self._auth, self.parts.greeting):
+        for one in (self._tls, self.parts.greeting):
             if one is not None:
                 one.reload()
+        if self._auth is not None:
+            from bookied.authenticators import open_again
+
+            self._auth = open_again(self._auth, self.config)
+        if self.server is not None:
+            self.server.auth = self._auth
+
+    def settings_changed(self, config: BookieConfig) -> None:
+        """Obey other values of the settings that can change meanwhile; ``reload`` does the rest."""
+        self.config = config
+        if self.disks is not None:
+            self.disks.limits = DiskLimits.of(config)
+        if self.collectors is not None:
+            self.collectors.take(config)
+        if self.server is not None and self.engine is not None:
+            storage = self.engine.storages.limits
+            all_of_them = _connections_max(config, self.parts.open_files_max, storage)
+            self.server.bound(
+                _server_limits(config, storage),
+                _patience(config),
+                connections_max=all_of_them,
+                address_connections_max=config.address_connections_max or _half(all_of_them),
+            )
 
     def collect_garbage(
         self, *, major: bool = True, minor: bool = True
@@ -580,6 +603,12 @@ class BookieService:
             found["registered"] = self.registration.is_registered
         if server is not None:
             found["connections"] = len(server.connections)
+            found["connections that are not read"] = sum(
+                not one.waiting.is_read for one in server.connections
+            )
+            found["connections that wait for answers"] = sum(
+                not one.waiting.is_idle for one in server.connections
+            )
             found["bytes in flight"] = server.backpressure.in_flight_bytes
             found["paused"] = server.backpressure.is_paused
             found["bytes of half frames"] = server.half_frames.held_bytes
@@ -672,6 +701,7 @@ def _patience(config: BookieConfig) -> Patience:
         frame_s=config.frame_wait_ms / 1000 or None,
         answer_s=config.response_wait_ms / 1000 if cuts else None,
         idle_s=config.idle_wait_ms / 1000 or None,
+        login_s=config.login_wait_ms / 1000 or None,
     )
 
 

@@ -62,7 +62,7 @@ class FrameRoom:
         is_reading: Callable[[], bool] = lambda: True,
     ) -> None:
         """Begin with all room free; time in which ``is_reading`` says no is nobody's fault."""
-        self._clock, self._bytes_max, self._is_reading = clock, bytes_max, is_reading
+        self._clock, self.bytes_max, self._is_reading = clock, bytes_max, is_reading
         self._halves: dict[Client, _Half] = {}
         self._look: IDelayedCall | None = None
         self.held_bytes = 0
@@ -96,7 +96,7 @@ class FrameRoom:
 
     @property
     def _is_over(self) -> bool:
-        return self.held_bytes > self._bytes_max
+        return self.held_bytes > self.bytes_max
 
     @property
     def _first(self) -> Client:
@@ -131,7 +131,7 @@ class UnsentAnswers:
     """
 
     def __init__(self, clock: IReactorTime, *, bytes_max: int) -> None:
-        self._clock, self._bytes_max = clock, bytes_max
+        self._clock, self.bytes_max = clock, bytes_max
         self._unsent: dict[Client, _Unsent] = {}  # Who stands longest is first.
         self._look: IDelayedCall | None = None
         self.size_bytes = 0
@@ -142,7 +142,7 @@ class UnsentAnswers:
         unsent.size_bytes += size_bytes
         self.size_bytes += size_bytes
         # One alone is bounded by what a connection may hold.
-        while self.size_bytes > self._bytes_max and len(self._unsent) > 1:
+        while self.size_bytes > self.bytes_max and len(self._unsent) > 1:
             self._cut(next(iter(self._unsent)))
         self._look_later()
 
@@ -157,12 +157,12 @@ class UnsentAnswers:
         client.time_is_up(Limit.UNSENT)
 
     def _look_later(self) -> None:
-        if self._look is None and self.size_bytes > self._bytes_max // 2:
+        if self._look is None and self.size_bytes > self.bytes_max // 2:
             self._look = self._clock.callLater(STUCK_S, self._cut_stuck)
 
     def _cut_stuck(self) -> None:
         self._look = None
-        if self.size_bytes > self._bytes_max // 2:
+        if self.size_bytes > self.bytes_max // 2:
             until_s = self._clock.seconds() - STUCK_S
             for client in [one for one, its in self._unsent.items() if its.since_s <= until_s]:
                 self._cut(client)

@@ -402,6 +402,7 @@ class DiskConfig:
     disk_full_at: float = setting(
         0.95,
         key="diskUsageThreshold",
+        reloads=True,
         minimum=0.001,
         maximum=1,
         doc="Share in use above which a disk is full.",
@@ -409,6 +410,7 @@ class DiskConfig:
     disk_warn_at: float = setting(
         0.90,
         key="diskUsageWarnThreshold",
+        reloads=True,
         minimum=0.001,
         maximum=1,
         doc="Share in use above which a disk is almost full.",
@@ -416,6 +418,7 @@ class DiskConfig:
     _disk_writable_below: float | None = setting(
         None,
         key="diskUsageLwmThreshold",
+        reloads=True,
         minimum=0.001,
         maximum=1,
         doc="Share in use below which a read-only bookie becomes writable again.",
@@ -486,6 +489,7 @@ class CollectorConfig:
     gc_wait_ms: int = setting(
         600_000,
         key="gcWaitTime",
+        reloads=True,
         unit="ms",
         group="Garbage collection",
         minimum=1,
@@ -494,35 +498,41 @@ class CollectorConfig:
     minor_interval_s: int = setting(
         3600,
         key="minorCompactionInterval",
+        reloads=True,
         unit="s",
         doc="Pause between minor compactions; not above 0 is off.",
     )
     minor_threshold: float = setting(
         0.2,
         key="minorCompactionThreshold",
+        reloads=True,
         doc="Share of live bytes below which a minor compaction rewrites a log.",
     )
     minor_time_ms_max: int = setting(
         -1,
         key="minorCompactionMaxTimeMillis",
+        reloads=True,
         unit="ms",
         doc="Longest minor compaction; below 0 is no limit.",
     )
     major_interval_s: int = setting(
         86_400,
         key="majorCompactionInterval",
+        reloads=True,
         unit="s",
         doc="Pause between major compactions; not above 0 is off.",
     )
     major_threshold: float = setting(
         0.8,
         key="majorCompactionThreshold",
+        reloads=True,
         doc="Share of live bytes below which a major compaction rewrites a log.",
         risky=lambda share: "1 or more rewrites every log again and again" if share >= 1 else None,
     )
     major_time_ms_max: int = setting(
         -1,
         key="majorCompactionMaxTimeMillis",
+        reloads=True,
         unit="ms",
         doc="Longest major compaction; below 0 is no limit.",
     )
@@ -535,11 +545,13 @@ class CollectorConfig:
     compaction_by_bytes: bool = setting(
         False,
         key="isThrottleByBytes",
+        reloads=True,
         doc="Limit compaction by bytes rather than entries.",
     )
     compaction_entry_rate: int = setting(
         1000,
         key="compactionRateByEntries",
+        reloads=True,
         aliases=("compactionRate",),
         unit="entries/s",
         minimum=1,
@@ -548,6 +560,7 @@ class CollectorConfig:
     compaction_byte_rate: int = setting(
         1_000_000,
         key="compactionRateByBytes",
+        reloads=True,
         unit="bytes/s",
         minimum=1,
         doc="Speed of compaction, by bytes.",
@@ -565,6 +578,7 @@ class CollectorConfig:
     gc_when_full: bool = setting(
         False,
         key="isForceGCAllowWhenNoSpace",
+        reloads=True,
         doc="Collect on full disks.",
     )
     compaction_always_allowed: bool = setting(

@@ -16,6 +16,7 @@ from bkclient.blocking import BlockingClient
 from bkctl.cli import cli
 from bkctl.exit_status import ExitStatus as CommandStatus
 from bkctl.options import options_of
+from bookied.config import BookieConfig
 from bookied.exit_status import ExitStatus
 from bookied.options import parse_options
 from tests.bookied.processes import BookieProcess, make_cluster, write_conf
@@ -74,6 +75,13 @@ def test_a_daemon_is_started_as_it_can_be_and_restarted_where_that_helps(unit: P
     assert (service["Restart"], service["KillMode"]) == ("on-failure", "mixed")
     assert int(service["LimitNOFILE"]) >= 65_536
     assert service["WatchdogSec"]
+
+
+@pytest.mark.parametrize("unit", DAEMONS, ids=lambda unit: unit.name)
+def test_a_daemon_ends_by_itself_before_it_is_killed(unit: Path) -> None:
+    minutes = re.fullmatch(r"(\d+)min", _settings(unit)["Service"]["TimeoutStopSec"])
+    assert minutes is not None
+    assert BookieConfig(metadata_service_uri="memory:").stop_wait_ms < int(minutes[1]) * 60_000
 
 
 def test_the_doctor_is_started_as_it_can_be_and_fails_where_something_is_at_risk() -> None:

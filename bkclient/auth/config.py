@@ -67,7 +67,10 @@ class BookieAuthConfig(JaasConfig):
         refuse=_no_bookie_factory,
     )
     authorized_roles: tuple[str, ...] = setting(
-        (), key="authorizedRoles", doc=f"With {CERTIFICATES}: the roles that are let in."
+        (),
+        key="authorizedRoles",
+        reloads=True,
+        doc=f"With {CERTIFICATES}: the roles that are let in.",
     )
     jaas_bookie_section: str = setting(
         "Bookie",
@@ -77,6 +80,7 @@ class BookieAuthConfig(JaasConfig):
     sasl_allowed_ids: str = setting(
         ".*bookkeeper.*",
         key="saslJaasClientAllowedIds",
+        reloads=True,
         doc="Of those, only users whose whole name this regular expression matches are let in.",
         refuse=_no_pattern,
     )

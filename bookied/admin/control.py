@@ -215,7 +215,7 @@ class Control:
 
     def settings(self) -> dict[str, str]:
         """Return every setting as text, by its key; secrets are masked."""
-        return settings_text(self._config)
+        return settings_text(self._service.config)
 
     def change_settings(self, given: Mapping[str, object]) -> None:
         """Change settings until the next start; see ``BookieService.change_settings``.

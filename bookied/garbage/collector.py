@@ -152,12 +152,10 @@ class Collector:
         self._call_later(self._first_wait_s)
 
     def settings_changed(self, settings: CollectorSettings) -> None:
-        """Take pauses, schedules and rates of others, at once; the rest stays as at the start."""
-        is_waiting = self._round is None and self._wanted is None
-        if is_waiting and settings.wait_s != self._settings.wait_s and not self._is_stopping:
-            self._call_later(settings.wait_s)
-        self._settings = settings
-        self._pace.throttle = _throttle(settings)
+        """Collect as these say from now on; what copies are made with stays as it was."""
+        self._settings, self._pace.throttle = settings, _throttle(settings)
+        if self._call is not None and self._call.active():
+            self._call_later(min(settings.wait_s, self._call.getTime() - self._clock.seconds()))
 
     async def stop(self) -> None:
         """Begin nothing more; return when what is under way has come to a safe point."""

@@ -70,6 +70,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
     ):
         if bound is not None:
             yield gauge(name, bound)
+    yield counter("bookied_connections_broken_total", server.connections_broken)
     hits = tuple(({"limit": one.value}, count) for one, count in server.hits.counts.items())
     yield Family("bookied_limit_hits_total", "counter", hits)
     yield counter("bookied_packets_received_total", stats.packets_received)

@@ -67,9 +67,9 @@ class NullFile:
 class Bench:
     """One connection to a bookie that has nobody else to talk to."""
 
-    def __init__(self, directory: Path, protocol: str, size: int) -> None:
+    def __init__(self, directory: Path, protocol: str, size: int, **bookie_settings: Any) -> None:
         limits = StorageLimits(dirty_pages_max=1 << 30, unwritten_bytes_max=1 << 60)
-        self.serving = Serving(directory, storage_limits=limits, syncs=False)
+        self.serving = Serving(directory, storage_limits=limits, syncs=False, **bookie_settings)
         for journal in self.serving.journals:
             journal._file = NullFile()
         version = ProtocolVersion.V2 if protocol == "v2" else ProtocolVersion.V3

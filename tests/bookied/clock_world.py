@@ -107,7 +107,7 @@ class World:
     def stop(self) -> None:
         stopping = Deferred.fromCoroutine(self.service.stop())
         if hasattr(self, "connection"):
-            self.connection.connectionLost(cast("Any", None))
+            self.connection.connectionLost()
         self.run_for(20)
         assert stopping.called
 

@@ -100,12 +100,23 @@ class BookieProcess:
         """Wait until the process has told its service manager ``word``."""
         deadline_s = time.monotonic() + timeout_s
         while word not in self.told:
-            ready, _, _ = select.select([self._notify], [], [], 0.05)
-            if ready:
-                self.told += self._notify.recv(4096).decode().splitlines()
+            self._hear()
             assert self.process.poll() is None, f"ended early:\n{self.output.read_text()}"
             assert time.monotonic() < deadline_s, f"no {word}:\n{self.output.read_text()}"
         return self
+
+    def told_within(self, seconds: float) -> list[str]:
+        """Return what the process tells its service manager in so much time from now on."""
+        while select.select([self._notify], [], [], 0)[0]:
+            self._hear()
+        so_far, until_s = len(self.told), time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            self._hear()
+        return self.told[so_far:]
+
+    def _hear(self) -> None:
+        if select.select([self._notify], [], [], 0.05)[0]:
+            self.told += self._notify.recv(4096).decode().splitlines()
 
     def ready(self, timeout_s: float = READY_S) -> BookieProcess:
         return self.wait_for("READY=1", timeout_s)

@@ -11,12 +11,16 @@ from tests.bookied.serving import KEY, packet
 from wire import v2
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
+from wire.digest_md5 import DigestMd5Client
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     NEED_DATA,
+    SASL,
     AddRequest,
     AddResponse,
     Answer,
+    AuthRequest,
+    AuthResponse,
     ReadRequest,
     ReadResponse,
     Request,
@@ -66,6 +70,15 @@ class RawClient:
             if not data:
                 raise ConnectionError("closed by the bookie")
             self._decoder.receive_data(data)
+
+    def log_in(self, user: str, password: str) -> None:
+        """Show by DIGEST-MD5 who it is; fail where the bookie does not believe it."""
+        exchange, token = DigestMd5Client(user, password, lambda: "client nonce"), b""
+        while not exchange.is_done:
+            self.send(AuthRequest(SASL, token))
+            answer = self.receive()
+            assert isinstance(answer, AuthResponse)
+            token = exchange.answer(answer.payload)
 
     def send_add(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         self.send(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
+from bookied.authenticators import open_again
 from bookied.gate import TOLD_EVERY_S
 from tests.bookied.secured import AUTHORITY, Connection, Stage
 from tests.bookied.serving import KEY, Client, packet
@@ -68,6 +69,13 @@ def with_passwords(directory: Path, *, tls: bool = False) -> Stage:
         "saslJaasConfigFile": path,
     }
     return stage
+
+
+def read_again(stage: Stage) -> None:
+    """Have the bookie read names, passwords and settings anew."""
+    server = stage.serving.server
+    assert server.auth is not None
+    server.auth = open_again(server.auth, stage._config())
 
 
 @pytest.fixture
@@ -230,22 +238,27 @@ def test_new_passwords_count_once_they_are_read_again(stage: Stage, logs: list[s
     path = stage.directory / "jaas.conf"
     path.write_text(JAAS.replace('"secret"', '"changed"'))
     assert isinstance(stage.connect().failure, ClientUnauthorizedError)
-    auth = stage.serving.server.auth
-    assert auth is not None
-    auth.reload()
-    assert stage.connect().is_greeted
+    read_again(stage)
+    greeting = stage.greeting()
+    assert Connection(stage, greeting, V3).is_greeted
     path.write_text("nothing")
-    auth.reload()
+    read_again(stage)
+    assert Connection(stage, greeting, V3).is_greeted
     assert [line for line in logs if "users and passwords stay as they were" in line]
+
+
+def test_who_is_let_in_is_read_again_too(stage: Stage) -> None:
+    assert stage.connect().is_greeted
+    stage.bookie_settings["saslJaasClientAllowedIds"] = "stranger"
+    read_again(stage)
+    assert isinstance(stage.connect().failure, ClientUnauthorizedError)
 
 
 def test_a_client_takes_its_new_password_once_it_is_read_again(stage: Stage) -> None:
     greeting = stage.greeting()
     path = stage.directory / "jaas.conf"
     path.write_text(JAAS.replace('"secret"', '"changed"'))
-    auth = stage.serving.server.auth
-    assert auth is not None
-    auth.reload()
+    read_again(stage)
     assert not Connection(stage, greeting, V3).is_greeted
     greeting.reload()
     assert Connection(stage, greeting, V3).is_greeted

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from bookied.backpressure import Limits
+from bookied.gate import Proof
 from bookied.limit_hits import MEANINGS, TELL_EVERY_S, Limit
 from bookied.patience import LOOK_S_MAX, LOOKS, Patience, Waiting
 from bookied.server import BookieConnection, BookieServer
@@ -22,7 +23,7 @@ from tests.bookied.serving import KEY, Client, Serving, Transport, packet
 from wire import v2
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, EntryId, LedgerId
-from wire.messages import AddRequest, ReadRequest
+from wire.messages import AddRequest, AuthRequest, ReadRequest
 
 EOK = ReturnCode.EOK
 
@@ -66,7 +67,7 @@ def said() -> Iterator[list[str]]:
 
 
 def accept(server: BookieServer, host: str) -> BookieConnection | None:
-    address = IPv4Address("TCP", host, 1)
+    address = (IPv6Address if ":" in host else IPv4Address)("TCP", host, 1)
     protocol = server.buildProtocol(address)
     if protocol is not None:
         protocol.makeConnection(StringTransport(peerAddress=address))
@@ -102,6 +103,21 @@ def test_one_address_has_its_share_of_the_connections(tmp_path: Path) -> None:
     mine[0].connectionLost(Failure(ConnectionDone()))
     assert accept(server, "10.0.0.1") is not None
     assert accept(server, "10.0.0.1") is None
+
+
+def test_an_address_is_the_same_on_a_port_for_both_kinds_and_a_network_of_ipv6_is_one(
+    tmp_path: Path, said: list[str]
+) -> None:
+    server = Serving(tmp_path, server_settings={"address_connections_max": 2}).server
+    hosts = ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.2"]
+    assert [accept(server, host) is None for host in hosts] == [False, False, True, False]
+    assert said[0].endswith("now 10.0.0.1: 2 of 10.0.0.1 are open")
+    hosts = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
+    mine = [accept(server, host) for host in hosts]
+    assert [one is None for one in mine] == [False, False, True, False]
+    assert mine[0] is not None
+    mine[0].connectionLost(Failure(ConnectionDone()))
+    assert accept(server, "2001:db8::3") is not None
 
 
 # What all connections may hold together -----------------------------------------------------------
@@ -309,6 +325,67 @@ def test_a_silent_client_that_waits_for_nothing_is_closed(tmp_path: Path) -> Non
     serving.clock.pump([LOOK_S_MAX] * 5)
     assert [one.is_closed for one in (silent, polling, half)] == [True, False, False]
     assert serving.server.hits.counts[Limit.IDLE] == 1
+
+
+class Doorkeeper:
+    """Lets in who says ``friend``."""
+
+    plugin = "words"
+
+    def __init__(self) -> None:
+        self.user: str | None = None
+
+    def begin(self) -> Proof:
+        return Doorkeeper()
+
+    def answer(self, token: bytes) -> bytes:
+        if token == b"friend":
+            self.user = "a friend"
+        return b"?"
+
+    def tls_began(self, certificate: object) -> None:
+        """A certificate is no word."""
+
+
+def guarded(directory: Path, **settings: Any) -> Serving:
+    return Serving(
+        directory,
+        server_settings={"patience": Patience(login_s=8.0), "auth": Doorkeeper()},
+        **settings,
+    )
+
+
+def test_who_does_not_log_in_is_cut_in_time_whatever_it_asks_meanwhile(tmp_path: Path) -> None:
+    serving = guarded(tmp_path)
+    silent, asking, friend = (serving.connect(ProtocolVersion.V3) for _ in range(3))
+    friend.request(AuthRequest("words", b"friend"))
+    for at in range(12):
+        if not asking.transport.is_cut:
+            asking.request(add(7, at))
+        serving.clock.advance(1.0)
+    assert [one.transport.is_cut for one in (silent, asking, friend)] == [True, True, False]
+    assert serving.server.hits.counts[Limit.LOGIN] == 2
+
+
+def test_a_stranger_gets_no_more_time_for_refusals_that_it_does_not_take(tmp_path: Path) -> None:
+    serving = guarded(tmp_path)
+    stranger = serving.connect(ProtocolVersion.V3, transport=Slow())
+    stranger.request(add(7, 0))
+    assert not is_read(stranger)
+    serving.clock.pump([1.0] * 12)
+    assert stranger.transport.is_cut
+
+
+def test_a_stranger_has_more_time_while_nobody_is_read(tmp_path: Path) -> None:
+    serving = guarded(tmp_path, limits=Limits(adds_max=0), syncs=False)
+    friend, stranger = (serving.connect(ProtocolVersion.V3) for _ in range(2))
+    friend.request(AuthRequest("words", b"friend"))
+    friend.request(add(8, 0))
+    serving.clock.pump([1.0] * 60)
+    assert not stranger.transport.is_cut
+    serving.sync()
+    serving.clock.pump([1.0] * 12)
+    assert stranger.transport.is_cut
 
 
 def test_without_limits_or_connections_nobody_looks(tmp_path: Path) -> None:

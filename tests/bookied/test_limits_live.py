@@ -7,21 +7,14 @@ well-behaved client's adds and reads before and meanwhile (``pytest -s``).
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import select
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import count
-from pathlib import Path
-from urllib.request import urlopen
+from collections.abc import Iterator
 
 import pytest
 
-from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.bookied.live import Live, WellBehaved, is_cut, is_over, kept_service, until
 from tests.bookied.raw_client import RawClient
 from tests.bookied.serving import KEY, packet
 from wire import v2
@@ -36,11 +29,6 @@ CONNECTIONS_MAX, ADDRESS_CONNECTIONS_MAX = 40, 30
 HALF_BYTES_MAX, UNSENT_BYTES_MAX = 2_000_000, 6_000_000
 ADDS_MAX, READS_MAX = 50, 16
 FRAME_S, IDLE_S, ANSWER_S = 2.5, 4.0, 5.0
-BEFORE_S = 0.8
-P99_MS_MAX = 2000.0
-"""What stays of service, on a machine that may be busy with other tests."""
-
-LEDGERS = count(100)
 
 
 def frame(request: Request) -> bytes:
@@ -56,161 +44,34 @@ def read(ledger_id: int, entry_id: int) -> bytes:
     return frame(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)))
 
 
-class Live:
-    """The bookie, and what it tells of itself."""
-
-    def __init__(self, directory: Path) -> None:
-        self._http_port = free_port()
-        conf = write_conf(
-            directory / "b1",
-            make_cluster(directory / "metadata.db"),
-            httpServerEnabled="true",
-            httpServerPort=self._http_port,
-            nettyMaxFrameSizeBytes=FRAME_BYTES_MAX,
-            serverMaxConnections=CONNECTIONS_MAX,
-            serverMaxConnectionsPerAddress=ADDRESS_CONNECTIONS_MAX,
-            serverHalfFramesMaxBytes=HALF_BYTES_MAX,
-            serverUnsentResponsesMaxBytes=UNSENT_BYTES_MAX,
-            maxAddsInProgressLimit=ADDS_MAX,
-            maxReadsInProgressLimit=READS_MAX,
-            numReadWorkerThreads=1,
-            skipListSizeLimit=1_048_576,
-            flushInterval=200,
-            serverFrameTimeoutMs=int(FRAME_S * 1000),
-            serverIdleTimeoutMs=int(IDLE_S * 1000),
-            closeChannelOnResponseTimeout="true",
-            waitTimeoutOnResponseBackpressureMs=int(ANSWER_S * 1000),
-        )
-        self.process = BookieProcess(conf).ready()
-        self.port = self.process.port
-
-    def metrics(self) -> dict[str, float]:
-        with urlopen(f"http://127.0.0.1:{self._http_port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        return {
-            name: float(value)
-            for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
-        }
-
-    def hits(self, limit: str) -> float:
-        return self.metrics()[f'bookied_limit_hits_total{{limit="{limit}"}}']
-
-    def memory(self, owner: str) -> float:
-        return self.metrics()[f'bookied_memory_bytes{{owner="{owner}"}}']
-
-    def said(self, limit: str) -> int:
-        """Return how many lines the log has about a limit."""
-        return len(re.findall(rf"limit {limit}:", self.process.output.read_text()))
-
-    def drop_page_cache(self) -> None:
-        """Have the system forget the entry logs, so that reads need the disk."""
-        for path in self.process.directory.rglob("*.log"):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
-
-    def hostile(self) -> socket.socket:
-        """Return a connection of a hostile client, which takes 4 KiB before its buffer is full."""
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(10)
-        sock.bind(("127.0.0.2", 0))
-        sock.connect(("127.0.0.1", self.port))
-        return sock
-
-    def hostiles(self, number: int) -> contextlib.ExitStack:
-        """Return a block's end that closes so many of them; they are in ``of``."""
-        stack = contextlib.ExitStack()
-        self.of = [stack.enter_context(contextlib.closing(self.hostile())) for _ in range(number)]
-        return stack
-
-
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    found = Live(tmp_path_factory.mktemp("limits"))
+    found = Live(
+        tmp_path_factory.mktemp("limits"),
+        nettyMaxFrameSizeBytes=FRAME_BYTES_MAX,
+        serverMaxConnections=CONNECTIONS_MAX,
+        serverMaxConnectionsPerAddress=ADDRESS_CONNECTIONS_MAX,
+        serverHalfFramesMaxBytes=HALF_BYTES_MAX,
+        serverUnsentResponsesMaxBytes=UNSENT_BYTES_MAX,
+        maxAddsInProgressLimit=ADDS_MAX,
+        maxReadsInProgressLimit=READS_MAX,
+        numReadWorkerThreads=1,
+        skipListSizeLimit=1_048_576,
+        flushInterval=200,
+        serverFrameTimeoutMs=int(FRAME_S * 1000),
+        serverIdleTimeoutMs=int(IDLE_S * 1000),
+        closeChannelOnResponseTimeout="true",
+        waitTimeoutOnResponseBackpressureMs=int(ANSWER_S * 1000),
+    )
     yield found
     found.process.kill()
-
-
-class WellBehaved:
-    """Adds an entry of 1 KiB and reads it again, one request at a time, and takes the times."""
-
-    def __init__(self, port: int) -> None:
-        self._port, self._ends = port, threading.Event()
-        self.took_s: list[float] = []
-        self.refused: list[object] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        ledger_id = next(LEDGERS)
-        try:
-            with RawClient(self._port) as client:
-                for entry_id in count():
-                    if self._ends.is_set():
-                        return
-                    began_s = time.perf_counter()
-                    added = client.add(ledger_id, entry_id, b"x" * 1024)
-                    between_s = time.perf_counter()
-                    found = client.read(ledger_id, entry_id)
-                    self.took_s += [between_s - began_s, time.perf_counter() - between_s]
-                    if added is not ReturnCode.EOK or isinstance(found, ReturnCode):
-                        self.refused.append((added, found))
-        except Exception as error:  # noqa: BLE001 -- told by ``since``
-            self.refused.append(error)
-
-    def since(self, start: int) -> float:
-        """Return the p99 in ms from the ``start``-th request on; fail if any was refused."""
-        took = sorted(self.took_s[start:])
-        assert self.refused == []
-        assert took, "not a single answer"
-        return took[len(took) * 99 // 100] * 1000
-
-    def end(self) -> None:
-        self._ends.set()
-        self._thread.join(30)
 
 
 @pytest.fixture
 def service(live: Live, request: pytest.FixtureRequest) -> Iterator[WellBehaved]:
     """Give a client that has gone on for a while; in the end its service must have been kept."""
-    client = WellBehaved(live.port)
-    time.sleep(BEFORE_S)
-    start = len(client.took_s)
-    before_ms = client.since(0)
-    yield client
-    client.end()
-    during_ms = client.since(start)
-    print(f"\n{request.node.name}: p99 {before_ms:.2f} ms before, {during_ms:.2f} ms meanwhile")
-    assert during_ms < P99_MS_MAX
-
-
-def is_cut(sock: socket.socket) -> bool:
-    """Whether the bookie has ended a connection; takes what has come."""
-    try:
-        while select.select([sock], [], [], 0)[0]:
-            if not sock.recv(65536):
-                return True
-    except ConnectionError:
-        return True
-    return False
-
-
-def is_over(sock: socket.socket) -> bool:
-    """Whether the bookie has reset a connection, without taking anything that has come."""
-    poll = select.poll()
-    poll.register(sock, select.POLLERR)
-    return bool(poll.poll(0))
-
-
-def until(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "not in time"
-        time.sleep(0.05)
+    with kept_service(live.port, request.node.name) as client:
+        yield client
 
 
 @pytest.mark.usefixtures("service")

@@ -601,6 +601,7 @@ def test_the_dump_says_how_the_bookie_is(running: Running) -> None:
     assert dump["state"] == "writable"
     assert dump["registered"] is True
     assert dump["connections"] == 1
+    assert dump["connections that are not read"] == dump["connections that wait for answers"] == 0
     assert dump["ledgers in memory"] == 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +14,10 @@ from twisted.python.failure import Failure
 
 from bkclient.tls.config import StoreFile, StoreType, TlsSettings
 from bkclient.tls.contexts import TlsContexts
+from bookied.authenticators import ByPassword
 from tests.bookied.serving import Serving, Transport
 from tests.certificates import Authority, write_pem
+from tests.fuzz.security import NONCE
 from tests.tls_link import LinkTransport
 
 AUTHORITY: Final = Authority()
@@ -95,6 +99,22 @@ class FuzzedTlsBookie(FuzzedBookie):
             transport.protocol.dataReceived(piece)
             serving.clock.advance(0)
         transport.protocol.connectionLost(Failure(ConnectionDone()))
+
+
+class FuzzedGuardedBookie(FuzzedBookie):
+    """Wants a password that no input has: whoever comes must stay a stranger, and store nothing."""
+
+    def _begin(self, directory: Path) -> Serving:
+        serving = super()._begin(directory)
+        users = {"bookkeeper": secrets.token_hex(16)}
+        serving.server.auth = ByPassword(users, re.compile(".*"), lambda: NONCE)
+        return serving
+
+    def _send(self, serving: Serving, data: bytes) -> None:
+        super()._send(serving, data)
+        if serving.server.stats.auth_successes or serving.storage.ledger_ids():
+            self._left = 0
+            raise BugError("a stranger was let in")
 
 
 def pieces(data: bytes) -> list[bytes]:

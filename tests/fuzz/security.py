@@ -8,6 +8,7 @@ from typing import Final
 from OpenSSL import SSL
 
 from bkclient.auth.jaas import JaasFile
+from wire import v2
 from wire.digest_md5 import AuthenticationError, DigestMd5Client, DigestMd5Server
 from wire.messages import SASL, AuthRequest, StartTlsRequest
 from wire.v3 import encode_request
@@ -65,6 +66,18 @@ RESPONSES: Final = (
     b'username="a\\"b",nonce="OA6MG9tEQGm2hh",nc=00000001,realm="bookkeeper",authzid="c"',
 )
 PROOFS: Final = (challenged().answer(RESPONSES[0]),)
+
+
+def _logins() -> tuple[bytes, ...]:
+    begin, reply = (AuthRequest(SASL, one) for one in (b"", RESPONSES[0]))
+    found = []
+    for encode in (v2.encode_request, lambda one: encode_request(one, 1)):
+        found += [encode(begin) + encode(reply), encode(reply), encode(begin) * 2]
+    return tuple(b"\1" + one for one in found)
+
+
+LOGINS: Final = _logins()
+"""Tokens in and out of turn; the first byte says in how many pieces they come."""
 
 
 # JAAS ---------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from bookied.status_file import decode_status
 from bookied.takeover import decode_served
 from tests.bookied.golden import DIRECTORY
 from tests.fuzz import security
-from tests.fuzz.bookie import FuzzedBookie, FuzzedTlsBookie, pieces
+from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
 from tests.fuzz.hunt import Target
 from tests.wire.vectors import load
 from wire import adds, reads, records, v2, v3
@@ -252,6 +252,7 @@ _ALL: Final = (
         for version in ProtocolVersion
     ),
     _target("bookie", FuzzedBookie().take, (), _STREAMS),
+    _target("bookie-auth", FuzzedGuardedBookie().take, (), (*security.LOGINS, *_STREAMS)),
     _target("bookie-tls", FuzzedTlsBookie().take, (), security.UPGRADES),
     _target("digest-md5-challenge", security.challenge, AuthenticationError, security.CHALLENGES),
     _target("digest-md5-response", security.response, AuthenticationError, security.RESPONSES),

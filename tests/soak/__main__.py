@@ -3,13 +3,15 @@
     python -m tests.soak --minutes 5
     python -m tests.soak --minutes 60 --plot soak.png     # needs matplotlib
 
-One bookie and a second one for replication, in TLS: adds of V2 and V3, reads (in V2 batches),
-tails, opens that fence and recover, deletions, and behind those GC and compaction. At first they
-restart in turn, by SIGTERM and SIGKILL; certificates change all the time. Memory, descriptors,
-threads and disk are sampled; the slopes are those of the last half, without restarts.
+Two bookies in TLS, one of them with DbLedgerStorage; each ledger is on one or on both: adds of V2
+and V3, reads (in V2 batches), tails, opens that fence and recover, deletions, and behind those GC
+and compaction. At first they restart in turn, by SIGTERM and SIGKILL; certificates change all the
+time. Memory, descriptors, threads and disk are sampled; the slopes are those of the last half,
+without restarts.
 
 Every acknowledged entry is read back and compared: before its ledger is deleted, or at the end.
-Ends with status 1 if one was not as it was written.
+Ends with status 1 if one was not as it was written, or was not to be had; then the bookies say in
+their logs what they were at, and these stay with all they had.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ class Soak:
             finally:
                 run(load.stop(), SETTLE_S)
             self.checked = run(load.check_all(), SETTLE_S)
+            if load.mismatches:
+                self.bookies.tell_all()
         self.bookies.end()
         return load
 
@@ -158,9 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak = Soak(root, asked.minutes * 60, asked.seed)
     try:
         load = soak.run()
+        if load.mismatches:
+            print(f"what the bookies had and said: {root}")
+        else:
+            shutil.rmtree(root, ignore_errors=True)
     finally:
         soak.bookies.end()
-        shutil.rmtree(root, ignore_errors=True)
     print("\n".join(summary(soak, load)), flush=True)
     if asked.plot is not None:
         draw(asked.plot, soak.samples, soak.events, soak.steady_from_s)

@@ -30,6 +30,9 @@ _SMALL: Final = {
 }
 """What makes in minutes happen what takes a bookie days: full logs, checkpoints, compaction."""
 
+_STORAGES: Final = {"b1": "SortedLedgerStorage", "b2": "storage.ldb.DbLedgerStorage"}
+"""One of each kind of index, by the names of Java's classes."""
+
 _COLLECTED: Final = ("minor_compactions", "major_compactions", "freed_by_removal_bytes",
                      "freed_by_compaction_bytes")  # fmt: skip
 
@@ -81,6 +84,11 @@ class Bookies:
             bookie.process.send_signal(signal.SIGHUP)
         self.counts["certificate rotations"] += 1
 
+    def tell_all(self) -> None:
+        """Have every bookie write to its log what it is at."""
+        for bookie in self.running.values():
+            bookie.process.send_signal(signal.SIGQUIT)
+
     def end(self) -> None:
         """Stop them, and kill what does not stop."""
         for name, bookie in self.running.items():
@@ -101,6 +109,7 @@ class Bookies:
 
     def _conf(self, name: str) -> Path:
         told = {**_SMALL, "httpServerEnabled": "true", "httpServerPort": self._http[name]}
+        told["ledgerStorageClass"] = f"org.apache.bookkeeper.bookie.{_STORAGES[name]}"
         told |= bookie_keys(self._pem, tlsClientAuthentication="true")
         return write_conf(self.directory / name, self.uri, **told)
 

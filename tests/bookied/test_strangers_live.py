@@ -1,0 +1,82 @@
+"""Where clients must log in, a live bookie does not keep those that never do."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bookied.live import Live, WellBehaved, is_cut, kept_service
+from tests.bookied.raw_client import RawClient
+from wire import v2
+from wire.ids import EntryId, LedgerId
+from wire.messages import SASL, AuthRequest, ReadRequest
+
+pytestmark = pytest.mark.processes
+
+LOGIN_S, LATE_S = 3.0, 4.0
+STRANGERS = 10
+JAAS = """
+Bookie {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_bookkeeper="secret";
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    directory = tmp_path_factory.mktemp("strangers")
+    jaas = directory / "jaas.conf"
+    jaas.write_text(JAAS)
+    found = Live(
+        directory,
+        bookieAuthProviderFactoryClass="SASLBookieAuthProviderFactory",
+        saslJaasConfigFile=jaas,
+        serverAuthTimeoutMs=int(LOGIN_S * 1000),
+    )
+    yield found
+    found.process.kill()
+
+
+def log_in(client: RawClient) -> None:
+    client.log_in("bookkeeper", "secret")
+
+
+@pytest.fixture(autouse=True)
+def service(live: Live, request: pytest.FixtureRequest) -> Iterator[WellBehaved]:
+    with kept_service(live.port, request.node.name, log_in) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        pytest.param(b"", False, id="silent"),
+        pytest.param(v2.encode_request(AuthRequest(SASL, b"")), False, id="half-way"),
+        pytest.param(
+            v2.encode_request(ReadRequest(LedgerId(1), EntryId(0))), True, id="asking-all-the-time"
+        ),
+    ],
+)
+def test_strangers_that_do_not_log_in_are_cut_in_time(
+    live: Live, words: bytes, *, again: bool
+) -> None:
+    before = live.hits("login_time")
+    with live.hostiles(STRANGERS):
+        began_s = time.monotonic()
+        for sock in live.of:
+            sock.sendall(words)
+        left = set(live.of)
+        while left:
+            assert time.monotonic() - began_s < LOGIN_S + LATE_S
+            for sock in left if again else ():
+                with contextlib.suppress(ConnectionError):
+                    sock.sendall(words)
+            left -= {sock for sock in left if is_cut(sock)}
+            time.sleep(0.1)
+        assert time.monotonic() - began_s >= LOGIN_S
+    assert live.hits("login_time") == before + STRANGERS
+    assert live.said("login_time") >= 1
