@@ -138,7 +138,8 @@ class Greeting:
             raise BookieUnavailableError(f"{who}: it closed the connection") from error
         if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
             raise ClientUnauthorizedError(
-                f"{who}: wrong password, unknown there, or not allowed (it says {answer.rc.name})"
+                f"{who}: wrong password, unknown there, not allowed, or it insists on TLS"
+                f" (it says {answer.rc.name})"
             )
         return answer
 

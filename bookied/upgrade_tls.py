@@ -25,6 +25,10 @@ HANDSHAKE_S: Final = 30.0
 log = Logger()
 
 
+class TlsOrderError(RemoteProtocolError):
+    """Something came where START_TLS and the handshake leave no place for it."""
+
+
 class Upgrade:
     """From the answer to START_TLS to the end of the handshake.
 
@@ -47,11 +51,11 @@ class Upgrade:
         """Weigh a request in clear behind START_TLS.
 
         Raises:
-            RemoteProtocolError: it is not the one AUTH that Java's client sends there. Whoever is
-                on the way could have put it there, to be taken for the client's own.
+            TlsOrderError: it is not the one AUTH that Java's client sends there. Whoever is on the
+                way could have put it there, to be taken for the client's own.
         """
         if self._was_asked or not isinstance(request, AuthRequest):
-            raise RemoteProtocolError("a request in clear behind START_TLS")
+            raise TlsOrderError("a request in clear behind START_TLS")
         self._was_asked = True
 
     def begin(self, data: bytes) -> None:
@@ -78,8 +82,7 @@ class Upgrade:
         self._stop_timer()
         why = self.end.why_lost(error)
         if why is not None:
-            self._stats.tls_failures += 1
-            self._refuse(why)
+            self.refuse(why)
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None
@@ -88,9 +91,10 @@ class Upgrade:
 
     def _expire(self) -> None:
         self._timer = None
-        self._stats.tls_failures += 1
-        self._refuse(f"no handshake within {HANDSHAKE_S:g} s")
+        self.refuse(f"no handshake within {HANDSHAKE_S:g} s")
         self._transport.abortConnection()
 
-    def _refuse(self, why: str) -> None:
+    def refuse(self, why: object) -> None:
+        """Count and tell a connection that comes to nothing for TLS; the caller closes it."""
+        self._stats.tls_failures += 1
         self._tell(host_of(self._transport), "tls", f"no TLS: {why}")

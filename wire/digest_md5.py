@@ -22,6 +22,9 @@ DIGEST_URI: Final = f"{SERVICE}/{REALM}"
 TOKEN_BYTES_MAX: Final = 4096
 """What RFC 2831 allows a response; a challenge may have half of that."""
 
+NAME_SHOWN_MAX: Final = 64
+"""How many characters of a name are part of a message."""
+
 _NONCE_COUNT: Final = "00000001"
 _QOP: Final = "auth"
 _DIRECTIVE: Final = re.compile(
@@ -78,15 +81,16 @@ class DigestMd5Server:
     def _verify(self, said: Mapping[str, str]) -> str:
         """Return our own proof; the user is known from then on."""
         user = said.get("username", "")
+        named = f"user {_shown(user)}"
         if said.get("nonce") != self._nonce:
-            raise AuthenticationError(f"user {user!r} answers another challenge than ours")
+            raise AuthenticationError(f"{named} answers another challenge than ours")
         expected = {"nc": _NONCE_COUNT, "realm": REALM, "digest-uri": DIGEST_URI, "qop": _QOP}
         for name, value in expected.items():
             if said.get(name, value if name == "qop" else "") != value:
-                raise AuthenticationError(f"user {user!r} gives a {name} that is not {value}")
+                raise AuthenticationError(f"{named} gives a {name} that is not {value}")
         authorized_as = said.get("authzid")
         if authorized_as not in {None, user}:
-            raise AuthenticationError(f"user {user!r} asks to be taken for {authorized_as!r}")
+            raise AuthenticationError(f"{named} asks to be taken for {_shown(authorized_as)}")
         # An unknown user costs the same as a known one with a wrong password.
         secret = _secret(user, self._passwords.get(user, ""), self._nonce, said)
         proven = hmac.compare_digest(
@@ -94,7 +98,7 @@ class DigestMd5Server:
             said.get("response", "").encode(),
         )
         if user not in self._passwords or not proven:
-            raise AuthenticationError(f"user {user!r} is unknown, or the password is wrong")
+            raise AuthenticationError(f"{named} is unknown, or the password is wrong")
         self.user = user
         return _proof(secret, self._nonce, said.get("cnonce", ""), "")
 
@@ -171,6 +175,11 @@ def _parse(token: bytes) -> dict[str, str]:
         found[match[1]] = bare if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         at = match.end()
     return found
+
+
+def _shown(name: str) -> str:
+    """Return a name for messages; a stranger can make one up that would fill a log."""
+    return repr(name if len(name) <= NAME_SHOWN_MAX else f"{name[:NAME_SHOWN_MAX]}…")
 
 
 def _quoted(text: str) -> str:

@@ -7,8 +7,11 @@ from typing import Final
 from OpenSSL import SSL
 
 CERTIFICATE_FAULTS: Final = {
+    3: "cannot be looked up: there is no revocation list of its authority in tlsRevocationListPath",
+    8: "cannot be looked up: the revocation list is not signed by its authority",
     9: "is not valid yet",
     10: "has expired",
+    12: "cannot be looked up: the revocation list of its authority is out of date",
     18: "is self-signed, and not among the trusted ones",
     19: "comes from an authority that is not trusted",
     20: "comes from an authority that is not trusted",
