@@ -86,7 +86,8 @@ class Authenticator(Protocol):
 
 def host_of(transport: Any) -> str:
     """Return a peer's address, for the log."""
-    return str(getattr(transport.getPeer(), "host", "somebody"))
+    host = str(getattr(transport.getPeer(), "host", "somebody"))
+    return host.removeprefix("::ffff:")  # One that came by IPv4 to a socket for both.
 
 
 class Refusals:

@@ -34,11 +34,11 @@ from bookied.metrics.stats import ADD, operation_of
 from bookied.patience import Patience, Waiting, Watch
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
-from bookied.upgrade_tls import TlsOrderError, Upgrade
+from bookied.upgrade_tls import Upgrade, refuse_tls
 from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
 from wire.connection import TLS_BEGIN, ServerConnection
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.errors import LocalProtocolError, RemoteProtocolError, TlsOrderError
 from wire.ids import LedgerId
 from wire.messages import (
     AddRequest,
@@ -509,8 +509,8 @@ class BookieConnection(Protocol):
         try:
             self._take_frames(data)
         except TlsOrderError as error:
-            assert self._upgrade is not None
-            self._upgrade.refuse(error)
+            server = self._server
+            refuse_tls(server.stats, server.refusals.tell, host_of(self._transport()), error)
             self._close()
         except RemoteProtocolError as error:
             self._server.hits.hit(Limit.FRAME, self._host, error)

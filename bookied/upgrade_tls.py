@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from bookied.gate import Tell, host_of
 from bookied.metrics.stats import RequestStats
-from wire.errors import RemoteProtocolError
+from wire.errors import TlsOrderError
 from wire.messages import AuthRequest, Request
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ HANDSHAKE_S: Final = 30.0
 log = Logger()
 
 
-class TlsOrderError(RemoteProtocolError):
-    """Something came where START_TLS and the handshake leave no place for it."""
+def refuse_tls(stats: RequestStats, tell: Tell, host: str, why: object) -> None:
+    """Count and tell a connection that comes to nothing for TLS; the caller closes it."""
+    stats.tls_failures += 1
+    tell(host, "tls", f"no TLS: {why}")
 
 
 class Upgrade:
@@ -82,7 +84,7 @@ class Upgrade:
         self._stop_timer()
         why = self.end.why_lost(error)
         if why is not None:
-            self.refuse(why)
+            self._refuse(why)
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None
@@ -91,10 +93,8 @@ class Upgrade:
 
     def _expire(self) -> None:
         self._timer = None
-        self.refuse(f"no handshake within {HANDSHAKE_S:g} s")
+        self._refuse(f"no handshake within {HANDSHAKE_S:g} s")
         self._transport.abortConnection()
 
-    def refuse(self, why: object) -> None:
-        """Count and tell a connection that comes to nothing for TLS; the caller closes it."""
-        self._stats.tls_failures += 1
-        self._tell(host_of(self._transport), "tls", f"no TLS: {why}")
+    def _refuse(self, why: str) -> None:
+        refuse_tls(self._stats, self._tell, host_of(self._transport), why)
