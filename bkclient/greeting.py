@@ -131,7 +131,8 @@ class Greeting:
         except RequestTimeoutError as error:
             # Java's bookie answers nothing at all to a wrong password.
             raise RequestTimeoutError(
-                f"{who}: it does not answer, as Java's bookies do to a wrong password"
+                f"{who}: it does not answer, as Java's bookies do to a wrong password and where"
+                " they want Kerberos (GSSAPI)"
             ) from error
         except BookieUnavailableError as error:
             # In V2 that is how a wrong password is refused; but it may have died as well.

@@ -25,6 +25,12 @@ TOKEN_BYTES_MAX: Final = 4096
 NAME_SHOWN_MAX: Final = 64
 """How many characters of a name are part of a message."""
 
+_GSSAPI_KINDS: Final = (
+    bytes.fromhex("06092a864886f712010202"),  # Kerberos, 1.2.840.113554.1.2.2
+    bytes.fromhex("06062b0601050502"),  # Negotiation (SPNEGO), 1.3.6.1.5.5.2
+)
+_GSSAPI_HEAD_BYTES: Final = 20
+
 _NONCE_COUNT: Final = "00000001"
 _QOP: Final = "auth"
 _DIRECTIVE: Final = re.compile(
@@ -63,6 +69,7 @@ class DigestMd5Server:
             AuthenticationError: refused; so is everything from then on.
         """
         step, self._step = self._step, _Step.FAILED
+        _insist_no_gssapi(token)
         if step is _Step.BEGIN:
             if token:
                 raise AuthenticationError("the first token is not empty")
@@ -122,8 +129,9 @@ class DigestMd5Client:
         Raises:
             AuthenticationError: the bookie does not know the password, or speaks of something else.
         """
-        said = _parse(token)
         step, self._step = self._step, _Step.FAILED
+        _insist_no_gssapi(token)
+        said = _parse(token)
         if step is _Step.BEGIN:
             response = self._respond(said)
             self._step = _Step.CHALLENGED
@@ -156,6 +164,14 @@ class DigestMd5Client:
         response = _proof(secret, nonce, mine["cnonce"], "AUTHENTICATE")
         plain = f"charset=utf-8,nc={_NONCE_COUNT},qop={_QOP},response={response}"
         return f"{plain},{','.join(parts)}".encode()
+
+
+def _insist_no_gssapi(token: bytes) -> None:
+    """Name the mechanism that operators of Java's peers may have set up (RFC 2743, 3.1)."""
+    if token[:1] == b"\x60" and any(kind in token[:_GSSAPI_HEAD_BYTES] for kind in _GSSAPI_KINDS):
+        raise AuthenticationError(
+            "it speaks GSSAPI (Kerberos), which is not offered; DIGEST-MD5 is"
+        )
 
 
 def _parse(token: bytes) -> dict[str, str]:

@@ -227,6 +227,18 @@ def test_another_plugin_is_refused(stage: Stage, protocol) -> None:
     assert stage.stats.auth_failures == 1
 
 
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_client_that_speaks_gssapi_is_told_of_in_a_clear_word(stage, logs, protocol) -> None:
+    client = stage.serving.connect(protocol)
+    client.request(AuthRequest(SASL, bytes.fromhex("6082025506092a864886f712010202") + bytes(600)))
+    assert client.answers() == ([] if protocol is V2 else [ErrorResponse(ReturnCode.EUA)])
+    assert client.is_closed
+    said = [line for line in logs if "refused" in line]
+    assert said == [
+        "refused 192.168.1.1: it speaks GSSAPI (Kerberos), which is not offered; DIGEST-MD5 is"
+    ]
+
+
 def test_new_passwords_count_once_they_are_read_again(stage: Stage, logs: list[str]) -> None:
     path = stage.directory / "jaas.conf"
     path.write_text(JAAS.replace('"secret"', '"changed"'))
@@ -428,6 +440,24 @@ def test_without_tls_no_role_is_shown(tmp_path: Path) -> None:
     assert client.ask(add()) == ErrorResponse(ReturnCode.EUA)
     assert client.ask(AuthRequest("BookieAuthZFactory", b"x")) == ErrorResponse(ReturnCode.EUA)
     assert client.is_closed
+
+
+KRB5 = """
+{section} {{
+    com.sun.security.auth.module.Krb5LoginModule required
+    useKeyTab=true keyTab="/etc/bookkeeper/keytab" principal="bookkeeper/host@REALM";
+}};
+"""
+
+
+def test_settings_that_ask_for_kerberos_are_refused_on_both_sides(tmp_path: Path) -> None:
+    stage = with_passwords(tmp_path)
+    path = stage.directory / "jaas.conf"
+    for section, begin in (("Bookie", stage.set_up), ("BookKeeper", stage.greeting)):
+        path.write_text(KRB5.format(section=section))
+        told = rf"{section} logs in by Kerberos \(GSSAPI\), which is not offered; DIGEST-MD5 is"
+        with pytest.raises(SecurityError, match=told):
+            begin()
 
 
 def test_passwords_that_cannot_be_read_are_an_error_of_the_client_too(tmp_path: Path) -> None:
