@@ -135,8 +135,11 @@ class Greeting:
                 " they want Kerberos (GSSAPI)"
             ) from error
         except BookieUnavailableError as error:
-            # In V2 that is how a wrong password is refused; but it may have died as well.
-            raise BookieUnavailableError(f"{who}: it closed the connection") from error
+            # In V2 that is how strangers are refused; but it may have died as well.
+            raise BookieUnavailableError(
+                f"{who}: it closed the connection, as bookies do in V2 to a wrong password, to who"
+                " is unknown or not allowed, and without TLS where they insist on it"
+            ) from error
         if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
             raise ClientUnauthorizedError(
                 f"{who}: wrong password, unknown there, not allowed, or it insists on TLS"

@@ -34,6 +34,7 @@ _REASONS: Final = (
     ("alert handshake failure", "it finds nothing in common: versions, ciphers or certificates"),
     ("alert protocol version", "there is no version of TLS that both ends may speak"),
     ("alert insufficient security", "it finds our cipher suites too weak"),
+    ("alert internal error", "it does not take our certificate: perhaps that is for another host"),
     ("alert access denied", "it does not let our certificate in"),
     ("did not return a certificate", "it sent no certificate, and none is let in without"),
     ("no shared cipher", "there is no cipher suite that both ends may use"),
