@@ -514,6 +514,7 @@ def test_autorecovery_runs_alone_and_stops_when_it_is_told_to(machine: Machine) 
     text = process.output.read_text()
     assert "no bookie here" in text
     assert "metadata session: 0x" in text
+    assert "may be emptied" not in text
     # It needs neither the bookie's directories nor its port.
     assert not (conf.parent / "journal").exists()
 
