@@ -30,7 +30,7 @@ from tests.interop.jvm import FAST_JVM, java_command
 from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, Peers, write_conf
 from tests.interop.sides import bkctl
-from tests.interop.test_zookeeper_security import SaslZooKeeper, acl_of, insist_closed
+from tests.interop.test_zookeeper_security import SaslZooKeeper, acl_of, exported, insist_closed
 from tests.reactor import run, the_reactor
 from wire.ids import LedgerId
 
@@ -175,6 +175,8 @@ def test_either_kind_mends_what_the_others_bookies_hold(cluster: Closed) -> None
         # Of one bookie alone: it has every entry.
         shown = bkctl("-c", conf, "ledger", "read", ledger_id, "--raw", "--bookie", name)
         assert shown.out.encode() == b"".join(ENTRIES)
+    told = load(ClientConfig, parse_properties(conf.read_text()))[0]
+    assert exported(cluster.uri, told, ledger_id) == ENTRIES
     insist_closed(cluster.uri)
     for path in ("/LAYOUT", "/cookies/java1", "/cookies/ours1"):
         assert acl_of(cluster.uri, path, **cluster.zk_login) == [("sasl", "bookkeeper")]
