@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -111,6 +112,14 @@ def spark(events: Path) -> Iterator[Any]:
         yield session
 
 
+def arguments_of_processes() -> str:
+    found = ""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # It has ended meanwhile.
+            found += path.read_text(errors="replace")
+    return found
+
+
 def payloads_of(frame: Any) -> list[bytes]:
     return [bytes(row["payload"]) for row in frame.orderBy("entry_id").collect()]
 
@@ -133,6 +142,10 @@ def test_spark_shows_no_secret_nor_where_one_is(
     assert "BatchScan bookkeeper" in told, "the plan is there"
     for secret in (PASSWORD, LEDGER_PASSWORD, secured.jaas.name, "key.pem"):
         assert secret not in told
+    arguments = arguments_of_processes()
+    assert "pyspark" in arguments, "Spark's processes are there"
+    assert PASSWORD not in arguments
+    assert LEDGER_PASSWORD not in arguments
 
 
 def test_a_task_that_cannot_connect_says_why_and_where(
