@@ -27,6 +27,7 @@ from bkclient.errors import (
     ClientLedgerFencedError,
     ClientUnauthorizedError,
     IllegalOperationError,
+    NotEnoughBookiesError,
     ReadOnlyBookieClientError,
     WriteFailedError,
 )
@@ -205,6 +206,7 @@ class AddQuorum:
         self._acks: dict[int, int] = {}
         self._failures: dict[int, int] = {}
         self._delayed: dict[int, BookieId] = {}
+        self._last_failure: AddsFailed | None = None
         self._given_up: dict[int, BookieId] = {}
         self._stored = ensemble
         self._delay_changes, self._allow_changes = delay_changes, allow_changes
@@ -338,6 +340,7 @@ class AddQuorum:
     def _fail(self, event: AddsFailed) -> list[Command]:
         if self.ensemble[event.index] != event.bookie:
             return []
+        self._last_failure = event
         incomplete = [e for e in event.entries if not self.is_complete(e)]
         if incomplete and isinstance(event.error, FINAL_ERRORS):
             return self._give_up(event.error)
@@ -435,7 +438,11 @@ class AddQuorum:
     # The end
 
     def _refused(self, event: EnsembleRefused) -> list[Command]:
-        return self._give_up(event.error)
+        error, failure = event.error, self._last_failure
+        if isinstance(error, NotEnoughBookiesError) and failure is not None:
+            text = f"{error}; bookie {failure.bookie} failed: {failure.error}"
+            return self._give_up(NotEnoughBookiesError(text))
+        return self._give_up(error)
 
     def _overdue(self, event: AddsOverdue) -> list[Command]:
         return self._give_up(event.error)

@@ -23,10 +23,20 @@ T = TypeVar("T")
 MASKED: Final = "********"
 """What is shown of a secret."""
 
+_SECRET_WORDS: Final = re.compile(r"passw(or)?d|secret|token|credential", re.IGNORECASE)
 _METADATA: Final = "bkclient.setting"
 _TRUE: Final = frozenset({"true", "yes", "on", "t", "y"})
 _FALSE: Final = frozenset({"false", "no", "off", "f", "n"})
 _INT64_MAX: Final = 2**63 - 1
+
+
+def is_secret_key(key: str) -> bool:
+    """Tell by a key's name whether its value is a secret; a file that holds one is none.
+
+    For keys that nobody here declared: Java's bookies give their settings away as they are.
+    """
+    names_a_file = re.search(r"(path|file)$", key, re.IGNORECASE)
+    return not names_a_file and bool(_SECRET_WORDS.search(key))
 
 
 @attrs.frozen

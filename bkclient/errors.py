@@ -223,6 +223,10 @@ class ClientUnauthorizedError(ClientError):
 
     code = -102
     exit_status = 4
+    hint = (
+        "the bookie's log has the reason: the ledger's password is another, or we lack a name and "
+        "password, a certificate or TLS (docs/security.md)"
+    )
 
 
 class UnclosedFragmentError(ClientError):

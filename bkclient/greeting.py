@@ -131,14 +131,19 @@ class Greeting:
         except RequestTimeoutError as error:
             # Java's bookie answers nothing at all to a wrong password.
             raise RequestTimeoutError(
-                f"{who}: it does not answer, as Java's bookies do to a wrong password"
+                f"{who}: it does not answer, as Java's bookies do to a wrong password and where"
+                " they want Kerberos (GSSAPI)"
             ) from error
         except BookieUnavailableError as error:
-            # In V2 that is how a wrong password is refused; but it may have died as well.
-            raise BookieUnavailableError(f"{who}: it closed the connection") from error
+            # In V2 that is how strangers are refused; but it may have died as well.
+            raise BookieUnavailableError(
+                f"{who}: it closed the connection, as bookies do in V2 to a wrong password, to who"
+                " is unknown or not allowed, and without TLS where they insist on it"
+            ) from error
         if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
             raise ClientUnauthorizedError(
-                f"{who}: wrong password, unknown there, or not allowed (it says {answer.rc.name})"
+                f"{who}: wrong password, unknown there, not allowed, or it insists on TLS"
+                f" (it says {answer.rc.name})"
             )
         return answer
 

@@ -27,6 +27,7 @@ from bkclient.declaration import (
     OtherKey,
     Spec,
     declared,
+    is_secret_key,
     other_keys,
     setting,
     value_text,
@@ -44,6 +45,7 @@ from bkclient.properties import (
 )
 
 __all__ = [
+    "MASKED",
     "ConfigError",
     "Finding",
     "FindingKind",
@@ -57,6 +59,7 @@ __all__ = [
     "changed",
     "describe",
     "environment",
+    "is_secret_key",
     "java_system_properties",
     "known_keys",
     "load",
@@ -279,14 +282,14 @@ class _Loading:
                 prop,
                 "cut at the first comma, as Java does; write \\, for a comma that belongs to it",
             )
-        return [self._expanded(prop, value) for value in values]
+        return [self._expanded(one.spec, prop, value) for value in values]
 
-    def _expanded(self, prop: Property, value: Value) -> str:
+    def _expanded(self, spec: Spec, prop: Property, value: Value) -> str:
         text = self._properties.expand(value)
         if "${" in text:
-            self._add(
-                Severity.WARNING, FindingKind.REFERENCE, prop, f"'{text}' refers to nothing we know"
-            )
+            shown = MASKED if spec.secret else text
+            message = f"'{shown}' refers to nothing we know"
+            self._add(Severity.WARNING, FindingKind.REFERENCE, prop, message)
         return text
 
     def _weigh(self, one: Declared, prop: Property, value: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.metadata.api import NotFoundError
+from bkclient.settings import MASKED, is_secret_key
 from bkctl.bookie_http_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.similar import did_you_mean
@@ -347,7 +348,12 @@ def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
     missing = [key for key in keys if key not in found]
     if missing:
         raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}")
-    return [BookieSetting(key, str(found[key])) for key in keys or sorted(found)]
+    return [BookieSetting(key, _shown(key, str(found[key]))) for key in keys or sorted(found)]
+
+
+def _shown(key: str, value: str) -> str:
+    """Mask a secret: a bookie of ours does so itself, Java's tells whoever asks."""
+    return MASKED if value and is_secret_key(key) else value
 
 
 def ready(admin: AdminClient, bookie_id: BookieId) -> Ready:

@@ -14,7 +14,14 @@ from typing import Final
 import attrs
 
 from bkclient.config import ClientConfig
-from bkclient.declaration import MASKED, Declared, OtherKey, declared, other_keys
+from bkclient.declaration import (
+    MASKED,
+    Declared,
+    OtherKey,
+    declared,
+    is_secret_key,
+    other_keys,
+)
 from bkclient.properties import Properties, Property
 from bkclient.settings import describe
 from bookied.config import BookieConfig
@@ -169,4 +176,5 @@ def _unused(side: str, other: OtherKey) -> KeyInfo:
         doc=other.doc[:1].upper() + other.doc[1:] + ".",
         allowed=", ".join(other.harmless),
         instead=other.instead,
+        secret=is_secret_key(other.pattern),
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bkclient.blocking import BlockingClient
+    from bkclient.config import ClientConfig
 
 FORMAT: Final = 1
 MANIFEST: Final = "_bkctl.json"
@@ -52,7 +53,7 @@ class SparkMissingError(ExportError):
 
 
 class ExportReadError(ExportError):
-    """An entry could not be read from any bookie that should hold it."""
+    """A task is not let in, or an entry can be read from no bookie that should hold it."""
 
 
 class ExportVerifyError(ExportError):
@@ -277,22 +278,28 @@ def export_ledgers(
     again: bool = False,
     progress: Progress | None = None,
     spark: Any = None,
+    config: ClientConfig | None = None,
 ) -> ExportReport:
     """Export ledgers to Parquet under ``target``, a directory or a URI that Spark can write.
 
     With ``again`` also closed ledgers that have not changed since they were last exported are
     written anew. Blocks until done; ``progress`` is called on the calling thread. ``spark`` is a
     session that runs already; without one, one is started on ``master`` and stopped again.
+    ``config`` is how bookies are talked to, by tasks too: the files that it names, with keys and
+    passwords, are read on each host of Spark's.
 
     Raises:
         NoSuchLedgerError: one of the ledgers is not there.
-        ExportReadError: an entry could not be read; names ledger, entry and bookie.
+        ExportReadError: an entry could not be read, and names ledger, entry and bookie; or a task
+            could not connect, and names its host.
         ExportVerifyError: the files do not hold what was planned.
         SparkMissingError: PySpark is not installed.
     """
     from bkclient.blocking import BlockingClient
+    from bkclient.config import ClientConfig
 
-    with BlockingClient(uri) as client:
+    config = config or ClientConfig()
+    with BlockingClient(uri, config=config) as client:
         extents = ledger_extents(client, ledger_ids, recover=recover)
     running = spark_session(master) if spark is None else contextlib.nullcontext(spark)
     with running as session:
@@ -301,7 +308,8 @@ def export_ledgers(
         todo = [e for e in extents if e not in kept]
         with output.staging() as staging:
             if todo:
-                _run(session, uri, todo, staging, compression, progress)
+                source = _source(session, uri, config)
+                _run(session, source, todo, staging, compression, progress)
                 counted = _verify(session, todo, staging)
                 for extent in todo:
                     with _uninterrupted():
@@ -327,7 +335,7 @@ def _report(target: str, ledgers: tuple[ExportedLedger, ...]) -> ExportReport:
 
 def _run(
     spark: Any,
-    uri: str,
+    source: Any,
     extents: list[LedgerExtent],
     staging: str,
     compression: str,
@@ -335,7 +343,7 @@ def _run(
 ) -> None:
     """Write all extents below ``staging``, telling ``progress`` how far it is."""
     with _uninterrupted():
-        listener, write = _prepared(spark, uri, extents, staging, compression)
+        listener, write = _prepared(spark, source, extents, staging, compression)
     try:
         _watch(
             spark,
@@ -351,27 +359,26 @@ def _run(
         listener.close()
 
 
+def _source(spark: Any, uri: str, config: ClientConfig) -> Any:
+    """Return what reads the ledgers of a cluster, but for which."""
+    from bkctl.spark.datasource import LedgerSource, with_settings
+
+    spark.dataSource.register(with_settings(config))
+    return spark.read.format(LedgerSource.short_name).option("uri", uri)
+
+
 def _prepared(
-    spark: Any, uri: str, extents: list[LedgerExtent], staging: str, compression: str
+    spark: Any, source: Any, extents: list[LedgerExtent], staging: str, compression: str
 ) -> tuple[ProgressListener, Callable[[], None]]:
     """Return where tasks report, and what runs the job."""
     from pyspark.sql import functions
 
-    from bkctl.spark.datasource import LedgerSource
-
     tasks = cut(extents, spark.sparkContext.defaultParallelism)
     listener = ProgressListener(spark.conf.get("spark.driver.host", "127.0.0.1"))
-    spark.dataSource.register(LedgerSource)
-    source = (
-        spark.read.format(LedgerSource.short_name)
-        .option("uri", uri)
-        .option("progress", listener.address)
-        .option("tasks", encode_tasks(tasks))
-        .load()
-    )
+    rows = source.option("progress", listener.address).option("tasks", encode_tasks(tasks)).load()
     digests = {str(e.ledger_id): e.digest_type for e in extents}
     # In the footer of each file, as metadata of its columns.
-    frame = source.withMetadata("payload", {"bookkeeper.digest_types": json.dumps(digests)})
+    frame = rows.withMetadata("payload", {"bookkeeper.digest_types": json.dumps(digests)})
     frame = frame.withColumn("ledger", functions.col("ledger_id"))
     writer = frame.write.mode("append").partitionBy("ledger").option("compression", compression)
     return listener, lambda: writer.parquet(staging)
@@ -413,7 +420,7 @@ def _translated(error: BaseException) -> BaseException:
         return ExportError(f"Spark could not write the export: {summary}")
     told, _ = json.JSONDecoder().raw_decode(text[at + len(FAILURE_MARK) :])
     # The message names entry and bookie; read-ahead meets them before the entries in between.
-    return ExportReadError("ledger {ledger_id}: {message} ({error})".format_map(told))
+    return ExportReadError("{where}: {message} ({error})".format_map(told))
 
 
 def _verify(spark: Any, extents: list[LedgerExtent], staging: str) -> dict[int, int]:

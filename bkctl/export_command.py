@@ -56,7 +56,8 @@ def export(
     """Export ledgers to Parquet; `-` reads ids from stdin.
 
     Each ledger becomes DIR/ledger=ID, which appears when it is whole and verified. Spark tasks read
-    straight from the bookies, up to what is confirmed, and fence nobody without --recover.
+    straight from the bookies, up to what is confirmed, and fence nobody without --recover. Settings
+    go with them; the files that settings name (keys, passwords) must be on each of Spark's hosts.
     """
     from bkctl.errors import NothingFoundError
     from bkctl.export import export_ledgers
@@ -78,6 +79,7 @@ def export(
             recover=recover,
             compression=compression,
             again=again,
+            config=session.config,
             progress=lambda done, entries, size: progress.update(
                 done.payload_bytes, done.entries, size if entries else None
             ),

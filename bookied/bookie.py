@@ -291,6 +291,7 @@ class Bookie:
             return storage.create(ledger_id, master_key)
         # A rebuilt index knows no keys: the first to write to such a ledger brings it back.
         if state.master_key != master_key and not storage.adopt_key(state, master_key):
+            self.stats.keys_refused += 1
             raise UnauthorizedError(f"ledger {ledger_id}")
         return state
 
@@ -321,6 +322,7 @@ class Bookie:
         """
         ledger_id, master_key = asked.request.ledger_id, asked.request.master_key
         if master_key is None:
+            self.stats.keys_refused += 1
             raise UnauthorizedError(f"fencing ledger {ledger_id} without its key")
         if ledger_id in self.deletions:
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")

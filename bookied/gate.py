@@ -82,7 +82,8 @@ class Authenticator(Protocol):
 
 def host_of(transport: Any) -> str:
     """Return a peer's address, for the log."""
-    return str(getattr(transport.getPeer(), "host", "somebody"))
+    host = str(getattr(transport.getPeer(), "host", "somebody"))
+    return host.removeprefix("::ffff:")  # One that came by IPv4 to a socket for both.
 
 
 class Refusals:
@@ -111,7 +112,54 @@ class Verdict:
     closes: bool = False
 
 
-class Gate:
+class Gate(Protocol):
+    """What stands before a client that may not ask for anything yet."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client may ask for anything."""
+        ...
+
+    def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
+        """Answer a request, which is not obeyed."""
+        ...
+
+    def tls_began(self, certificate: x509.Certificate | None) -> None:
+        """Hear that the connection is in TLS now."""
+        ...
+
+
+class TlsGate:
+    """Before START_TLS, where nothing is served in clear: passwords are not heard either.
+
+    What begins TLS has another gate from then on, or none.
+    """
+
+    is_open = False
+
+    def __init__(self, stats: RequestStats, host: str, tell: Tell) -> None:
+        self._stats, self._host, self._tell = stats, host, tell
+
+    def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
+        """Refuse a request, whatever it is."""
+        self._stats.requests_unauthenticated += 1
+        self._tell(self._host, "clear", "it asks in clear, and tlsRequired is set")
+        return _refused(request, reply_to)
+
+    def tls_began(self, certificate: x509.Certificate | None) -> None:
+        """Hear of TLS: never, for then there is another gate."""
+
+
+def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
+    """Return the refusal of what only others may ask, as Java's bookie gives it."""
+    if reply_to.version is not ProtocolVersion.V2:
+        return Verdict(ErrorResponse(ReturnCode.EUA))
+    if isinstance(request, (AddRequest, ReadRequest)):
+        return Verdict(refusal(request, reply_to, ReturnCode.EUA))
+    return Verdict(None, closes=True)
+
+
+class NameGate:
     """What one client may do until it has shown who it is."""
 
     def __init__(self, proof: Proof, stats: RequestStats, host: str, tell: Tell) -> None:
@@ -124,17 +172,12 @@ class Gate:
 
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
         """Answer a request of a client that has not shown who it is."""
-        is_v2 = reply_to.version is ProtocolVersion.V2
         if isinstance(request, AuthRequest):
-            return self._authenticate(request, is_v2=is_v2)
+            return self._authenticate(request, is_v2=reply_to.version is ProtocolVersion.V2)
         self._stats.requests_unauthenticated += 1
         why = "it has not shown who it is, and asks for something"
         self._tell(self._host, "stranger", why)
-        if not is_v2:
-            return Verdict(ErrorResponse(ReturnCode.EUA))
-        if isinstance(request, (AddRequest, ReadRequest)):
-            return Verdict(refusal(request, reply_to, ReturnCode.EUA))
-        return Verdict(None, closes=True)
+        return _refused(request, reply_to)
 
     def _authenticate(self, request: AuthRequest, *, is_v2: bool) -> Verdict:
         wanted = self._proof.plugin

@@ -27,6 +27,9 @@ from bookied.exit_status import MEANING, OF_AUTORECOVERY, ExitStatus
 
 FORMATS: Final = ("text", "json")
 AUTORECOVERY: Final = "autorecovery"
+DIRECTORY_KEYS: Final = frozenset(
+    {"journalDirectory", "journalDirectories", "ledgerDirectories", "indexDirectories"}
+)
 CONF_VARIABLE: Final = "BOOKIE_CONF"
 LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
@@ -187,7 +190,10 @@ def configure(options: Options, environ: Mapping[str, str]) -> tuple[BookieConfi
         ConfigError: a value is refused.
     """
     properties = _properties(options, environ, BookieConfig)
-    return load_bookie_config(properties, strict=options.strict_config)
+    config, findings = load_bookie_config(properties, strict=options.strict_config)
+    if options.autorecovery_only:  # It has no use for a bookie's directories.
+        findings = tuple(one for one in findings if one.key not in DIRECTORY_KEYS)
+    return config, findings
 
 
 def configure_client(options: Options, environ: Mapping[str, str]) -> ClientConfig:

@@ -29,18 +29,18 @@ from bookied.bookie import Bookie
 from bookied.disk_read import Answer, DiskRead
 from bookied.fast_adds import FastAdds
 from bookied.fast_reads import FastReads
-from bookied.gate import Authenticator, Gate, Refusals, host_of
+from bookied.gate import Authenticator, Gate, NameGate, Refusals, TlsGate, host_of
 from bookied.limit_hits import Limit, LimitHits
 from bookied.long_poll import Cancel
 from bookied.metrics.stats import ADD, operation_of
 from bookied.patience import Patience, Waiting, Watch
 from bookied.read_lanes import ReadLanes, RunBlocking
 from bookied.shared_room import FrameRoom, UnsentAnswers
-from bookied.upgrade_tls import Upgrade
+from bookied.upgrade_tls import Upgrade, refuse_tls
 from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
 from wire.connection import TLS_BEGIN, ServerConnection
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.errors import LocalProtocolError, RemoteProtocolError, TlsOrderError
 from wire.ids import LedgerId
 from wire.messages import (
     AddRequest,
@@ -91,6 +91,7 @@ class BookieServer(Factory):
         tcp_keep_alive: bool = True,
         connections_max: int | None = None,
         tls: TlsContexts | None = None,
+        tls_required: bool = False,
         auth: Authenticator | None = None,
         address_connections_max: int | None = None,
         patience: Patience | None = None,
@@ -107,6 +108,7 @@ class BookieServer(Factory):
             connections_max: further clients are turned away, or their descriptors would be those
                 that journals and logs need; None for no limit.
             tls: what is offered to clients that ask for it with START_TLS.
+            tls_required: whether they may do nothing before.
             auth: how clients show who they are before they may do anything else.
             address_connections_max: the same for the clients of one address; see ``group_of``.
             patience: how long clients may keep the bookie waiting; for ever where it is not given.
@@ -118,7 +120,7 @@ class BookieServer(Factory):
         self.frame_bytes_max, self.tcp_keep_alive = frame_bytes_max, tcp_keep_alive
         self.fast_adds = FastAdds(bookie, frame_bytes_max=frame_bytes_max)
         self.stats = bookie.stats
-        self.tls, self.auth = tls, auth
+        self.tls, self.tls_required, self.auth = tls, tls_required, auth
         self.refusals = Refusals(clock)
         self.fast_reads = FastReads(bookie.storages, bookie.stats)
         self.backpressure = Backpressure(
@@ -361,10 +363,8 @@ class BookieConnection(Protocol):
             transport.setTcpKeepAlive(self._server.tcp_keep_alive)
         transport.registerProducer(self, True)
         server = self._server
-        if server.auth is not None:
-            tell = server.refusals.tell
-            self._gate = Gate(server.auth.begin(), server.stats, host_of(transport), tell)
         self._host = str(getattr(transport.getPeer(), "host", ""))
+        self._gate = self._tls_gate() if server.tls_required else self._name_gate()
         server.connection_made(self, self._host)
         self.update_reading()
 
@@ -536,6 +536,10 @@ class BookieConnection(Protocol):
         self._is_corked = True
         try:
             self._take_frames(data)
+        except TlsOrderError as error:
+            server = self._server
+            refuse_tls(server.stats, server.refusals.tell, host_of(self._transport()), error)
+            self._close()
         except RemoteProtocolError as error:
             self._server.hits.hit(Limit.FRAME, self._host, error)
             self._close()
@@ -635,9 +639,16 @@ class BookieConnection(Protocol):
             server.stats.packets_received += 1
             self._ask_gate(gate, received, reply)
             return None
+        refused_before = server.stats.keys_refused
         cancel = self._bookie.handle(request, received.reply_to, reply)
         server.stats.handled(request, reply.began_ns)
+        if server.stats.keys_refused != refused_before:
+            self._tell_of_wrong_key(request)
         return cancel
+
+    def _tell_of_wrong_key(self, request: Any) -> None:
+        why = f"it does not give the password that ledger {request.ledger_id} was made with"
+        self._server.refusals.tell(host_of(self._transport()), "key", why)
 
     # Who it is, and TLS ------------------------------------------------------------------------
 
@@ -652,6 +663,16 @@ class BookieConnection(Protocol):
         if verdict.closes:
             self._close()
 
+    def _name_gate(self) -> Gate | None:
+        server, host = self._server, host_of(self._transport())
+        if server.auth is None:
+            return None
+        return NameGate(server.auth.begin(), server.stats, host, server.refusals.tell)
+
+    def _tls_gate(self) -> Gate:
+        server = self._server
+        return TlsGate(server.stats, host_of(self._transport()), server.refusals.tell)
+
     def _pass_gate(self) -> None:
         if self._gate is not None and self._gate.is_open:
             self._gate = None
@@ -661,12 +682,16 @@ class BookieConnection(Protocol):
         return self._upgrade is not None and not self._upgrade.is_over
 
     def _offer_tls(self, reply: _Reply, reply_to: ReplyTo, tls: TlsContexts) -> None:
-        """Agree to START_TLS, in clear, and wait for the first record."""
+        """Agree to START_TLS, in clear, and wait for the first record.
+
+        Whatever was shown before is forgotten: somebody on the way could have shown it.
+        """
         if self._upgrade is not None:
-            raise RemoteProtocolError("START_TLS twice")
+            raise TlsOrderError("START_TLS twice")
         self._send(reply, reply_to, StartTlsResponse(ReturnCode.EOK))
         self.flush()
         server = self._server
+        self._gate = self._name_gate()
         tell = server.refusals.tell
         self._upgrade = Upgrade(tls.end(), self._transport(), server.clock, server.stats, tell)
 

@@ -292,6 +292,7 @@ class BookieService:
             frame_bytes_max=config.frame_bytes_max,
             tcp_keep_alive=config.tcp_keepalive,
             tls=self._tls,
+            tls_required=config.tls_required,
             auth=self._auth,
             connections_max=all_of_them,
             address_connections_max=config.address_connections_max or _half(all_of_them),

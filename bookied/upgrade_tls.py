@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from bookied.gate import Tell, host_of
 from bookied.metrics.stats import RequestStats
-from wire.errors import RemoteProtocolError
+from wire.errors import TlsOrderError
 from wire.messages import AuthRequest, Request
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ HANDSHAKE_S: Final = 30.0
 """How long a client has for the handshake from the answer to START_TLS on."""
 
 log = Logger()
+
+
+def refuse_tls(stats: RequestStats, tell: Tell, host: str, why: object) -> None:
+    """Count and tell a connection that comes to nothing for TLS; the caller closes it."""
+    stats.tls_failures += 1
+    tell(host, "tls", f"no TLS: {why}")
 
 
 class Upgrade:
@@ -47,11 +53,11 @@ class Upgrade:
         """Weigh a request in clear behind START_TLS.
 
         Raises:
-            RemoteProtocolError: it is not the one AUTH that Java's client sends there. Whoever is
-                on the way could have put it there, to be taken for the client's own.
+            TlsOrderError: it is not the one AUTH that Java's client sends there. Whoever is on the
+                way could have put it there, to be taken for the client's own.
         """
         if self._was_asked or not isinstance(request, AuthRequest):
-            raise RemoteProtocolError("a request in clear behind START_TLS")
+            raise TlsOrderError("a request in clear behind START_TLS")
         self._was_asked = True
 
     def begin(self, data: bytes) -> None:
@@ -78,7 +84,6 @@ class Upgrade:
         self._stop_timer()
         why = self.end.why_lost(error)
         if why is not None:
-            self._stats.tls_failures += 1
             self._refuse(why)
 
     def _stop_timer(self) -> None:
@@ -88,9 +93,8 @@ class Upgrade:
 
     def _expire(self) -> None:
         self._timer = None
-        self._stats.tls_failures += 1
         self._refuse(f"no handshake within {HANDSHAKE_S:g} s")
         self._transport.abortConnection()
 
     def _refuse(self, why: str) -> None:
-        self._tell(host_of(self._transport), "tls", f"no TLS: {why}")
+        refuse_tls(self._stats, self._tell, host_of(self._transport), why)

@@ -84,6 +84,20 @@ class Authority:
         certificate = self._signed(_name(name, unit), key, constraints, extensions, days)
         return Issued(key, certificate, self.certificate)
 
+    def revocation_list(self, *revoked: Issued, days: int = 30) -> bytes:
+        """Return the list of what is revoked, in PEM; ``days`` below 0 make one of the past."""
+        now = dt.datetime.now(dt.timezone.utc)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - dt.timedelta(days=1000))
+            .next_update(now + dt.timedelta(days=days))
+        )
+        for one in revoked:
+            entry = x509.RevokedCertificateBuilder().serial_number(one.certificate.serial_number)
+            builder = builder.add_revoked_certificate(entry.revocation_date(now).build())
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
     def _signed(
         self,
         subject: x509.Name,

@@ -10,7 +10,7 @@ from typing import Final
 
 from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, ProtocolVersion
-from wire.errors import RemoteProtocolError
+from wire.errors import RemoteProtocolError, TlsOrderError
 from wire.messages import NEED_DATA, Answer, Received, Request, Signal, StartTlsRequest
 
 TLS_BEGIN: Final = b"\x16\x03"
@@ -47,7 +47,7 @@ class FrameBuffer:
         (size,) = v2.LENGTH.unpack_from(buffer)
         if not 0 < size <= self._payload_bytes_max:
             if buffer.startswith(TLS_BEGIN):
-                raise RemoteProtocolError("TLS where a frame must be; START_TLS comes first")
+                raise TlsOrderError("TLS where a frame must be; START_TLS comes first")
             raise RemoteProtocolError(
                 f"frame of {size} bytes; must be 1 to {self._payload_bytes_max}"
             )

@@ -22,6 +22,15 @@ DIGEST_URI: Final = f"{SERVICE}/{REALM}"
 TOKEN_BYTES_MAX: Final = 4096
 """What RFC 2831 allows a response; a challenge may have half of that."""
 
+NAME_SHOWN_MAX: Final = 64
+"""How many characters of a name are part of a message."""
+
+_GSSAPI_KINDS: Final = (
+    bytes.fromhex("06092a864886f712010202"),  # Kerberos, 1.2.840.113554.1.2.2
+    bytes.fromhex("06062b0601050502"),  # Negotiation (SPNEGO), 1.3.6.1.5.5.2
+)
+_GSSAPI_HEAD_BYTES: Final = 20
+
 _NONCE_COUNT: Final = "00000001"
 _QOP: Final = "auth"
 _DIRECTIVE: Final = re.compile(
@@ -60,6 +69,7 @@ class DigestMd5Server:
             AuthenticationError: refused; so is everything from then on.
         """
         step, self._step = self._step, _Step.FAILED
+        _insist_no_gssapi(token)
         if step is _Step.BEGIN:
             if token:
                 raise AuthenticationError("the first token is not empty")
@@ -78,15 +88,16 @@ class DigestMd5Server:
     def _verify(self, said: Mapping[str, str]) -> str:
         """Return our own proof; the user is known from then on."""
         user = said.get("username", "")
+        named = f"user {_shown(user)}"
         if said.get("nonce") != self._nonce:
-            raise AuthenticationError(f"user {user!r} answers another challenge than ours")
+            raise AuthenticationError(f"{named} answers another challenge than ours")
         expected = {"nc": _NONCE_COUNT, "realm": REALM, "digest-uri": DIGEST_URI, "qop": _QOP}
         for name, value in expected.items():
             if said.get(name, value if name == "qop" else "") != value:
-                raise AuthenticationError(f"user {user!r} gives a {name} that is not {value}")
+                raise AuthenticationError(f"{named} gives a {name} that is not {value}")
         authorized_as = said.get("authzid")
         if authorized_as not in {None, user}:
-            raise AuthenticationError(f"user {user!r} asks to be taken for {authorized_as!r}")
+            raise AuthenticationError(f"{named} asks to be taken for {_shown(authorized_as)}")
         # An unknown user costs the same as a known one with a wrong password.
         secret = _secret(user, self._passwords.get(user, ""), self._nonce, said)
         proven = hmac.compare_digest(
@@ -94,7 +105,7 @@ class DigestMd5Server:
             said.get("response", "").encode(),
         )
         if user not in self._passwords or not proven:
-            raise AuthenticationError(f"user {user!r} is unknown, or the password is wrong")
+            raise AuthenticationError(f"{named} is unknown, or the password is wrong")
         self.user = user
         return _proof(secret, self._nonce, said.get("cnonce", ""), "")
 
@@ -118,8 +129,9 @@ class DigestMd5Client:
         Raises:
             AuthenticationError: the bookie does not know the password, or speaks of something else.
         """
-        said = _parse(token)
         step, self._step = self._step, _Step.FAILED
+        _insist_no_gssapi(token)
+        said = _parse(token)
         if step is _Step.BEGIN:
             response = self._respond(said)
             self._step = _Step.CHALLENGED
@@ -154,6 +166,14 @@ class DigestMd5Client:
         return f"{plain},{','.join(parts)}".encode()
 
 
+def _insist_no_gssapi(token: bytes) -> None:
+    """Name the mechanism that operators of Java's peers may have set up (RFC 2743, 3.1)."""
+    if token[:1] == b"\x60" and any(kind in token[:_GSSAPI_HEAD_BYTES] for kind in _GSSAPI_KINDS):
+        raise AuthenticationError(
+            "it speaks GSSAPI (Kerberos), which is not offered; DIGEST-MD5 is"
+        )
+
+
 def _parse(token: bytes) -> dict[str, str]:
     if len(token) > TOKEN_BYTES_MAX:
         raise AuthenticationError(f"a token of {len(token)} bytes")
@@ -171,6 +191,11 @@ def _parse(token: bytes) -> dict[str, str]:
         found[match[1]] = bare if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         at = match.end()
     return found
+
+
+def _shown(name: str) -> str:
+    """Return a name for messages; a stranger can make one up that would fill a log."""
+    return repr(name if len(name) <= NAME_SHOWN_MAX else f"{name[:NAME_SHOWN_MAX]}…")
 
 
 def _quoted(text: str) -> str:

@@ -31,6 +31,10 @@ class RemoteProtocolError(ProtocolError):
     """The peer sent bytes that are no valid message; the connection cannot go on."""
 
 
+class TlsOrderError(RemoteProtocolError):
+    """Something came where START_TLS and the handshake leave no place for it."""
+
+
 class FormatError(BookKeeperError):
     """Stored bytes (metadata, cookie, registration) do not have the form they should."""
 

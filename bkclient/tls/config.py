@@ -67,6 +67,7 @@ class TlsSettings:
     timeout_s: int = 10
     check_host: bool = False
     asks_certificate: bool = False
+    revoked_path: str = ""
     certificate_key: str = "tlsCertificatePath"
     """The setting that names the certificate, for messages."""
 
@@ -76,6 +77,7 @@ class TlsSettings:
         stores = (self.key_store, self.trust_store)
         named = [
             self.certificate_path,
+            self.revoked_path,
             *(path for s in stores for path in (s.path, s.password_path)),
         ]
         return tuple(path for path in named if path)
@@ -124,6 +126,12 @@ class TlsConfig:
         doc="Cipher suites that may be used, by Java's names or OpenSSL's; all if empty.",
         refuse=suites_refused,
     )
+    tls_revoked_path: str = setting(
+        "",
+        key="tlsRevocationListPath",
+        doc="File in PEM with the revocation list of each authority in the trust store, where "
+        "certificates are to be looked up. Not a key of Java.",
+    )
     tls_refresh_s: int = setting(
         0,
         key="tlsCertFilesRefreshDurationSeconds",
@@ -159,6 +167,12 @@ class BookieTlsConfig(TlsConfig):
         "", key="tlsTrustStorePasswordPath", doc="File with that file's password."
     )
 
+    tls_required: bool = setting(
+        False,
+        key="tlsRequired",
+        doc="Refuse whatever a client asks in clear, but for START_TLS. Not a key of Java.",
+    )
+
     @property
     def tls(self) -> TlsSettings | None:
         """What the bookie's end is told; ``None`` where TLS is off."""
@@ -181,12 +195,15 @@ class BookieTlsConfig(TlsConfig):
             client_authentication=self.tls_client_authentication,
             versions=self.tls_versions,
             suites=self.tls_suites,
+            revoked_path=self.tls_revoked_path,
             refresh_s=self.tls_refresh_s,
         )
 
     def tls_problems(self) -> Iterator[Finding]:
         """Give what is missing, and what lets in more than was perhaps meant."""
         if not self.has_tls:
+            if self.tls_required:
+                yield _error("tlsRequired", "is set, and tlsProviderFactoryClass does not offer it")
             return
         if not self.tls_key_store:
             yield _error("tlsKeyStore", "is not set, and TLS needs the bookie's key")
@@ -274,6 +291,7 @@ class ClientTlsConfig(TlsConfig):
             client_authentication=shows,
             versions=self.tls_versions,
             suites=self.tls_suites,
+            revoked_path=self.tls_revoked_path,
             refresh_s=self.tls_refresh_s,
             timeout_s=self.start_tls_timeout_s,
             check_host=self.tls_check_host,

@@ -27,7 +27,7 @@ from bkclient.errors import SecurityError
 from bkclient.tls.config import TlsSettings
 from bkclient.tls.names import is_tls13, openssl_suite, split, versions
 from bkclient.tls.reasons import certificate_fault, reason
-from bkclient.tls.stores import read_own_key, read_trusted
+from bkclient.tls.stores import read_own_key, read_revoked, read_trusted
 
 EXPIRY_WARNING_DAYS: Final = 30
 """How long before its own certificate's end a process begins to warn."""
@@ -127,15 +127,19 @@ class TlsContexts:
 
     def _insist(self, context: SSL.Context) -> None:
         """Have the peer's certificate checked; a client may come without where it may."""
-        store = context.get_cert_store()
+        settings, store = self.settings, context.get_cert_store()
         assert store is not None
         # As Java has it: what is in a trust store is trusted, also where it is no authority.
         store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
-        for certificate in read_trusted(self.settings.trust_store):
+        for certificate in read_trusted(settings.trust_store):
             store.add_cert(crypto.X509.from_cryptography(certificate))
             if not self._is_client:
                 context.add_client_ca(certificate)
-        needs_one = self._is_client or self.settings.client_authentication
+        if settings.revoked_path:
+            store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
+            for revoked in read_revoked(settings.revoked_path):
+                store.add_crl(revoked)
+        needs_one = self._is_client or settings.client_authentication
         fails = SSL.VERIFY_FAIL_IF_NO_PEER_CERT if needs_one else 0
         context.set_verify(SSL.VERIFY_PEER | fails)
 

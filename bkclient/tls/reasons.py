@@ -7,8 +7,11 @@ from typing import Final
 from OpenSSL import SSL
 
 CERTIFICATE_FAULTS: Final = {
+    3: "cannot be looked up: there is no revocation list of its authority in tlsRevocationListPath",
+    8: "cannot be looked up: the revocation list is not signed by its authority",
     9: "is not valid yet",
     10: "has expired",
+    12: "cannot be looked up: the revocation list of its authority is out of date",
     18: "is self-signed, and not among the trusted ones",
     19: "comes from an authority that is not trusted",
     20: "comes from an authority that is not trusted",
@@ -31,6 +34,7 @@ _REASONS: Final = (
     ("alert handshake failure", "it finds nothing in common: versions, ciphers or certificates"),
     ("alert protocol version", "there is no version of TLS that both ends may speak"),
     ("alert insufficient security", "it finds our cipher suites too weak"),
+    ("alert internal error", "it does not take our certificate: perhaps that is for another host"),
     ("alert access denied", "it does not let our certificate in"),
     ("did not return a certificate", "it sent no certificate, and none is let in without"),
     ("no shared cipher", "there is no cipher suite that both ends may use"),

@@ -6,6 +6,7 @@ part of a message.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from bkclient.errors import SecurityError
 from bkclient.tls.config import StoreFile, StoreType, TlsSettings
 
+REVOKED_KEY: Final = "tlsRevocationListPath"
 _JKS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM: Final = b"-----BEGIN "
 
@@ -55,6 +57,19 @@ def read_trusted(store: StoreFile) -> tuple[x509.Certificate, ...]:
     if not trusted:
         raise SecurityError(f"{store.key}: {store.path} holds no certificate")
     return trusted
+
+
+def read_revoked(path: str) -> tuple[x509.CertificateRevocationList, ...]:
+    """Return the revocation lists in a file; at least one."""
+    data = _read(REVOKED_KEY, path)
+    lists = re.findall(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", data, re.DOTALL)
+    try:
+        found = tuple(map(x509.load_pem_x509_crl, lists))
+    except ValueError as error:
+        raise SecurityError(f"{REVOKED_KEY}: {path} has a list that cannot be read") from error
+    if not found:
+        raise SecurityError(f"{REVOKED_KEY}: {path} holds no revocation list in PEM")
+    return found
 
 
 def _own_key_in_pem(store: StoreFile, settings: TlsSettings) -> OwnKey:

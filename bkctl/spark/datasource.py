@@ -2,9 +2,13 @@
 
 ``spark.read.format("bookkeeper").option("uri", URI).option("ledgers", "42,43").load()``
 
-Options: ``uri`` (metadata service); ``ledgers`` (ids, comma separated) or ``tasks`` (what
+Options: ``uri`` (metadata service) or ``conf`` (a client's settings file, which is there on every
+host of Spark's), or both; ``ledgers`` (ids, comma separated) or ``tasks`` (what
 ``bkctl.spark.plan.encode_tasks`` wrote); ``cores``; ``progress`` (where tasks report how far they
 are). Ledgers are read without recovery and up to what is confirmed: nothing is fenced.
+
+Spark shows options in plans, in its UI and in its event log. Settings that a driver has in memory
+go another way: see ``with_settings``.
 
 The only importer of pyspark beside the command itself. Workers import it anew, so it stays light
 until a task reads.
@@ -14,7 +18,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from bkclient.blocking import BlockingClient
+    from bkclient.config import ClientConfig
 
 SCHEMA: Final = StructType(
     [
@@ -57,13 +64,11 @@ FAILURE_MARK: Final = "BKCTL-EXPORT-FAILURE "
 """Before the JSON in which a task tells the driver what it could not read."""
 
 
-class RangeReadError(BookKeeperError):
-    """A task could not read an entry; the text is for the driver to take apart."""
+class TaskError(BookKeeperError):
+    """A task could not read what it should; the text is for the driver to take apart."""
 
-    def __init__(self, ledger_id: int, cause: BaseException) -> None:
-        told = json.dumps(
-            {"ledger_id": ledger_id, "error": type(cause).__name__, "message": str(cause)}
-        )
+    def __init__(self, where: str, cause: BaseException) -> None:
+        told = json.dumps({"where": where, "error": type(cause).__name__, "message": str(cause)})
         super().__init__(f"{FAILURE_MARK}{told}")
 
 
@@ -79,6 +84,8 @@ class LedgerSource(DataSource):
     """The data source ``bookkeeper``."""
 
     short_name: ClassVar[str] = "bookkeeper"
+    config: ClassVar[ClientConfig | None] = None
+    """How to talk to the cluster, where that does not stand in the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -91,14 +98,25 @@ class LedgerSource(DataSource):
 
     def reader(self, schema: StructType) -> LedgerSourceReader:  # noqa: ARG002
         """Return the reader Spark asks for partitions and rows."""
-        return LedgerSourceReader(dict(self.options))
+        return LedgerSourceReader(dict(self.options), self.config)
+
+
+def with_settings(config: ClientConfig) -> type[LedgerSource]:
+    """Return the data source that talks to the cluster as ``config`` says, to be registered.
+
+    A class that cannot be imported goes to the tasks by value, within the code that they run, of
+    which Spark shows nothing. Keys and passwords stay in the files that the settings name; each
+    task reads them itself.
+    """
+    return type(LedgerSource.__name__, (LedgerSource,), {"config": config})
 
 
 class LedgerSourceReader(DataSourceReader):
-    """Plans on the driver, reads in the tasks; only options and ranges are pickled."""
+    """Plans on the driver, reads in the tasks; only options, settings and ranges are pickled."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], config: ClientConfig | None = None) -> None:
         self._options = {key.lower(): value for key, value in options.items()}
+        self._config = config
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition a task, and an empty one where there is nothing to read.
@@ -114,7 +132,7 @@ class LedgerSourceReader(DataSourceReader):
         from bkctl.export import ledger_extents
 
         ledgers = [int(word) for word in self._options.get("ledgers", "").split(",") if word]
-        with _client(self._options) as client:
+        with self._client() as client:
             extents = ledger_extents(client, ledgers, recover=False)
         return cut(extents, int(self._options.get("cores", "4")))
 
@@ -123,17 +141,29 @@ class LedgerSourceReader(DataSourceReader):
         assert isinstance(partition, TaskPartition)
         report = ProgressReporter(self._options.get("progress", ""), partition.number)
         try:
-            with _client(self._options) as client:
+            with self._client() as client:
                 for entry_range in partition.ranges:
                     yield from _batches(client, entry_range, report)
         finally:
             report.close()
 
+    def _client(self) -> BlockingClient:
+        from bkclient.blocking import BlockingClient
 
-def _client(options: dict[str, str]) -> BlockingClient:
-    from bkclient.blocking import BlockingClient
+        try:
+            config = self._config or _config_in(self._options.get("conf"))
+            return BlockingClient(self._options.get("uri"), config=config)
+        except BookKeeperError as error:
+            raise TaskError(f"no client on {socket.gethostname()}", error) from error
 
-    return BlockingClient(options["uri"])
+
+def _config_in(path: str | None) -> ClientConfig | None:
+    if path is None:
+        return None
+    from bkclient.config import ClientConfig
+    from bkclient.settings import load, read_properties
+
+    return load(ClientConfig, read_properties(Path(path)))[0]
 
 
 def _batches(
@@ -152,10 +182,10 @@ def _batches(
                 report.add(len(rows), rows.payload_bytes)
                 yield rows.take()
     except BookKeeperError as error:
-        raise RangeReadError(entry_range.ledger_id, error) from error
+        raise TaskError(f"ledger {entry_range.ledger_id}", error) from error
     if expected != entry_range.last + 1:
         ended = EOFError(f"the reader ended at entry {expected}, before {entry_range.last}")
-        raise RangeReadError(entry_range.ledger_id, ended)
+        raise TaskError(f"ledger {entry_range.ledger_id}", ended)
     report.add(len(rows), rows.payload_bytes)
     if len(rows):
         yield rows.take()

@@ -124,7 +124,7 @@ class AdminServer:
         return Api(self.control, self._access())
 
     def _make_tls(self) -> TlsContexts | None:
-        """Return what TLS begins with; versions, suites and their age are those of the bookie."""
+        """Return what TLS begins with; versions, suites and what is revoked are the bookie's."""
         config, settings = self._config, self._config.https
         if settings is None:
             return None
@@ -134,6 +134,7 @@ class AdminServer:
             settings,
             versions=config.tls_versions,
             suites=config.tls_suites,
+            revoked_path=config.tls_revoked_path,
             refresh_s=config.tls_refresh_s,
         )
         try:

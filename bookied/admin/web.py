@@ -40,6 +40,7 @@ from bookied.admin.exchange import (
 )
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.values import Failed, Problem, Readiness, to_json
+from bookied.gate import host_of
 from bookied.metrics.text import CONTENT_TYPE
 from wire.errors import BookKeeperError
 
@@ -78,10 +79,12 @@ class Credentials:
     """What a request shows of who asks.
 
     ``certified`` is the name in a certificate that was verified; None where none was shown.
+    ``host`` is where it comes from.
     """
 
     authorization: str = attrs.field(default="", repr=False)
     certified: str | None = None
+    host: str = ""
 
 
 @attrs.frozen
@@ -149,9 +152,20 @@ class Api:
         refused = self.access.refusal(given)
         if refused is None:
             who = "" if given.certified is None else f" ({given.certified})"
-            log.info("asked over HTTP: {method} {path}{who}", method=method, path=path, who=who)
+            log.info(
+                "asked over HTTP by {host}: {method} {path}{who}",
+                host=given.host,
+                method=method,
+                path=path,
+                who=who,
+            )
         else:
-            log.warn("refused over HTTP: {method} {path}", method=method, path=path)
+            log.warn(
+                "refused {host} over HTTP: {method} {path}",
+                host=given.host,
+                method=method,
+                path=path,
+            )
         return refused
 
     async def _answer_v2(self, path: str, asked: Asked, given: Credentials) -> Reply:
@@ -247,7 +261,8 @@ class AdminResource(Resource):
 def _credentials(request: Request) -> Credentials:
     connection = request.channel.transport
     assert isinstance(connection, _Connection)
-    return Credentials(request.getHeader("Authorization") or "", connection.certified)
+    authorization = request.getHeader("Authorization") or ""
+    return Credentials(authorization, connection.certified, host_of(connection))
 
 
 def _send(reply: Reply, request: Request, gone: Deferred[None]) -> None:
@@ -315,7 +330,7 @@ class _Connection(ProtocolWrapper):
         """Say why, where it was for TLS."""
         why = None if self._end is None else self._end.why_lost(reason.value)
         if why is not None:
-            log.warn("no TLS over HTTP: {why}", why=why)
+            log.warn("no TLS over HTTP with {host}: {why}", host=host_of(self), why=why)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
 

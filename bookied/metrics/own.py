@@ -80,6 +80,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
     yield counter("bookied_auth_successes_total", stats.auth_successes)
     yield counter("bookied_auth_failures_total", stats.auth_failures)
     yield counter("bookied_unauthenticated_requests_total", stats.requests_unauthenticated)
+    yield counter("bookied_ledger_keys_refused_total", stats.keys_refused)
     yield gauge("bookied_long_polls_waiting", len(server.bookie.polls))
     least = tuple(
         ({"operation": name}, stats.requests[name].success.least()) for name in (ADD, READ)

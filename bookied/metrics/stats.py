@@ -140,7 +140,9 @@ class RequestStats(_Stats):
     auth_successes: int = attrs.field(init=False, default=0)
     auth_failures: int = attrs.field(init=False, default=0)
     requests_unauthenticated: int = attrs.field(init=False, default=0)
-    """Requests of clients that had not shown who they are."""
+    """Requests of clients that had not shown who they are, or not begun TLS where that is due."""
+    keys_refused: int = attrs.field(init=False, default=0)
+    """Requests for ledgers without the password that these were made with."""
 
     def since_us(self, began_ns: int) -> int:
         """Return how long ago that was, in whole microseconds, as a series notes it."""

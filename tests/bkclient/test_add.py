@@ -248,7 +248,19 @@ def test_a_change_that_cannot_be_made_ends_the_writer() -> None:
     rules = quorum()
     rules.push()
     rules.handle(failure(2, 0))
-    error = NotEnoughBookiesError("none")
+    gave_up, failed = rules.handle(EnsembleRefused(NotEnoughBookiesError("none")))
+    assert isinstance(gave_up, GiveUp)
+    assert failed == FailAdds((0,), gave_up.error)
+    assert isinstance(gave_up.error, NotEnoughBookiesError)
+    # Whoever reads it has to mend the bookie's failure, not the number of bookies.
+    assert str(gave_up.error) == f"none; bookie b3 failed: {failure(2, 0).error}"
+
+
+def test_any_other_trouble_with_a_change_is_told_as_it_is() -> None:
+    rules = quorum()
+    rules.push()
+    rules.handle(failure(2, 0))
+    error = ClientLedgerFencedError("fenced")
     assert rules.handle(EnsembleRefused(error)) == [GiveUp(error), FailAdds((0,), error)]
 
 

@@ -23,6 +23,7 @@ from bkclient.settings import (
     changed,
     describe,
     environment,
+    is_secret_key,
     load,
     parse_properties,
     read_properties,
@@ -311,6 +312,20 @@ def test_secrets_are_masked_everywhere() -> None:
     config, _ = loaded("passwd=hunter2")
     assert "hunter2" not in repr(config)
     assert changed(config) == (("passwd", "********"),)
+
+
+def test_a_secret_that_refers_to_nothing_is_not_part_of_the_warning() -> None:
+    _, findings = loaded("passwd=hunter2${nothing}")
+    assert [str(found) for found in findings] == [
+        "bk.conf:1: passwd: '********' refers to nothing we know"
+    ]
+
+
+def test_names_tell_which_values_are_secret() -> None:
+    for key in ("passwd", "httpAdminToken", "keyStorePassword", "clientSecret", "my.password"):
+        assert is_secret_key(key)
+    for key in ("tlsKeyStorePasswordPath", "httpAdminTokenFile", "bookiePort", "authorizedRoles"):
+        assert not is_secret_key(key)
 
 
 def test_changed_lists_what_differs_from_the_defaults() -> None:

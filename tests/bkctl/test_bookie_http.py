@@ -11,6 +11,7 @@ import pytest
 
 from bkclient.config import ClientConfig
 from bkclient.metadata.memory import MemoryCluster
+from bkclient.settings import MASKED
 from bkctl import bookie_http_work as work
 from bkctl.bookie_http_client import AdminClient, Answer, HttpAddress
 from bkctl.bookie_http_views import BOOKIE_HTTP_VIEWS
@@ -176,6 +177,16 @@ def test_a_bad_answer_is_an_error_in_the_bookie_s_words(
         Canned(status, body).ask("GET", "/x")
     with pytest.raises(CommandError, match="no JSON"):
         _ = Canned(200, "<html>").ask("GET", "/x").json
+
+
+def test_what_a_java_bookie_tells_of_secrets_is_masked() -> None:
+    told = {"httpServerKeyStorePassword": "hunter2", "passwd": "", "tlsKeyStorePasswordPath": "/p"}
+
+    class Java(Canned):
+        speaks_v2 = False
+
+    found = work.settings(Java(200, json.dumps(told)), ())
+    assert {one.key: one.value for one in found} == told | {"httpServerKeyStorePassword": MASKED}
 
 
 # Where a bookie is asked -------------------------------------------------------------------------

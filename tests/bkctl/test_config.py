@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bkclient.settings import describe
+from bkclient.settings import describe, is_secret_key
 from bkctl.cli import cli
 from bkctl.config_keys import CLASSES, NOTES, all_keys
 from bkctl.exit_status import ExitStatus
@@ -150,6 +150,12 @@ def test_only_what_differs_in_effect_is_a_difference(run: Run, tmp_path: Path) -
         ("gcWaitTime", "5", "600000")
     ]
     assert run("diff", one, str(tmp_path / "none"))[0] == ExitStatus.NOT_FOUND
+
+
+def test_every_key_whose_name_says_so_is_a_secret() -> None:
+    secrets = {key for key, info in all_keys().items() if info.secret}
+    assert secrets == {key for key in all_keys() if is_secret_key(key)}
+    assert {"httpAdminToken", "httpServerKeyStorePassword", "passwd"} <= secrets
 
 
 def test_secrets_are_masked_where_they_differ(run: Run, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class Stage:
         """Tell the bookie its settings, anew."""
         config = self._config()
         server = self.serving.server
+        server.tls_required = config.tls_required
         server.tls = self.contexts() if config.has_tls else None
         server.auth = open_authenticator(config)
         self._is_set_up = True
@@ -85,13 +86,22 @@ class Stage:
 
 
 class Connection:
-    """One connection of a client, greeted as far as it goes."""
+    """One connection of a client, greeted as far as it goes; without a greeting, not yet."""
 
-    def __init__(self, stage: Stage, greeting: Greeting, protocol: ProtocolVersion) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        greeting: Greeting | None,
+        protocol: ProtocolVersion = ProtocolVersion.V3,
+    ) -> None:
         self._serving = stage.serving
         self.channel = BookieChannel(stage.clock, BookieId("b1"), protocol=protocol)
         self.link = Link(self.channel, stage.serving.server.buildProtocol(None))
         self._found: list[Any] = []
+        if greeting is not None:
+            self.greet(greeting)
+
+    def greet(self, greeting: Greeting) -> None:
         said = Deferred.fromCoroutine(greeting.say(self.channel, "bookie.example"))
         said.addBoth(self._found.append)
         self.link.settle()

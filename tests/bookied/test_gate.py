@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
+from bkclient.greeting import Greeting
 from bookied.authenticators import open_again
 from bookied.gate import TOLD_EVERY_S
 from tests.bookied.secured import AUTHORITY, Connection, Stage
-from tests.bookied.serving import KEY, Client, packet
+from tests.bookied.serving import KEY, WRONG_KEY, Client, packet
 from tests.certificates import write_pem
-from wire.codes import ProtocolVersion, ReturnCode
+from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.digest_md5 import DigestMd5Client
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
@@ -110,12 +111,12 @@ def test_a_wrong_password_and_a_name_that_is_not_allowed_are_refused(stage, logs
     failure = stage.connect(V3).failure
     assert isinstance(failure, ClientUnauthorizedError)
     assert str(failure) == (
-        f"bookie b1 does not let '{user}' in: wrong password, unknown there, or not allowed"
-        " (it says EUA)"
+        f"bookie b1 does not let '{user}' in: wrong password, unknown there, not allowed,"
+        " or it insists on TLS (it says EUA)"
     )
     failure = stage.connect(V2).failure
     assert isinstance(failure, BookieUnavailableError)
-    assert str(failure) == f"bookie b1 does not let '{user}' in: it closed the connection"
+    assert str(failure).startswith(f"bookie b1 does not let '{user}' in: it closed the connection")
     assert stage.stats.auth_failures == 2
     why = {
         "Wrong": "user 'bookkeeper' is unknown, or the password is wrong",
@@ -234,6 +235,18 @@ def test_another_plugin_is_refused(stage: Stage, protocol) -> None:
     assert stage.stats.auth_failures == 1
 
 
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_client_that_speaks_gssapi_is_told_of_in_a_clear_word(stage, logs, protocol) -> None:
+    client = stage.serving.connect(protocol)
+    client.request(AuthRequest(SASL, bytes.fromhex("6082025506092a864886f712010202") + bytes(600)))
+    assert client.answers() == ([] if protocol is V2 else [ErrorResponse(ReturnCode.EUA)])
+    assert client.is_closed
+    said = [line for line in logs if "refused" in line]
+    assert said == [
+        "refused 192.168.1.1: it speaks GSSAPI (Kerberos), which is not offered; DIGEST-MD5 is"
+    ]
+
+
 def test_new_passwords_count_once_they_are_read_again(stage: Stage, logs: list[str]) -> None:
     path = stage.directory / "jaas.conf"
     path.write_text(JAAS.replace('"secret"', '"changed"'))
@@ -280,6 +293,117 @@ def test_a_pattern_that_lets_nobody_in_is_warned_about(stage: Stage, logs: list[
     stage.bookie_settings["saslJaasClientAllowedIds"] = "admin"
     stage.set_up()
     assert [line for line in logs if "none of the users in the JAAS file will be let in" in line]
+
+
+def test_a_name_of_any_length_is_a_short_word_in_the_log(stage: Stage, logs: list[str]) -> None:
+    client = stage.serving.connect(V3)
+    exchange = DigestMd5Client("bookkeeper" + "\n" * 1000, "guess", lambda: "n")
+    client.ask(AuthRequest(SASL, exchange.answer(challenged(client))))
+    (line,) = (line for line in logs if "refused" in line)
+    assert len(line) < 200
+    assert "\n" not in line
+
+
+def test_a_token_beyond_what_the_exchange_can_have_is_refused(stage: Stage, logs) -> None:
+    client = stage.serving.connect(V3)
+    challenged(client)
+    assert client.ask(AuthRequest(SASL, b"x" * 5000)) == ErrorResponse(ReturnCode.EUA)
+    assert client.is_closed
+    assert stage.stats.auth_failures == 1
+    assert [line for line in logs if line.endswith("a token of 5000 bytes")]
+
+
+# Ledgers' keys
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        AddRequest(L, EntryId(1), WRONG_KEY, packet(L, 1)),
+        ReadRequest(L, E, ReadFlag.FENCE, WRONG_KEY),
+    ],
+)
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_wrong_key_for_a_ledger_is_refused_told_once_and_counted(
+    stage: Stage, logs, protocol, request_: Any
+) -> None:
+    stage.set_up()
+    stage.serving.server.auth = None
+    client = stage.serving.connect(protocol)
+    assert client.ask(add()).rc is ReturnCode.EOK
+    for _ in range(3):
+        assert client.ask(request_).rc is ReturnCode.EUA
+    assert stage.stats.keys_refused == 3
+    assert not stage.serving.storage.lookup(L).fenced
+    why = "it does not give the password that ledger 4 was made with"
+    assert [line for line in logs if "refused" in line] == [f"refused 192.168.1.1: {why}"]
+
+
+# TLS before names
+
+
+def proven_in_clear(stage: Stage) -> Connection:
+    """Return a connection that has shown a name and a password, and not begun TLS."""
+    connection = Connection(stage, None)
+    challenge = connection.ask(AuthRequest(SASL, b"")).payload
+    assert connection.ask(response_to(challenge)).rc is ReturnCode.EOK
+    return connection
+
+
+def without_a_name(stage: Stage) -> Greeting:
+    stage.client_settings["clientAuthProviderFactoryClass"] = ""
+    return stage.greeting()
+
+
+def test_what_was_shown_in_clear_before_start_tls_counts_for_nothing_in_it(tmp_path: Path) -> None:
+    # Somebody on the way could have said who they are, and put another's TLS behind it.
+    stage = with_passwords(tmp_path, tls=True)
+    stage.set_up()
+    connection = proven_in_clear(stage)
+    assert connection.ask(add()).rc is ReturnCode.EOK
+    connection.greet(without_a_name(stage))
+    assert connection.is_greeted
+    assert connection.ask(add(1)) == ErrorResponse(ReturnCode.EUA)
+
+
+# Nothing in clear
+
+
+def insisting(directory: Path, *, names: bool) -> Stage:
+    stage = with_passwords(directory, tls=True) if names else Stage(directory)
+    stage.bookie_settings["tlsRequired"] = "true"
+    return stage
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_bookie_that_insists_on_tls_serves_those_who_begin_it(tmp_path, names, protocol) -> None:
+    connection = insisting(tmp_path, names=names).connect(protocol)
+    assert connection.is_greeted
+    assert connection.ask(add()).rc is ReturnCode.EOK
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_it_does_nothing_in_clear_not_even_hear_a_password(tmp_path, logs, names: bool) -> None:  # noqa: FBT001
+    stage = insisting(tmp_path, names=names)
+    stage.set_up()
+    for request in (add(), ReadRequest(L, E), ForceLedgerRequest(L), AuthRequest(SASL, b"")):
+        assert stage.serving.connect(V3).ask(request) == ErrorResponse(ReturnCode.EUA)
+    assert stage.serving.connect(V2).ask(add()) == AddResponse(ReturnCode.EUA, L, E)
+    for request in (BatchReadRequest(L, E, 7, 10, 1000), AuthRequest(SASL, b"")):
+        client = stage.serving.connect(V2)
+        client.request(request)
+        assert client.is_closed
+    assert stage.stats.requests_unauthenticated == 7
+    assert stage.serving.storage.ledger_count == 0
+    why = "it asks in clear, and tlsRequired is set"
+    assert [line for line in logs if "refused" in line] == [f"refused 192.168.1.1: {why}"]
+
+
+def test_a_client_in_clear_hears_that_tls_may_be_what_is_missing(tmp_path: Path) -> None:
+    stage = insisting(tmp_path, names=True)
+    stage.client_settings["tlsProviderFactoryClass"] = ""
+    assert "or it insists on TLS (it says EUA)" in str(stage.connect().failure)
 
 
 # Certificates
@@ -329,6 +453,24 @@ def test_without_tls_no_role_is_shown(tmp_path: Path) -> None:
     assert client.ask(add()) == ErrorResponse(ReturnCode.EUA)
     assert client.ask(AuthRequest("BookieAuthZFactory", b"x")) == ErrorResponse(ReturnCode.EUA)
     assert client.is_closed
+
+
+KRB5 = """
+{section} {{
+    com.sun.security.auth.module.Krb5LoginModule required
+    useKeyTab=true keyTab="/etc/bookkeeper/keytab" principal="bookkeeper/host@REALM";
+}};
+"""
+
+
+def test_settings_that_ask_for_kerberos_are_refused_on_both_sides(tmp_path: Path) -> None:
+    stage = with_passwords(tmp_path)
+    path = stage.directory / "jaas.conf"
+    for section, begin in (("Bookie", stage.set_up), ("BookKeeper", stage.greeting)):
+        path.write_text(KRB5.format(section=section))
+        told = rf"{section} logs in by Kerberos \(GSSAPI\), which is not offered; DIGEST-MD5 is"
+        with pytest.raises(SecurityError, match=told):
+            begin()
 
 
 def test_passwords_that_cannot_be_read_are_an_error_of_the_client_too(tmp_path: Path) -> None:

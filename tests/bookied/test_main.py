@@ -370,7 +370,7 @@ def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine
     assert [ask("PUT", "/api/v1/bookie/gc", one)[0] for one in ("old", "new")] == [401, 200]
     assert bookie.stop() == 0
     output = bookie.output.read_text()
-    assert "refused over HTTP: PUT /api/v1/bookie/gc" in output
+    assert "refused 127.0.0.1 over HTTP: PUT /api/v1/bookie/gc" in output
     assert "Traceback" not in output
 
 
@@ -514,6 +514,7 @@ def test_autorecovery_runs_alone_and_stops_when_it_is_told_to(machine: Machine) 
     text = process.output.read_text()
     assert "no bookie here" in text
     assert "metadata session: 0x" in text
+    assert "may be emptied" not in text
     # It needs neither the bookie's directories nor its port.
     assert not (conf.parent / "journal").exists()
 

@@ -154,6 +154,47 @@ def test_what_is_wrong_with_the_clients_certificate_is_said_on_both_sides(
     assert [line for line in logs if logged in line]
 
 
+def revoking(stage: Stage, text: bytes) -> Path:
+    path = stage.directory / "revoked.pem"
+    path.write_bytes(text)
+    return path
+
+
+def test_a_client_whose_certificate_is_revoked_is_turned_away(stage: Stage, logs) -> None:
+    listed = revoking(stage, AUTHORITY.revocation_list(AUTHORITY.issue("another")))
+    stage.bookie_settings |= {"tlsClientAuthentication": "true", "tlsRevocationListPath": listed}
+    stage.client_settings["tlsClientAuthentication"] = "true"
+    assert stage.connect().is_greeted
+    listed.write_bytes(AUTHORITY.revocation_list(CLIENT))
+    tls = stage.serving.server.tls
+    assert tls is not None
+    assert tls.reload()
+    assert "it says that our certificate has been revoked" in stage.refused()
+    assert [line for line in logs if "no TLS: its certificate (CN=client) has been revoked" in line]
+
+
+def test_a_bookie_whose_certificate_is_revoked_is_not_talked_to(stage: Stage) -> None:
+    listed = revoking(stage, AUTHORITY.revocation_list(BOOKIE))
+    assert "has been revoked" in stage.refused(tlsRevocationListPath=listed)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (AUTHORITY.revocation_list(days=-1), "revocation list of its authority is out of date"),
+        (Authority("another").revocation_list(), "there is no revocation list of its authority"),
+    ],
+)
+def test_without_a_list_that_holds_nobody_is_trusted(stage: Stage, text: bytes, why: str) -> None:
+    assert why in stage.refused(tlsRevocationListPath=revoking(stage, text))
+
+
+def test_a_list_that_is_none_is_refused(stage: Stage) -> None:
+    stage.client_settings["tlsRevocationListPath"] = revoking(stage, b"nothing")
+    with pytest.raises(SecurityError, match=r"tlsRevocationListPath: .* holds no revocation list"):
+        stage.greeting()
+
+
 def test_a_bookie_without_tls_is_named(stage: Stage) -> None:
     greeting = stage.greeting()
     failure = Connection(stage, greeting, ProtocolVersion.V3).failure
@@ -225,11 +266,14 @@ def test_only_one_such_message_is_taken(stage: Stage) -> None:
     auth = v3.encode_request(AuthRequest("sasl", b""), 2)
     client.send(start_tls() + auth + auth)
     assert client.is_closed
+    assert stage.stats.tls_failures == 1
 
 
 @pytest.mark.parametrize("request_", [add(), ReadRequest(L, E), StartTlsRequest()])
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))
-def test_any_other_request_in_clear_behind_start_tls_closes(stage, protocol, request_) -> None:
+def test_any_other_request_in_clear_behind_start_tls_closes(
+    stage, logs, protocol, request_
+) -> None:
     # It might have been put there by somebody on the way, to be taken for the client's own.
     stage.serving.server.tls = stage.contexts()
     client = stage.serving.connect(protocol)
@@ -237,14 +281,18 @@ def test_any_other_request_in_clear_behind_start_tls_closes(stage, protocol, req
     behind = v2.encode_request(request_) if is_v2 else v3.encode_request(request_, 2)
     client.send(start_tls() + behind)
     assert client.is_closed
-    assert stage.stats.packets_received == 1
+    assert (stage.stats.packets_received, stage.stats.tls_failures) == (1, 1)
+    said = [line for line in logs if "refused" in line]
+    assert said == ["refused 192.168.1.1: no TLS: a request in clear behind START_TLS"]
 
 
-def test_start_tls_within_tls_closes(stage: Stage) -> None:
+def test_start_tls_within_tls_closes(stage: Stage, logs: list[str]) -> None:
     connection = stage.connect()
     connection.channel.request(StartTlsRequest()).addErrback(lambda _: None)
     connection.link.settle()
     assert connection.link.is_closed
+    assert stage.stats.tls_failures == 1
+    assert [line for line in logs if line.endswith("no TLS: START_TLS twice")]
 
 
 def test_tls_without_start_tls_is_told_what_is_missing(stage: Stage, logs: list[str]) -> None:

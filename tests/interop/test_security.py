@@ -67,7 +67,8 @@ def stage(request, module_peers: Peers) -> Stage:
     authority = Authority()
     pem = write_pem(directory / "client", authority.issue("client", unit="0:writers"), authority)
     bookie_pem = write_pem(directory / "bookie", authority.issue("bookie"), authority)
-    keys = bookie_keys(bookie_pem, tlsClientAuthentication="true")
+    # Java's bookie passes over the last.
+    keys = bookie_keys(bookie_pem, tlsClientAuthentication="true", tlsRequired="true")
     uri = peers.metadata_uri()
     make = our_bookie if request.param == "ours" else Peers.java_bookie
     bookie = make(peers, uri, **keys)

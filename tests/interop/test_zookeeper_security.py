@@ -69,6 +69,19 @@ async def read(client: Client, ledger_id: Any) -> list[bytes]:
     return found
 
 
+def exported(uri: str, settings: ClientConfig, ledger_id: Any) -> list[bytes]:
+    """Return what the tasks of an export read, without Spark: it only carries their class."""
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    from bkctl.spark.datasource import LedgerSource, with_settings
+
+    carried = cloudpickle.loads(cloudpickle.dumps(with_settings(settings)))
+    assert carried is not LedgerSource
+    source = carried({"uri": uri, "ledgers": str(ledger_id)})
+    reader = source.reader(source.schema())
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
+
+
 def acl_of(uri: str, path: str, **login: Any) -> list[tuple[str, str]]:
     with zookeeper_client(uri, **login) as zk:
         acls, _ = zk.get_acls(f"{ledgers_root(uri)}{path}")
@@ -89,7 +102,9 @@ def test_a_cluster_of_ours_is_closed_by_digest(peers: Peers, tmp_path: Path) -> 
     login = {"auth_data": [("digest", "bookie:secret")]}
     our_bookie(peers, uri, zk_login=login, zkEnableSecurity="true", zkDigestAuthFile=path)
     client = connected(peers, settings)
-    assert run(read(client, run(written(client)))) == ENTRIES
+    ledger_id = run(written(client))
+    assert run(read(client, ledger_id)) == ENTRIES
+    assert exported(uri, settings, ledger_id) == ENTRIES
     insist_closed(uri)
     stranger = tmp_path / "stranger"
     stranger.write_text("stranger:secret")

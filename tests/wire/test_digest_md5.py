@@ -8,6 +8,10 @@ from hypothesis import strategies as st
 
 from wire.digest_md5 import AuthenticationError, DigestMd5Client, DigestMd5Server
 
+KERBEROS = bytes.fromhex("6082025506092a864886f71201020201006e82")
+SPNEGO = bytes.fromhex("6081a806062b0601050502a0819d30819aa0")
+"""What the tokens of GSSAPI begin with, by Kerberos itself and by negotiation."""
+
 USERS = {"bookkeeper": "secret", 'odd "one\\': 'pass"word', "zoë": "schlüssel", "雪": "雪"}
 
 
@@ -142,6 +146,16 @@ def test_a_response_to_something_else_is_refused(wrong, told: str) -> None:
     ours = server()
     with pytest.raises(AuthenticationError, match=told):
         ours.answer(client().answer(ours.answer(b"")).replace(*wrong))
+
+
+@pytest.mark.parametrize("token", [KERBEROS, SPNEGO])
+def test_gssapi_is_named_and_refused_by_either_end(token: bytes) -> None:
+    told = r"it speaks GSSAPI \(Kerberos\), which is not offered; DIGEST-MD5 is"
+    for end in (server(), client()):
+        with pytest.raises(AuthenticationError, match=told):
+            end.answer(token)
+        with pytest.raises(AuthenticationError):
+            end.answer(b"")
 
 
 def test_a_bookie_that_does_not_know_the_password_is_not_believed() -> None:

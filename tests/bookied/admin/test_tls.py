@@ -189,6 +189,13 @@ def test_versions_are_those_of_the_bookie(tmp_path: Path) -> None:
     assert asker.end.version.startswith("TLSv1.2 ")
 
 
+def test_what_is_revoked_is_turned_away_here_too(tmp_path: Path) -> None:
+    (tmp_path / "revoked").write_bytes(AUTHORITY.revocation_list(OPERATOR))
+    stage = Stage(tmp_path, {"tls_revoked_path": str(tmp_path / "revoked")}).serve()
+    asker = stage.ask(CHANGE.format(""), OPERATOR)
+    assert (asker.answer, asker.why) == ("", "it says that our certificate has been revoked")
+
+
 def test_what_is_missing_is_named_before_the_start() -> None:
     given = {"metadataServiceUri": "sqlite:///m.db", "httpServerEnabled": "true"}
     settings = {"httpServerTlsEnable": "true", "httpServerKeyStoreType": "PEM", **given}

@@ -54,9 +54,8 @@ def test_a_request_becomes_a_value_and_the_answer_bytes() -> None:
         b"Authorization: Bearer t\r\nContent-Length: 4\r\n\r\nbody"
     )
     query = {"page": "2", "name": "a b", "flag": ""}
-    assert server.asked == [
-        ("/api/v1/x", Asked(method="PUT", query=query, body=b"body"), Credentials("Bearer t"))
-    ]
+    who = Credentials("Bearer t", host="192.168.1.1")
+    assert server.asked == [("/api/v1/x", Asked(method="PUT", query=query, body=b"body"), who)]
     head, _, body = transport.value().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Content-Type: application/json" in head
