@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 import click
 
 from bkctl.command import Effect
-from bkctl.errors import RefusedError, UsageError
+from bkctl.errors import Interrupted, RefusedError, UsageError
 from bkctl.interrupt import Interrupts, Stop, leave
 from bkctl.options import Options, options_of
 
@@ -165,7 +165,11 @@ class Session:
         if self._settings is None:
             self._settings = uri, config
             _start_logging(self.options, self.host)
-        return self.host.client(uri, config)
+        try:
+            return self.host.client(uri, config)
+        except Interrupted as error:
+            words = f"{error.reason}; {uri} had not answered yet"
+            raise Interrupted(words, error.exit_status) from None
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -129,9 +130,14 @@ class KazooTree:
         """End the session: what it owns vanishes. Waiting operations fail."""
         if self._state.closed:
             return
+        connected = self._state.connected
         self._state.close()
-        if self._kazoo is not None:
+        if self._kazoo is not None and connected:
             await self._in_thread(self._stop)
+        elif self._kazoo is not None:
+            # No server to tell, and kazoo hears of it once a silent one has taken its time: ten
+            # seconds that nobody has to wait for, the end of the process included.
+            threading.Thread(target=self._stop, daemon=True).start()
         for flying in tuple(self._flying):
             if not flying.called:
                 flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
@@ -140,7 +146,7 @@ class KazooTree:
             watched(None)
 
     def _stop(self) -> None:
-        """Close the session; runs in the reactor's thread pool, since kazoo waits for its end."""
+        """Close the session; runs in a thread of its own, since kazoo waits for its end."""
         assert self._kazoo is not None
         try:
             self._kazoo.stop()
