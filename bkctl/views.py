@@ -449,10 +449,11 @@ def _closed_sentence(closed: LedgerClosed) -> str:
 def _exported_sentence(report: ExportReport) -> str:
     kept = sum(ledger.unchanged for ledger in report.ledgers)
     return (
-        f"exported {len(report.ledgers)} ledgers"
+        f"exported {counted(len(report.ledgers), 'ledger')}"
         + (f" ({kept} had not changed)" if kept else "")
-        + f": {report.entries} entries, {human_bytes(report.payload_bytes)}, "
-        f"as {report.files} Parquet files of {human_bytes(report.file_bytes)} in {report.target}\n"
+        + f": {counted(report.entries, 'entry')}, {human_bytes(report.payload_bytes)}, "
+        f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)} "
+        f"in {report.target}\n"
         f"in Spark: {report.read_back}"
     )
 
