@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from bkclient.standard_streams import open_closed_streams
 from bkctl.command import Group
 from bkctl.completion_scripts import VARIABLE
 from bkctl.exit_status import MEANING, ExitStatus
@@ -104,6 +105,7 @@ class RootGroup(Group):
         obj: Host | None = None,
         **_: Any,
     ) -> NoReturn:
+        open_closed_streams()
         if VARIABLE in os.environ:
             from bkctl.complete import answer
 
@@ -174,7 +176,8 @@ def _flushed(status: int, *, lasting: bool) -> int:
         return ExitStatus.INTERRUPTED
     except OSError as error:
         _drop_stdout()
-        click.echo(f"{PROGRAM}: stdout: {error.strerror}", err=True)
+        if status != ExitStatus.FAILED:  # Else it has been told.
+            click.echo(f"{PROGRAM}: stdout: {error.strerror}", err=True)
         return status or ExitStatus.FAILED
     return status
 

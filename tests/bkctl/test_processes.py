@@ -144,6 +144,30 @@ def test_a_full_disk_behind_stdout_is_an_error(cluster: Cluster) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("redirection", "args", "status", "told"),
+    [
+        (">&-", ("version",), ExitStatus.FAILED, "bkctl: Bad file descriptor\n"),
+        ("<&-", ("disk", "format", "--journal-dir", "."), ExitStatus.USAGE, "bkctl: "),
+        ("<&-", ("shell",), ExitStatus.DONE, ""),
+        ("2>&-", ("explain", "BK-NO-SUCH-LEDGER"), ExitStatus.DONE, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_no_bug(
+    redirection: str, args: tuple[str, ...], status: int, told: str
+) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *BKCTL, *args],
+        capture_output=True,
+        check=False,
+        env=_environ(None),
+        timeout=TIMEOUT_S,
+    )
+    assert ended.returncode == status
+    assert ended.stderr.decode().startswith(told)
+    assert b"bug" not in ended.stderr
+
+
 def test_entries_are_added_as_they_come_and_followed_as_they_are_added(cluster: Cluster) -> None:
     ledger = _ok(cluster, "ledger", "create")
     adding = _start(cluster, "ledger", "add", ledger, "-")
