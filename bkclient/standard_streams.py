@@ -20,7 +20,7 @@ def open_closed_streams(*, keep_output: bool = True) -> None:
     for number, name in enumerate(_STREAMS):
         if not _is_open(number):
             # The lowest free number is this one: those below it are open by now.
-            os.set_inheritable(os.open(os.devnull, flags[number]), True)  # noqa: FBT003
+            os.set_inheritable(os.open(os.devnull, flags[number]), True)
             setattr(sys, name, _opened(number))
 
 
@@ -34,4 +34,4 @@ def _is_open(number: int) -> bool:
 
 def _opened(number: int) -> TextIO:
     mode = "w" if number else "r"
-    return open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: PTH123, SIM115
+    return open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)
