@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final, TextIO
+from typing import IO, Any, Final
 
 _STREAMS: Final = ("stdin", "stdout", "stderr")
 
@@ -32,6 +32,6 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _opened(number: int) -> TextIO:
+def _opened(number: int) -> IO[Any]:
     mode = "w" if number else "r"
     return open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)
