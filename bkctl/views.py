@@ -442,7 +442,7 @@ def _added_sentence(added: EntriesAdded) -> str:
 
 
 def _closed_sentence(closed: LedgerClosed) -> str:
-    holds = f"{closed.last_entry + 1} entries, {human_bytes(closed.length)}"
+    holds = f"{counted(closed.last_entry + 1, 'entry')}, {human_bytes(closed.length)}"
     return f"ledger {closed.ledger_id} {closed.how}: {holds}"
 
 
