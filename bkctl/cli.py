@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from bkclient.standard_streams import open_closed_streams
 from bkctl.command import Group
 from bkctl.completion_scripts import VARIABLE
 from bkctl.exit_status import MEANING, ExitStatus
@@ -105,7 +104,10 @@ class RootGroup(Group):
         obj: Host | None = None,
         **_: Any,
     ) -> NoReturn:
-        open_closed_streams()
+        if None in {sys.stdin, sys.stdout, sys.stderr}:
+            from bkclient.standard_streams import open_closed_streams
+
+            open_closed_streams()
         if VARIABLE in os.environ:
             from bkctl.complete import answer
 
