@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
@@ -44,6 +44,9 @@ from bkclient.rate import RateLimit
 
 log = Logger()
 T = TypeVar("T")
+
+_PATIENCE_S: Final = 1.0
+"""How long kazoo may take to stop where it is not connected."""
 
 Observe = Callable[[str, float, bool], object]
 """Hears of each operation: its name in ZooKeeper, the seconds it took, whether an answer came."""
@@ -135,15 +138,37 @@ class KazooTree:
         if self._kazoo is not None and connected:
             await self._in_thread(self._stop)
         elif self._kazoo is not None:
-            # No server to tell, and kazoo hears of it once a silent one has taken its time: ten
-            # seconds that nobody has to wait for, the end of the process included.
-            threading.Thread(target=self._stop, daemon=True).start()
+            await self._abandon()
         for flying in tuple(self._flying):
             if not flying.called:
                 flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
         # Who waits for a watch to fire looks again, and hears that this is closed.
         for watched in tuple(self._watched.values()):
             watched(None)
+
+    async def _abandon(self) -> None:
+        """Stop kazoo where there is no server to tell.
+
+        Kazoo hears of it once a silent server has taken its time: ten seconds that nobody has to
+        wait for, the end of the process included.
+        """
+        ended: Deferred[None] = Deferred()
+
+        def end() -> None:
+            if not ended.called:
+                ended.callback(None)
+
+        def stop() -> None:
+            self._stop()
+            self._reactor.callFromThread(end)
+
+        thread = threading.Thread(target=stop, daemon=True)
+        thread.start()
+        try:
+            await ended.addTimeout(_PATIENCE_S, self._reactor)
+        except TwistedTimeoutError:
+            return
+        thread.join()
 
     def _stop(self) -> None:
         """Close the session; runs in a thread of its own, since kazoo waits for its end."""
