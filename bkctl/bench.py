@@ -9,6 +9,7 @@ import click
 from bkctl.command import Effect, SubGroup
 from bkctl.exit_status import ExitStatus
 from bkctl.ledger import copies_options
+from bkctl.options import Number
 from bkctl.params import LEDGER_ID, SIZE
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def read(session: Session, /, ledger_id: LedgerId | None, **options: Any) -> Non
               help="Where: a directory of its own is made there, and removed again.")  # fmt: skip
 @load_options
 @click.option("--sync/--no-sync", default=True, help="Sync each group.  [default: sync]")
-@click.option("--group-wait", type=click.FloatRange(min=0), default=0.0, show_default=True,
+@click.option("--group-wait", type=Number(min=0), default=0.0, show_default=True,
               metavar="MS", help="As journalMaxGroupWaitMSec.")  # fmt: skip
 @click.pass_obj
 def journal(session: Session, /, **options: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bkclient import admin
+from bkclient.errors import LedgerRecoveryError
 from bkclient.rack_outlook import RackOutlook, on_too_few_racks, outlook
 from bkclient.recover_bookies import (
     BookieLedger,
@@ -259,5 +260,12 @@ def move(
             elif one.outcome is LedgerOutcome.SKIPPED_OPEN:
                 session.warn(f"ledger {one.ledger_id}: open, and its writer is spared")
 
-        done: RecoverReport = session.call(recover_bookies, bookies, options, report)
+        try:
+            done: RecoverReport = session.call(recover_bookies, bookies, options, report)
+        except LedgerRecoveryError:
+            if not options.skip_unrecoverable:
+                session.failed = (
+                    "what is moved stays so; --skip-unrecoverable goes on behind such a ledger"
+                )
+            raise
     return done

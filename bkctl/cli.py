@@ -104,6 +104,10 @@ class RootGroup(Group):
         obj: Host | None = None,
         **_: Any,
     ) -> NoReturn:
+        if None in {sys.stdin, sys.stdout, sys.stderr}:
+            from bkclient.standard_streams import open_closed_streams
+
+            open_closed_streams()
         if VARIABLE in os.environ:
             from bkctl.complete import answer
 
@@ -177,7 +181,8 @@ def _flushed(status: int, *, lasting: bool) -> int:
         return ExitStatus.INTERRUPTED
     except OSError as error:
         _drop_stdout()
-        click.echo(f"{PROGRAM}: stdout: {error.strerror}", err=True)
+        if status != ExitStatus.FAILED:  # Else it has been told.
+            click.echo(f"{PROGRAM}: stdout: {error.strerror}", err=True)
         return status or ExitStatus.FAILED
     return status
 

@@ -202,12 +202,15 @@ def metaformat(
     replaces="bookkeeper shell nukeexistingcluster -p PATH -i ID | -f",
 )
 @click.option("--instance-id", metavar="ID", help="The cluster's id, instead of typing it.")
+@click.option("--root", metavar="PATH", help="Refuse unless the service URI has this root.")
 @click.option(
     "--force", type=click.Choice([LEDGERS]), multiple=True,
     help="Override a safety check by its name.",
 )  # fmt: skip
 @click.pass_obj
-def nuke(session: Session, *, instance_id: str | None, force: Sequence[str]) -> None:
+def nuke(
+    session: Session, *, instance_id: str | None, root: str | None, force: Sequence[str]
+) -> None:
     """Remove a cluster from the metadata service, root and all.
 
     Refused while bookies are registered, and where the root holds what is not the cluster's.
@@ -215,4 +218,5 @@ def nuke(session: Session, *, instance_id: str | None, force: Sequence[str]) -> 
     """
     from bkctl import cluster_removal
 
+    cluster_removal.insist_root(session, root)
     cluster_removal.nuke(session, instance_id, force)

@@ -171,6 +171,21 @@ def format_cluster(session: Session, force: Collection[str], *, option: str = "-
     session.emit(ClusterFormatted(session.uri, made, was, found.ledgers if found else 0))
 
 
+def insist_root(session: Session, root: str | None) -> None:
+    """Refuse where the service URI names another root than is meant, if one is said to be meant.
+
+    Raises:
+        ConflictError: it is another one.
+    """
+    _, _, path = session.uri.partition("://")[2].partition("/")
+    has = f"/{path}".rstrip("/")
+    if root is not None and root.rstrip("/") != has:
+        raise ConflictError(
+            f"{session.uri} has the root {has}, not {root}",
+            next_step="is -u or BKCTL_SERVICE_URI another's?",
+        )
+
+
 def nuke(session: Session, instance_id: str | None, force: Collection[str]) -> None:
     """Show what would be lost, ask unless the cluster's id is given, and remove the cluster.
 

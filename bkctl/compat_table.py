@@ -118,7 +118,7 @@ _LEDGER: Final = _value("l ledgerid", "ID")
 _METAFORMAT: Final = (_NO_INPUT, _YES)
 _BOOKIEFORMAT: Final = (_NO_INPUT, _YES, _flag("d deleteCookie deletecookie", "--delete-cookie"))
 _NUKE: Final = (
-    _value("p zkledgersrootpath", "PATH", why="the service URI names the root"),
+    _value("p zkledgersrootpath", "PATH", "--root {}"),
     _value("i instanceid", "ID", "--instance-id {}"),
     _YES,
 )

@@ -498,7 +498,11 @@ class _Output:
         path = self._path(STAGING_PREFIX + uuid.uuid4().hex)
         try:
             with _uninterrupted(), _told(f"{self.target} cannot be written"):
-                self._fs.mkdirs(path)
+                made = self._fs.mkdirs(path)
+            if not made:  # The local file system tells no reason; Spark's own would fill a screen.
+                raise ExportError(
+                    f"{self.target} cannot be written: no directory can be made in it"
+                )
             yield path.toString()
         finally:
             with _uninterrupted(), contextlib.suppress(ExportError), _told("nothing was staged"):

@@ -9,6 +9,7 @@ import click
 
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
+from bkctl.options import Number
 from bkctl.params import BOOKIE_ID
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def update_options(function: _F) -> _F:
     options: tuple[Callable[[Any], Any], ...] = (
         click.option("--limit", type=click.IntRange(1), metavar="N",
                      help="Stop after so many ledgers."),
-        click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=100.0,
+        click.option("--rate", type=Number(min=0, min_open=True), default=100.0,
                      show_default=True, metavar="N", help="Ledgers a second, at most."),
         click.option("--force", type=click.Choice([REGISTERED, UNVERIFIED]), multiple=True,
                      help="Override a safety check by its name."),

@@ -25,7 +25,7 @@ from bkctl.errors import (
     RefusedError,
     UsageError,
 )
-from bkctl.units import human_bytes, human_duration
+from bkctl.units import counted, human_bytes, human_duration
 from bkctl.views import (
     EntriesAdded,
     LedgerClosed,
@@ -375,7 +375,7 @@ def loss(one: Doomed) -> str:
         for key, value in metadata.custom.items()
     )
     holds = (
-        f"{metadata.last_entry_id + 1} entries, {human_bytes(metadata.length)}"
+        f"{counted(metadata.last_entry_id + 1, 'entry')}, {human_bytes(metadata.length)}"
         if metadata.last_entry_id is not None
         else f"{metadata.state.name.lower().replace('_', '-')}, length not known"
     )

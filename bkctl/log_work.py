@@ -106,7 +106,7 @@ async def plan_trim(client: Client, name: str, before: Position) -> list[str]:
     going = await _removed_by_trim(client, name, before)
     return [
         f"delete ledger {one.ledger_id}, {one.index} of the log: "
-        f"{(one.last_entry_id or 0) + 1} entries, {human_bytes(one.length_bytes)}"
+        f"{counted((one.last_entry_id or 0) + 1, 'entry')}, {human_bytes(one.length_bytes)}"
         for one in going
     ]
 
@@ -128,7 +128,7 @@ async def plan_delete(client: Client, name: str) -> list[str]:
     info = await LogManager(client).info(name)
     open_ones = sum(one.last_entry_id is None and one.state is not None for one in info.ledgers)
     more = f", and what is in {open_ones} open ones" if open_ones else ""
-    what = f"{info.entries} entries, {human_bytes(info.length_bytes)}{more}"
+    what = f"{counted(info.entries, 'entry')}, {human_bytes(info.length_bytes)}{more}"
     return [f"delete log {name} with {counted(len(info.ledgers), 'ledger')}: {what}"]
 
 

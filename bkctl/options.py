@@ -53,6 +53,22 @@ class ProfileType(click.types.StringParamType):
 
 PROFILE: Final = ProfileType()
 
+NUMBER_MAX: Final = 1e9
+"""More than this no option can mean; as seconds it is 31 years, and every clock takes it."""
+
+
+class Number(click.FloatRange):
+    """A number that can be counted or waited for: neither NaN nor without end."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if not number <= NUMBER_MAX:  # NaN is no neighbour of any number.
+            self.fail(f"{value} is too large, or no number", param, ctx)
+        return number
+
 
 WATCH_EVERY_S: Final = 2.0
 
@@ -310,7 +326,7 @@ _DECLARED: Final = (
     _option(
         "--watch",
         "watch_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         metavar="[=SECONDS]",
         per_run=True,
         help="Show it again and again, every 2 seconds or as often as said.",
@@ -333,7 +349,7 @@ _DECLARED: Final = (
     _option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         metavar="SECONDS",
         help="Bound on the whole command; 0 is none.",
     ),
@@ -352,7 +368,7 @@ _DECLARED: Final = (
     _option(
         "--lock-wait",
         "lock_wait_s",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         metavar="SECONDS",
         per_run=True,
         help="Wait so long for the lock.",

@@ -8,6 +8,7 @@ import click
 
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
+from bkctl.options import Number
 from bkctl.params import BOOKIE_ID, DURATION
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def top(session: Session, *, interval: float, once: bool, stats_port: int | None
     exits=(*_FAILURES, ExitStatus.PROBLEMS),
     replaces="nothing of Java's",
 )
-@click.option("--factor", type=click.FloatRange(1, min_open=True), default=2.0, show_default=True,
+@click.option("--factor", type=Number(1, min_open=True), default=2.0, show_default=True,
               metavar="N", help="So many times the median is slow.")  # fmt: skip
 @click.option("--fail-if-any", is_flag=True, help="End with status 10 if there is any.")
 @_STATS_PORT

@@ -442,17 +442,18 @@ def _added_sentence(added: EntriesAdded) -> str:
 
 
 def _closed_sentence(closed: LedgerClosed) -> str:
-    holds = f"{closed.last_entry + 1} entries, {human_bytes(closed.length)}"
+    holds = f"{counted(closed.last_entry + 1, 'entry')}, {human_bytes(closed.length)}"
     return f"ledger {closed.ledger_id} {closed.how}: {holds}"
 
 
 def _exported_sentence(report: ExportReport) -> str:
     kept = sum(ledger.unchanged for ledger in report.ledgers)
     return (
-        f"exported {len(report.ledgers)} ledgers"
+        f"exported {counted(len(report.ledgers), 'ledger')}"
         + (f" ({kept} had not changed)" if kept else "")
-        + f": {report.entries} entries, {human_bytes(report.payload_bytes)}, "
-        f"as {report.files} Parquet files of {human_bytes(report.file_bytes)} in {report.target}\n"
+        + f": {counted(report.entries, 'entry')}, {human_bytes(report.payload_bytes)}, "
+        f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)} "
+        f"in {report.target}\n"
         f"in Spark: {report.read_back}"
     )
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from bkclient.config import ClientConfig
 from bkclient.properties import PropertiesError
 from bkclient.settings import ConfigError, Finding, Findings, Severity, changed
+from bkclient.standard_streams import open_closed_streams
 from bookied.config import BookieConfig
 from bookied.environment import remarks
 from bookied.exit_status import BookieStopError, ExitStatus, StopTimeoutError
@@ -39,6 +40,7 @@ ABANDON_S: Final = 15.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one bookie until it is told to stop; return the exit status."""
+    open_closed_streams(keep_output=False)
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["stop"]:
         from bookied import daemon

@@ -155,6 +155,8 @@ class TestRecover:
         world = World(3)
         lost(world)
         assert "nobody can take over" in run_in(world, "recover", "b2", "--dry-run").out
+        stuck = run_in(world, "recover", "b2", "--yes", ok=False)
+        assert (stuck.status, "--skip-unrecoverable goes on behind" in stuck.err) == (1, True)
         failed = run_in(world, "recover", "b2", "--yes", "--skip-unrecoverable", ok=False)
         assert failed.status == 8
         assert "warning: ledger" in failed.err

@@ -141,6 +141,19 @@ class TestNuke:
         assert gone.status == 5
         assert run(uri, "cluster", "nuke").out == f"there is no cluster at {uri}\n"
 
+    def test_another_root_than_is_meant_is_left_alone(self, uri: str) -> None:
+        cluster = make(uri, ledgers=0)
+        root = uri.removeprefix("sqlite://")
+        for words in (
+            ("cluster", "nuke", "--root", "/ledgers", "--yes"),
+            ("compat", "nukeexistingcluster", "-p", "/ledgers", "-f"),
+        ):
+            other = run(uri, *words, ok=False)
+            assert (other.status, f"has the root {root}, not /ledgers" in other.err) == (7, True)
+        assert run(uri, "cluster", "instance-id").out == f"{cluster}\n"
+        run(uri, "compat", "nukeexistingcluster", "-p", root, "-i", cluster)
+        assert run(uri, "cluster", "info", ok=False).status == 5
+
     def test_typing_it_is_one_too(self, uri: str) -> None:
         cluster = make(uri, ledgers=0)
         assert run(uri, "cluster", "nuke", typed="y\n", tty=True, ok=False).status == 4

@@ -214,6 +214,8 @@ def test_a_target_that_cannot_be_written_is_a_clear_error(cluster, client, spark
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ExportError, match="file"):
         export_ledgers(cluster.uri, [ledger_id], str(tmp_path / "file"), spark=spark)
+    with pytest.raises(ExportError, match="/proc/new cannot be written"):
+        export_ledgers(cluster.uri, [ledger_id], "/proc/new", spark=spark)
 
 
 def test_ledgers_are_a_data_source(cluster, client, spark) -> None:

@@ -9,6 +9,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ from tests.bkctl.cluster import BKCTL, Cluster, local_cluster
 pytestmark = pytest.mark.processes
 
 TIMEOUT_S = 60.0
+LIMIT_S, LIMIT_S_MAX = 3, 7.5
+"""A limit, and what it may come to with all that goes around it; kazoo alone waits ten more."""
 MIB = 1024 * 1024
 RSS_BYTES_MAX = 180 * MIB
 
@@ -139,6 +142,30 @@ def test_a_full_disk_behind_stdout_is_an_error(cluster: Cluster) -> None:
     assert status == ExitStatus.FAILED
     assert "No space left on device" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("redirection", "args", "status", "told"),
+    [
+        (">&-", ("version",), ExitStatus.FAILED, "bkctl: Bad file descriptor\n"),
+        ("<&-", ("disk", "format", "--journal-dir", "."), ExitStatus.USAGE, "bkctl: "),
+        ("<&-", ("shell",), ExitStatus.DONE, ""),
+        ("2>&-", ("explain", "BK-NO-SUCH-LEDGER"), ExitStatus.DONE, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_no_bug(
+    redirection: str, args: tuple[str, ...], status: int, told: str
+) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *BKCTL, *args],
+        capture_output=True,
+        check=False,
+        env=_environ(None),
+        timeout=TIMEOUT_S,
+    )
+    assert ended.returncode == status
+    assert ended.stderr.decode().startswith(told)
+    assert b"bug" not in ended.stderr
 
 
 def test_entries_are_added_as_they_come_and_followed_as_they_are_added(cluster: Cluster) -> None:
@@ -330,6 +357,17 @@ def test_a_cluster_out_of_reach_ends_with_5_and_one_line() -> None:
         assert status == ExitStatus.UNREACHABLE, err
         assert err.count("\n") == 1, err
         assert json.loads(err)["hint"]
+
+
+def test_the_time_limit_holds_where_a_zookeeper_takes_connections_and_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"zk+hierarchical://127.0.0.1:{silent.getsockname()[1]}/ledgers"
+        begun_s = time.monotonic()
+        status, _, err = _end(_start(None, "ledger", "list", "-u", uri, "--timeout", LIMIT_S))
+        took_s = time.monotonic() - begun_s
+    assert status == ExitStatus.TIME_LIMIT, err
+    assert uri in err
+    assert took_s < LIMIT_S_MAX, f"{took_s:.1f} s"
 
 
 def test_bookies_that_are_down_make_adds_fail_with_a_way_out(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
@@ -43,6 +44,9 @@ from bkclient.rate import RateLimit
 
 log = Logger()
 T = TypeVar("T")
+
+_PATIENCE_S: Final = 1.0
+"""How long kazoo may take to stop where it is not connected."""
 
 Observe = Callable[[str, float, bool], object]
 """Hears of each operation: its name in ZooKeeper, the seconds it took, whether an answer came."""
@@ -129,9 +133,12 @@ class KazooTree:
         """End the session: what it owns vanishes. Waiting operations fail."""
         if self._state.closed:
             return
+        connected = self._state.connected
         self._state.close()
-        if self._kazoo is not None:
+        if self._kazoo is not None and connected:
             await self._in_thread(self._stop)
+        elif self._kazoo is not None:
+            await self._abandon()
         for flying in tuple(self._flying):
             if not flying.called:
                 flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
@@ -139,8 +146,32 @@ class KazooTree:
         for watched in tuple(self._watched.values()):
             watched(None)
 
+    async def _abandon(self) -> None:
+        """Stop kazoo where there is no server to tell.
+
+        Kazoo hears of it once a silent server has taken its time: ten seconds that nobody has to
+        wait for, the end of the process included.
+        """
+        ended: Deferred[None] = Deferred()
+
+        def end() -> None:
+            if not ended.called:
+                ended.callback(None)
+
+        def stop() -> None:
+            self._stop()
+            self._reactor.callFromThread(end)
+
+        thread = threading.Thread(target=stop, daemon=True)
+        thread.start()
+        try:
+            await ended.addTimeout(_PATIENCE_S, self._reactor)
+        except TwistedTimeoutError:
+            return
+        thread.join()
+
     def _stop(self) -> None:
-        """Close the session; runs in the reactor's thread pool, since kazoo waits for its end."""
+        """Close the session; runs in a thread of its own, since kazoo waits for its end."""
         assert self._kazoo is not None
         try:
             self._kazoo.stop()
