@@ -66,7 +66,7 @@ POLL_MARGIN_S: Final = 1.0
 class Fetched:
     """Entries that one bookie gave for a batch read, consecutive from the first asked for."""
 
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
 
 
 class EntryFetcher:
@@ -329,17 +329,13 @@ class EntryFetcher:
         if response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, self._what(bookie, first))
         assert isinstance(response, BatchReadResponse)
-        entries: list[Entry] = []
-        for number, packet in enumerate(response.entries):
-            try:
-                entries.append(self._verify(bookie, packet, EntryId(first + number)))
-            except ClientDigestMismatchError:
-                if not number:
-                    raise
-                break
+        entries = self._digester.verify_run(self._ledger_id, first, response.entries)
         if not entries:
-            raise ReadFailedError(f"{self._what(bookie, first)}: an empty batch")
-        return Fetched(tuple(entries))
+            bad = next(iter(response.entries), None)
+            if bad is None:
+                raise ReadFailedError(f"{self._what(bookie, first)}: an empty batch")
+            entries = [self._verify(bookie, bad, first)]  # Says what is wrong with it.
+        return Fetched(entries)
 
     def _what(self, bookie: BookieId, entry_id: EntryId | None) -> str:
         if entry_id is None:

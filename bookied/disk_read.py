@@ -13,6 +13,7 @@ from typing import Any, Union
 import attrs
 from twisted.logger import Logger
 
+from bookied.entrylog.rows import Rows
 from bookied.errors import return_code
 from wire.codes import ReturnCode
 from wire.errors import BookieError, BookKeeperError
@@ -74,6 +75,4 @@ def refusal_code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
 def _size_bytes(value: object) -> int:
     if isinstance(value, bytes):
         return len(value)
-    if isinstance(value, list):
-        return sum(len(item) for item in value)
-    return 0
+    return value.size_bytes if isinstance(value, Rows) else 0

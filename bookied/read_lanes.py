@@ -135,7 +135,7 @@ def _entry_bytes(answer: Answer) -> int:
     if isinstance(answer, ReadResponse):
         return len(answer.entry or b"")
     if isinstance(answer, BatchReadResponse):
-        return sum(map(len, answer.entries))
+        return answer.entries.size_bytes
     return 0
 
 

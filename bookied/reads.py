@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.disk_read import Answer, DiskRead
+from bookied.entrylog.rows import Rows, row_of
 from bookied.storage import LedgerState, LedgerStorage, NeedsDisk
 from bookied.storages import Storages
 from wire.codes import FRAME_BYTES_MAX, ReturnCode
@@ -23,12 +24,10 @@ from wire.errors import (
 )
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
+from wire.packets import Packets
 
 BATCH_FIXED_BYTES: Final = 36
 """Of a batch read's frame: prefix, head and request id."""
-
-LOOK_AHEAD_MAX: Final = 64
-"""Entries of a batch fetched from disk in one go."""
 
 
 class Failed(Protocol):
@@ -92,60 +91,39 @@ class EntryReads:
         return self._go_on(_BatchRead(state, first, batch, failed))
 
     def _go_on(self, read: _BatchRead) -> Answer:
-        storage = self._storages.of(read.state.ledger_id)
-        while not read.batch.is_full:
+        storage, state, batch = self._storages.of(read.state.ledger_id), read.state, read.batch
+        while not batch.is_full:
             entry_id = read.next_entry_id
-            packet = storage.read_memory(read.state, entry_id)
+            if batch.count:
+                rows = storage.read_rows(state, entry_id, batch.count_left, batch.room_bytes)
+                if rows is not None:
+                    batch.take(rows)
+                    continue
+            packet = storage.read_memory(state, entry_id)
             if isinstance(packet, NeedsDisk):
                 return self._fetch(read, packet)
             if packet is None:
-                if not read.batch.entries:
-                    raise no_entry(read.state, entry_id)
+                if not batch.count:
+                    raise no_entry(state, entry_id)
                 break
-            read.batch.take(packet)
-        return read.batch.response()
+            batch.take(row_of(packet))
+        return batch.response()
 
-    def _fetch(self, read: _BatchRead, first: NeedsDisk) -> DiskRead:
-        """Fetch the entry that ``first`` locates and those behind it that are on disk as well."""
-        ledger_id = LedgerId(read.state.ledger_id)
-        storage = self._storages.of(ledger_id)
-        entry_id = read.next_entry_id
-        found: NeedsDisk | bytes | None = first
-        wanted: list[tuple[NeedsDisk, EntryId]] = []
-        while isinstance(found, NeedsDisk) and len(wanted) < read.look_ahead:
-            wanted.append((found, entry_id))
-            entry_id = EntryId(entry_id + 1)
-            found = storage.read_memory(read.state, entry_id)
-        fetch = partial(self._read_all, read.state, wanted, read.batch.room_bytes)
-        return DiskRead(ledger_id, fetch, partial(self._fetched, read, len(wanted)), read.failed)
+    def _fetch(self, read: _BatchRead, needed: NeedsDisk) -> DiskRead:
+        """Fetch the entry that is needed now, and what lies behind it and is wanted as well."""
+        ledger_id, batch = LedgerId(read.state.ledger_id), read.batch
+        storage, entry_id = self._storages.of(ledger_id), read.next_entry_id
+        more = None
+        if batch.count_left > 1:
+            more = storage.rows_on_disk(read.state, entry_id + 1, batch.count_left - 1)
+        room_bytes = batch.room_bytes if batch.count else None
+        fetch = partial(_fetch_rows, storage, needed, entry_id, more, room_bytes)
+        return DiskRead(ledger_id, fetch, partial(self._fetched, read), read.failed)
 
-    def _read_all(
-        self, state: LedgerState, wanted: list[tuple[NeedsDisk, EntryId]], room_bytes: int | None
-    ) -> list[bytes]:
-        """Blocking. Read until one cannot be read or does not fit; that one ends the batch.
-
-        ``room_bytes`` is None for the first entry of a batch, which has to be read.
-        """
-        storage = self._storages.of(state.ledger_id)
-        packets: list[bytes] = []
-        size_bytes = 0
-        for needed, entry_id in wanted:
-            try:
-                packets.append(_fetch(storage, needed, entry_id))
-            except (BookKeeperError, OSError):
-                if room_bytes is None:
-                    raise
-                break
-            size_bytes += len(packets[-1])
-            if room_bytes is not None and size_bytes > room_bytes:
-                break
-        return packets
-
-    def _fetched(self, read: _BatchRead, wanted: int, packets: list[bytes]) -> Answer:
-        for packet in packets:
-            read.batch.take(packet)
-        if len(packets) < wanted:
+    def _fetched(self, read: _BatchRead, rows: Rows | None) -> Answer:
+        if rows is None:
             return read.batch.response()
+        read.batch.take(rows)
         return self._go_on(read)
 
 
@@ -201,6 +179,30 @@ def _fetch(storage: LedgerStorage, needed: NeedsDisk, entry_id: int) -> bytes:
         raise no_entry(needed.state, entry_id) from error
 
 
+def _fetch_rows(
+    storage: LedgerStorage,
+    needed: NeedsDisk,
+    entry_id: EntryId,
+    more: Callable[[int], Rows | None] | None,
+    room_bytes: int | None,
+) -> Rows | None:
+    """Blocking. Read an entry and what is to be had of ``more``; None where it cannot be read.
+
+    ``room_bytes`` is None for the first entry of a batch, which has to be read.
+    """
+    try:
+        row = row_of(_fetch(storage, needed, entry_id))
+    except (BookKeeperError, OSError):
+        if room_bytes is None:
+            raise
+        return None
+    with contextlib.suppress(BookKeeperError, OSError):
+        rows = more(room_bytes - row.size_bytes) if more is not None and room_bytes else None
+        if rows is not None:
+            return row.followed_by(rows)
+    return row
+
+
 def packet_lac(packet: bytes) -> int:
     """Return the last add confirmed that its writer stamped on an entry packet."""
     return int(_LAC.unpack_from(packet, 16)[0])
@@ -215,38 +217,42 @@ class _Batch:
 
     request: BatchReadRequest
     limit_bytes: int
-    entries: list[bytes] = attrs.field(factory=list)
+    pieces: list[bytes | memoryview] = attrs.field(factory=list)
+    count: int = 0
     size_bytes: int = BATCH_FIXED_BYTES
     is_full: bool = False
     count_max: int = 1
 
-    def take(self, packet: bytes) -> None:
-        """Add the next entry if it fits; the first always does."""
-        if self.is_full:
-            return
-        size_bytes = self.size_bytes + 4 + len(packet)
-        if self.entries and size_bytes > self.limit_bytes:
+    def take(self, rows: Rows) -> None:
+        """Add the next entries if they fit; the first always does."""
+        size_bytes = self.size_bytes + rows.size_bytes
+        if self.count and size_bytes > self.limit_bytes:
             self.is_full = True
             return
-        self.entries.append(packet)
+        self.pieces += rows.pieces
         self.size_bytes = size_bytes
-        if len(self.entries) == 1:
-            self._limit_count(len(packet))
-        self.is_full = len(self.entries) >= self.count_max
+        if not self.count:
+            self._limit_count(rows.size_bytes)
+        self.count += rows.entries
+        self.is_full = self.count >= self.count_max
 
     @property
-    def room_bytes(self) -> int | None:
-        return max(0, self.limit_bytes - self.size_bytes) if self.entries else None
+    def room_bytes(self) -> int:
+        return max(0, self.limit_bytes - self.size_bytes)
 
-    def _limit_count(self, packet_bytes: int) -> None:
-        more = max(0, self.limit_bytes - self.size_bytes) // (4 + packet_bytes)
+    @property
+    def count_left(self) -> int:
+        return self.count_max - self.count
+
+    def _limit_count(self, first_bytes: int) -> None:
+        more = self.room_bytes // first_bytes
         wanted = self.request.max_count
         self.count_max = 1 + more if wanted <= 0 else min(wanted, 1 + more)
 
     def response(self) -> BatchReadResponse:
-        asked = self.request
+        asked, entries = self.request, Packets(b"".join(self.pieces), self.count)
         return BatchReadResponse(
-            ReturnCode.EOK, asked.ledger_id, asked.entry_id, asked.request_id, tuple(self.entries)
+            ReturnCode.EOK, asked.ledger_id, asked.entry_id, asked.request_id, entries
         )
 
 
@@ -261,8 +267,4 @@ class _BatchRead:
 
     @property
     def next_entry_id(self) -> EntryId:
-        return EntryId(self.first + len(self.batch.entries))
-
-    @property
-    def look_ahead(self) -> int:
-        return min(LOOK_AHEAD_MAX, self.batch.count_max - len(self.batch.entries))
+        return EntryId(self.first + self.batch.count)

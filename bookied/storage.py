@@ -25,6 +25,7 @@ from twisted.logger import Logger
 
 from bookied.entrylog.format import LOCATION_BITS, is_possible
 from bookied.entrylog.reader import EntryLogReader, list_all_logs, next_log_id
+from bookied.entrylog.rows import Rows
 from bookied.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.errors import (
     BadEntryLengthError,
@@ -532,6 +533,38 @@ class LedgerStorage:
             self._cache.get(location, ledger_id, entry_id)
             or self._reader.read_now(location, ledger_id, entry_id)
             or NeedsDisk(location, state, state.changes)
+        )
+
+    def read_rows(
+        self, state: LedgerState, entry_id: int, count_max: int, room_bytes: int
+    ) -> Rows | None:
+        """Return entries from this one on that one look at memory brings; it never waits either.
+
+        None where that is none, for whatever reason: ``read_memory`` says which.
+        """
+        locations = state.locations(entry_id, count_max)
+        if not locations or not locations[0]:
+            return None
+        ledger_id = state.ledger_id
+        return self._cache.rows(
+            locations, ledger_id, entry_id, room_bytes
+        ) or self._reader.read_rows_now(
+            locations, ledger_id, entry_id, room_bytes=room_bytes, until=self._cache.until
+        )
+
+    def rows_on_disk(
+        self, state: LedgerState, entry_id: int, count_max: int
+    ) -> Callable[[int], Rows | None] | None:
+        """Return what reads entries from this one on, in any thread; None if there are none.
+
+        It takes the bytes that there is room for, and raises what ``read_disk`` does. It is about
+        files alone: where the entries are is looked up here.
+        """
+        locations, until = state.locations(entry_id, count_max), self._cache.until
+        if not locations or not 0 < locations[0] < until:
+            return None
+        return lambda room_bytes: self._reader.read_rows(
+            locations, state.ledger_id, entry_id, room_bytes=room_bytes, until=until
         )
 
     def _keep_loaded(self) -> None:

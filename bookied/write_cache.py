@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 from bookied.entrylog.format import LOCATION_BITS
+from bookied.entrylog.rows import Rows, cut_rows
 
 _RECORD: Final = struct.Struct(">iqq")
 _LENGTH_BYTES: Final = 4
@@ -62,6 +64,30 @@ class WriteCache:
         if first > _COMPACT_AFTER:
             del self._bases[:first], self._blobs[:first]
             self._first = 0
+
+    def rows(
+        self, locations: Sequence[int], ledger_id: int, entry_id: int, room_bytes: int
+    ) -> Rows | None:
+        """Return consecutive entries that came together; None if the first is not here."""
+        first = locations[0] + self._turned
+        at = bisect_right(self._bases, first, self._first) - 1
+        if at < self._first or first - self._bases[at] >= len(self._blobs[at]):
+            return None
+        base = self._bases[at] - self._turned
+        return cut_rows(
+            self._blobs[at],
+            base,
+            locations,
+            ledger_id,
+            entry_id,
+            room_bytes=room_bytes,
+            tail_bytes=0,
+        )
+
+    @property
+    def until(self) -> int:
+        """The location of the oldest blob, below which everything is in files."""
+        return self._bases[self._first] - self._turned if self._first < len(self._bases) else _TURN
 
     def get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
         """Return the entry packet at ``location``; None if it is not here."""

@@ -30,6 +30,7 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from wire.packets import Packets
 from wire.records import BookieServiceInfo, Cookie, Endpoint, UnderreplicatedMark
 
 i64 = st.integers(-(2**63), 2**63 - 1)
@@ -124,7 +125,7 @@ v2_responses = st.one_of(
         st.just(ReturnCode.EOK),
         *_i64_ids,
         i64,
-        st.lists(tokens, max_size=4).map(tuple),
+        st.lists(tokens, max_size=4).map(Packets.join),
     ),
     st.builds(BatchReadResponse, _v2_failures, *_i64_ids, i64),
     st.builds(AuthResponse, st.just(ReturnCode.EOK), words, tokens),

@@ -20,6 +20,7 @@ from wire.codes import (
     ReturnCode,
 )
 from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.packets import NO_PACKETS, Packets
 
 
 class Signal(enum.Enum):
@@ -228,7 +229,7 @@ class BatchReadResponse:
     ledger_id: LedgerId
     entry_id: EntryId
     request_id: int
-    entries: tuple[bytes, ...] = ()
+    entries: Packets = NO_PACKETS
 
 
 @attrs.frozen

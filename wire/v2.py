@@ -49,6 +49,7 @@ from wire.messages import (
     Request,
     Response,
 )
+from wire.packets import Packets
 from wire.pb import bookkeeper_pb2 as pb
 
 ADD_HEADER: Final = 0x02010000
@@ -343,7 +344,7 @@ def _encode_response(response: Response, to: ReplyTo) -> bytes:
         )
     if isinstance(response, BatchReadResponse):
         return _frame(
-            _response_head(response, to), _I64.pack(response.request_id), *_sized(response)
+            _response_head(response, to), _I64.pack(response.request_id), _sized(response)
         )
     raise LocalProtocolError(f"V2 has no {type(response).__name__}")
 
@@ -354,10 +355,8 @@ def _response_head(response: AddResponse | ReadResponse | BatchReadResponse, to:
     return RESPONSE_HEAD.pack(head, code, response.ledger_id, response.entry_id)
 
 
-def _sized(response: BatchReadResponse) -> list[bytes]:
-    if response.rc is not ReturnCode.EOK:
-        return []
-    return [part for entry in response.entries for part in (LENGTH.pack(len(entry)), entry)]
+def _sized(response: BatchReadResponse) -> bytes:
+    return response.entries.sized if response.rc is ReturnCode.EOK else b""
 
 
 def decode_response(payload: bytes | memoryview) -> Answer:
@@ -382,31 +381,26 @@ def decode_response(payload: bytes | memoryview) -> Answer:
     except KeyError:
         raise RemoteProtocolError(f"V2 error code {error} is unknown") from None
     ids = (LedgerId(ledger_id), EntryId(entry_id))
-    rest = payload[RESPONSE_HEAD.size :]
     response: Response
     if operation is Operation.ADD_ENTRY:
         response = AddResponse(rc, *ids)
     elif operation is Operation.READ_ENTRY:
-        response = ReadResponse(rc, *ids, rest if rc is ReturnCode.EOK else None)
+        entry = payload[RESPONSE_HEAD.size :] if rc is ReturnCode.EOK else None
+        response = ReadResponse(rc, *ids, entry)
     else:
-        response = _decode_batch_response(rc, ids, rest)
+        response = _decode_batch_response(rc, ids, payload)
     return Answer(response, operation, 0)
 
 
 def _decode_batch_response(
-    rc: ReturnCode, ids: tuple[LedgerId, EntryId], rest: bytes
+    rc: ReturnCode, ids: tuple[LedgerId, EntryId], payload: bytes
 ) -> BatchReadResponse:
-    if len(rest) < _I64.size:
+    start = RESPONSE_HEAD.size + _I64.size
+    if len(payload) < start:
         raise RemoteProtocolError("batch read response without a request id")
-    (request_id,) = _I64.unpack_from(rest)
-    entries, at = [], _I64.size
-    while at < len(rest):
-        if len(rest) - at < LENGTH.size:
-            raise RemoteProtocolError("batch read response ends inside an entry's length")
-        (size,) = LENGTH.unpack_from(rest, at)
-        at += LENGTH.size
-        if size < 0 or size > len(rest) - at:
-            raise RemoteProtocolError(f"batch read response holds an entry of {size} bytes")
-        entries.append(rest[at : at + size])
-        at += size
-    return BatchReadResponse(rc, *ids, request_id, tuple(entries))
+    (request_id,) = _I64.unpack_from(payload, RESPONSE_HEAD.size)
+    try:
+        entries = Packets.split(payload[start:])
+    except ValueError as error:
+        raise RemoteProtocolError(f"batch read response {error}") from None
+    return BatchReadResponse(rc, *ids, request_id, entries)

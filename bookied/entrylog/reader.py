@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import attrs
 
 from bookied.entrylog import format as layout
+from bookied.entrylog.rows import NEXT, Rows, bytes_to_read, cut_rows, may_follow
 from bookied.errors import (
     BadEntryLengthError,
     CorruptError,
@@ -33,11 +33,6 @@ READ_NOW_BYTES_MAX: Final = 256 * 1024
 """Longer entries are read in a thread always: copying them takes time as well."""
 
 CHUNK_BYTES: Final = 1024 * 1024
-
-RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
-"""More than any frame on the wire, and less than four printable characters."""
-
-_NEXT: Final = struct.Struct(">iq")
 
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
@@ -290,6 +285,54 @@ class EntryLogReader:
         finally:
             self._open.give_back(shared)
 
+    def read_rows(
+        self,
+        locations: Sequence[int],
+        ledger_id: int,
+        entry_id: int,
+        *,
+        room_bytes: int,
+        until: int,
+    ) -> Rows | None:
+        """Return what one read brings of consecutive entries; None: ``read`` says what is wrong.
+
+        Args:
+            locations: of the entries, in order.
+            ledger_id: whose they are.
+            entry_id: the first of them.
+            room_bytes: no more than this, lengths included.
+            until: the location below which the logs are written.
+        """
+        log_id, _ = layout.split_location(locations[0])
+        with self._reading(log_id) as (file, _path):
+            at, size = _piece(locations, room_bytes, until)
+            data = file.read_at(at, size) if size > 0 else b""
+        # What is shorter than asked for goes to the end of the log.
+        tail_bytes = NEXT.size if len(data) == size else 0
+        return _rows(data, locations, ledger_id, entry_id, room_bytes, tail_bytes)
+
+    def read_rows_now(
+        self,
+        locations: Sequence[int],
+        ledger_id: int,
+        entry_id: int,
+        *,
+        room_bytes: int,
+        until: int,
+    ) -> Rows | None:
+        """Return the same if that takes no waiting for a disk, as ``read_now``."""
+        log_id, _ = layout.split_location(locations[0])
+        path = self._paths.get(log_id) if log_id in self._checked else None
+        shared = self._open.borrow(path) if path is not None else None
+        if shared is None:
+            return None
+        try:
+            at, size = _piece(locations, room_bytes, until)
+            data = shared.file.read_now(at, size) if size > 0 else None
+        finally:
+            self._open.give_back(shared)
+        return _rows(data or b"", locations, ledger_id, entry_id, room_bytes, NEXT.size)
+
     def check(self, location: int, ledger_id: int, entry_id: int) -> None:
         """Make sure that an entry is at ``location``, by the head of its record and its end alone.
 
@@ -386,11 +429,11 @@ def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_
     data = file.read_at(at, FIRST_READ_BYTES) if at >= layout.HEADER_BYTES else b""
     length = _check_head(data, path, offset, ledger_id, entry_id)
     end = layout.LENGTH.size + length
-    if end + _NEXT.size > len(data):
+    if end + NEXT.size > len(data):
         if at + end > file.size():
             raise MissingEntryError(path, at, f"{length} bytes of entry {entry_id}; the log ends")
-        data = file.read_at(at, end + _NEXT.size)
-    if not _may_follow(data[end : end + _NEXT.size]):
+        data = file.read_at(at, end + NEXT.size)
+    if not may_follow(data[end : end + NEXT.size]):
         message = f"length {length} of entry {entry_id}; no record begins where it ends"
         raise BadEntryLengthError(path, at, message)
     return data[layout.LENGTH.size : end]
@@ -405,25 +448,39 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
     if length < layout.BODY_BYTES_MIN or ids != [ledger_id, entry_id]:
         return None
     end = layout.LENGTH.size + length
-    if FIRST_READ_BYTES < end + _NEXT.size <= READ_NOW_BYTES_MAX:
-        data = file.read_now(at, end + _NEXT.size) or b""
-    if end > len(data) or not _may_follow(data[end : end + _NEXT.size]):
+    if FIRST_READ_BYTES < end + NEXT.size <= READ_NOW_BYTES_MAX:
+        data = file.read_now(at, end + NEXT.size) or b""
+    if end > len(data) or not may_follow(data[end : end + NEXT.size]):
         return None  # The slow way says what is wrong.
     return data[layout.LENGTH.size : end]
 
 
-def _may_follow(head: bytes) -> bool:
-    """Whether a record may be followed by these bytes: another, padding, or nothing written.
+def _piece(locations: Sequence[int], room_bytes: int, until: int) -> tuple[int, int]:
+    """Return what to read of a log: from where, and how much, if anything."""
+    _, offset = layout.split_location(locations[0])
+    at, begin = offset - layout.LENGTH.size, locations[0] - layout.LENGTH.size
+    if at < layout.HEADER_BYTES:
+        return at, 0
+    return at, min(bytes_to_read(locations), room_bytes + FIRST_READ_BYTES, until - begin)
 
-    A length has no checksum; one that is wrong leads into the middle of something.
-    """
-    if len(head) < _NEXT.size:
-        return True  # The log ends, in the middle of a record where a crash cut it.
-    length, ledger_id = _NEXT.unpack(head)
-    if length <= 0:
-        return not any(head) or head[:4] == layout.DIRECT_PADDING * 4
-    is_record = layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX
-    return is_record and bool(ledger_id >= layout.NO_LEDGER)
+
+def _rows(
+    data: bytes,
+    locations: Sequence[int],
+    ledger_id: int,
+    entry_id: int,
+    room_bytes: int,
+    tail_bytes: int,
+) -> Rows | None:
+    return cut_rows(
+        data,
+        locations[0] - layout.LENGTH.size,
+        locations,
+        ledger_id,
+        entry_id,
+        room_bytes=room_bytes,
+        tail_bytes=tail_bytes,
+    )
 
 
 def _check_head(data: bytes, path: Path, offset: int, ledger_id: int, entry_id: int) -> int:

@@ -8,7 +8,7 @@ first. All of this belongs to the reactor's thread; ``index.files`` does what to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -124,6 +124,16 @@ class LedgerState:
         if page_no >= self.file_pages:
             return 0
         return self._registry.read_pages.location(self.ledger_id, entry_id)
+
+    def locations(self, first: int, count_max: int) -> Sequence[int]:
+        """Return where entries from ``first`` on are; empty if only the disk knows.
+
+        Fewer where a page or the ledger ends; 0 for those that are not there.
+        """
+        page_no, slot = first >> 10, first & (layout.PAGE_SLOTS - 1)
+        page = self.pages.get(page_no) or self._registry.read_pages.page(self.ledger_id, page_no)
+        count = min(count_max, self.last_entry + 1 - first)
+        return page[slot : slot + max(0, count)] if page is not None else ()
 
     def header(self) -> layout.IndexHeader:
         """Return what is to be stored beside the locations."""

@@ -28,11 +28,15 @@ class ReadPages:
 
     def location(self, ledger_id: int, entry_id: int) -> int | None:
         """Return where an entry is, 0 if nowhere; None if its page is not here."""
-        page = self._pages.get((ledger_id, entry_id >> 10))
+        page = self.page(ledger_id, entry_id >> 10)
         if page is None:
             return None
         slot = entry_id & 1023
         return page[slot] if slot < len(page) else 0
+
+    def page(self, ledger_id: int, page_no: int) -> array[int] | None:
+        """Return a page, perhaps only its beginning; None if it is not here."""
+        return self._pages.get((ledger_id, page_no))
 
     def keep(self, ledger_id: int, page_no: int, page: array[int]) -> None:
         """Keep a page as the disk has it."""

@@ -158,9 +158,8 @@ class RequestStats(_Stats):
     def reads_answered(self, reads: int, size_bytes: int, began_ns: int) -> None:
         """Count a batch of reads that the hot path has answered."""
         self.packets_received += reads
-        self.read_bytes += size_bytes
         self.requests[READ].success.note(self.since_us(began_ns), reads)
-        self.bookie_read_bytes.success.share(size_bytes, reads)
+        self._read_together(size_bytes, reads)
 
     def handled(self, request: Request, began_ns: int) -> None:
         """Count a request that the bookie has taken; its answer may come later."""
@@ -194,9 +193,12 @@ class RequestStats(_Stats):
                 self._read(len(response.entry))
             elif response.rc is ReturnCode.ENOENTRY and response.entry_id == NO_ENTRY:
                 self.no_last_entry += 1
-        elif isinstance(response, BatchReadResponse):
-            for entry in response.entries:
-                self._read(len(entry))
+        elif isinstance(response, BatchReadResponse) and response.entries:
+            self._read_together(response.entries.size_bytes, len(response.entries))
+
+    def _read_together(self, size_bytes: int, reads: int) -> None:
+        self.read_bytes += size_bytes
+        self.bookie_read_bytes.success.share(size_bytes, reads)
 
     def _read(self, size_bytes: int) -> None:
         self.read_bytes += size_bytes

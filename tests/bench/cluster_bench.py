@@ -66,7 +66,7 @@ def java_client(v2: bool) -> Callable[..., Rate]:  # noqa: FBT001
             ledger.close()
             reader = client.open_ledger(ledger.ledger_id)
             begin_s, began_s = cpu_seconds(vm.pid), time.perf_counter()
-            _java_reads(vm, reader, adds, size, in_batches=v2)
+            java_reads(vm, reader, adds, size, in_batches=v2)
             read_s = time.perf_counter() - began_s
             read_cpu_s = cpu_seconds(vm.pid) - begin_s
             client.delete_ledger(ledger.ledger_id)
@@ -82,7 +82,7 @@ def java_client(v2: bool) -> Callable[..., Rate]:  # noqa: FBT001
     return run
 
 
-def _java_reads(vm: JavaVM, reader: Any, adds: int, size: int, *, in_batches: bool) -> None:
+def java_reads(vm: JavaVM, reader: Any, adds: int, size: int, *, in_batches: bool) -> None:
     """Read all entries in the JVM, several chunks ahead; only their number comes over."""
     ahead: deque[Any] = deque()
     following = done = 0
@@ -119,9 +119,11 @@ def our_client(protocol: ProtocolVersion) -> Callable[..., Rate]:
             client.run(writer.add_many, (payload for _ in range(adds)))
             added_s, add_cpu_s = time.perf_counter() - began_s, time.process_time() - begin_s
             client.run(writer.close)
+            reader = client.run(client.client.open_ledger, writer.ledger_id)
             begin_s, began_s = time.process_time(), time.perf_counter()
-            count = client.call(_read_all, writer.ledger_id)
+            count = client.run(read_all, reader)
             read_s, read_cpu_s = time.perf_counter() - began_s, time.process_time() - begin_s
+            client.run(reader.close)
             assert count == adds
             latencies_ms = sorted(client.call(_timed_adds, min(adds, 20_000), payload))
         return Rate(
@@ -155,13 +157,9 @@ async def _new_ledger(client: Any) -> Any:
     return await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
 
 
-async def _read_all(client: Any, ledger_id: int) -> int:
-    reader = await client.open_ledger(ledger_id)
-    count = 0
-    async for entries in reader.read_chunks():
-        count += len(entries)
-    reader.close()
-    return count
+async def read_all(reader: Any) -> int:
+    """Read all of a ledger; return how many entries that were."""
+    return sum([len(entries) async for entries in reader.read_chunks()])
 
 
 async def _tail_latency(client: Any, reactor: Any) -> list[float]:
@@ -249,14 +247,17 @@ def main() -> None:
         vm.directory.mkdir()
         stack.callback(vm.stop)
         vm.start()
-        uris = {kind: _start(kind, root, zookeeper, stack) for kind in KINDS}
+        uris = {kind: start_bookies(kind, root, zookeeper, stack)[0] for kind in KINDS}
         for uri in uris.values():  # Java's compilers, on both ends.
             for v2 in (False, True):
                 java_client(v2)(vm, uri, args.adds, args.size, args.window)
         _rounds(vm, uris, args)
 
 
-def _start(kind: str, root: Path, zookeeper: ZooKeeperProcess, stack: ExitStack) -> str:
+def start_bookies(
+    kind: str, root: Path, zookeeper: ZooKeeperProcess, stack: ExitStack
+) -> tuple[str, list[JavaBookie]]:
+    """Start a cluster's bookies; return its address, and them."""
     name = kind.replace(" ", "-")
     uri = f"zk+hierarchical://{zookeeper.address}/{name}/ledgers"
     with zookeeper_client(uri) as zk:
@@ -268,7 +269,7 @@ def _start(kind: str, root: Path, zookeeper: ZooKeeperProcess, stack: ExitStack)
         bookie.spawn()
     for bookie in started:
         bookie.wait_ready()
-    return uri
+    return uri, started
 
 
 def _rounds(vm: JavaVM, uris: dict[str, str], args: argparse.Namespace) -> None:

@@ -53,6 +53,7 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from wire.packets import Packets
 from wire.records import BookieServiceInfo, Endpoint, encode_entry_list
 
 T = TypeVar("T")
@@ -237,7 +238,7 @@ class FakeBookie:
             entries.append(packet)
             following += 1
         rc = ReturnCode.EOK if entries else ReturnCode.ENOENTRY
-        return BatchReadResponse(rc, *ids, tuple(entries))
+        return BatchReadResponse(rc, *ids, Packets.join(entries))
 
     def _read_lac(self, request: ReadLacRequest) -> ReadLacResponse:
         ledger = self.ledgers.get(request.ledger_id)

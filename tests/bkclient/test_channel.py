@@ -39,6 +39,7 @@ from wire.messages import (
     ReplyTo,
     Response,
 )
+from wire.packets import Packets
 from wire.varint import encode_varint
 
 L = LedgerId(7)
@@ -338,7 +339,8 @@ class V2Tests(Stage):
             for request_id in (41, 42)
         ]
         for request_id in (42, 41):
-            response = BatchReadResponse(ReturnCode.EOK, L, EntryId(0), request_id, (b"a", b"b"))
+            entries = Packets.join([b"a", b"b"])
+            response = BatchReadResponse(ReturnCode.EOK, L, EntryId(0), request_id, entries)
             self.channel.dataReceived(v2_reply(response, Operation.BATCH_READ_ENTRY))
             self.assertEqual(self.successResultOf(batches[request_id - 41]), response)
 

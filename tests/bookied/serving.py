@@ -54,6 +54,7 @@ class Serving:
 
     With ``syncs`` journal groups are committed as soon as a frame has been taken, without it when
     ``sync`` is called. With ``fetches`` disk reads run at once, without it when ``fetch`` is.
+    See ``open_storage`` for ``is_cold``.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Serving:
         journal_files: Files | None = None,
         journal_version: int = 6,
         storage_class: type[LedgerStorage] = LedgerStorage,
+        is_cold: bool = True,
         server_settings: Mapping[str, Any] | None = None,
         **bookie_settings: Any,
     ) -> None:
@@ -83,7 +85,11 @@ class Serving:
             RealFiles(),
             [
                 open_storage(
-                    storage_class, directory / f"ledgers{i}", self.fatal.append, storage_limits
+                    storage_class,
+                    directory / f"ledgers{i}",
+                    self.fatal.append,
+                    storage_limits,
+                    is_cold=is_cold,
                 )
                 for i in range(storages)
             ],
@@ -248,11 +254,16 @@ def open_storage(
     directory: Path,
     on_fatal: Callable[[Exception], object],
     limits: StorageLimits | None = None,
+    *,
+    is_cold: bool = True,
 ) -> LedgerStorage:
-    """Open a storage in ``directory``; its entry log is written by hand, reads need the disk."""
+    """Open a storage in ``directory``; its entry log is written by hand.
+
+    Where it is cold, reads need the disk, whatever the page cache holds.
+    """
     current = directory / "current"
     current.mkdir(parents=True, exist_ok=True)
-    files, rng = ColdFiles(), random.Random(1)
+    files, rng = ColdFiles() if is_cold else RealFiles(), random.Random(1)
     index = IndexFiles(files, [current], rng=rng)
     storage = kind(files, [current], index, on_fatal=on_fatal, rng=rng, limits=limits)
     storage.open()

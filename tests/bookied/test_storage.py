@@ -32,6 +32,7 @@ from tests.bookied.storage_world import Blocking, Turns
 from tests.sim.disk import SimFiles
 from wire.codes import ReturnCode
 from wire.errors import NoSuchEntryError
+from wire.packets import Packets
 
 L0, L1, I0 = Path("/l0/current"), Path("/l1/current"), Path("/i0/current")
 SMALL = StorageLimits(
@@ -113,6 +114,57 @@ def test_entries_are_read_from_memory_then_from_disk_then_after_a_restart() -> N
     assert {at: desk.read(*at) for at in sent} == sent
     assert sorted(desk.storage.ledger_ids()) == [1, 2, 300]
     assert desk.storage.entries(300) == list(range(60))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from([1, 1, 1, 2]), st.integers(0, 200)),
+        st.sampled_from(["write", "flush", "restart", "again"]),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+@settings(deadline=None)
+def test_rows_are_what_reads_of_the_entries_one_by_one_give(
+    steps: list[tuple[int, int] | str],
+) -> None:
+    desk, sent = Desk(), dict[int, list[bytes]]({1: [], 2: []})
+    for ledger in sent:
+        sent[ledger].append(desk.add(ledger, 0))
+    for step in steps:
+        if step == "write":
+            desk.storage.write_out()
+        elif step == "flush":
+            desk.flush()
+        elif step == "restart":
+            desk.restart()
+        elif step == "again":  # The newer one counts.
+            sent[1][-1] = desk.add(1, len(sent[1]) - 1, 7)
+        else:
+            assert isinstance(step, tuple)
+            ledger, size = step
+            sent[ledger].append(desk.add(ledger, len(sent[ledger]), size))
+        for ledger, packets in sent.items():
+            insist_rows(desk, ledger, packets)
+
+
+def insist_rows(desk: Desk, ledger: int, packets: list[bytes]) -> None:
+    state = desk.ledger(ledger)
+    for entry, packet_ in enumerate(packets):
+        desk.read(ledger, entry)  # Has the index's page there after a restart.
+        on_disk = desk.storage.rows_on_disk(state, entry, 5)
+        for rows in (
+            desk.storage.read_rows(state, entry, 5, 1 << 30),
+            on_disk(1 << 30) if on_disk is not None else None,
+        ):
+            if rows is not None:
+                found = list(Packets(b"".join(rows.pieces), rows.entries))
+                assert found == packets[entry : entry + len(found)]
+        if isinstance(desk.storage._cache.get(state.location(entry) or 0, ledger, entry), bytes):
+            rows = desk.storage.read_rows(state, entry, 5, 1 << 30)
+            assert rows is not None, packet_
 
 
 def need(desk: Desk, entry_id: int) -> NeedsDisk:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from bkclient.blocking import BlockingClient
 from tests.interop.ours import OurBookie, our_bookies
 from tests.interop.peers import JavaClient, JavaError, JavaLedger, Peers
 
@@ -216,6 +217,29 @@ class TestLosses:
         assert reader.read(0, len(PAYLOADS) - 1) == PAYLOADS
         with pytest.raises(JavaError):
             ledger.add(b"fenced, though the bookies were restarted")
+
+    def test_batches_come_from_disk_as_they_came_from_memory(self, peers: Peers) -> None:
+        uri = peers.metadata_uri()
+        bookies = our_bookies(peers, 3, uri)
+        client = peers.java_client(uri, v2=True)
+        ledgers = [client.create_ledger(3, 3, 2) for _ in range(2)]
+        payloads = [bytes([n % 251]) * (n * 41 % 3000) for n in range(600)]
+        for begin in range(0, len(payloads), 50):  # Of one ledger some, then of the other.
+            for ledger in ledgers:
+                ledger.add_many(payloads[begin : begin + 50])
+        for ledger in ledgers:
+            ledger.close()
+        for _ in range(2):
+            for ledger in ledgers:
+                reader, got = client.open_ledger(ledger.ledger_id), list[bytes]()
+                while len(got) < len(payloads):
+                    got += reader.batch_read(len(got), 500, 200_000)
+                assert got == payloads
+                with BlockingClient(uri) as ours:
+                    found = [entry.payload for entry in ours.iter_entries(ledger.ledger_id)]
+                assert found == payloads
+            for bookie in bookies:
+                bookie.restart()
 
     def test_a_clean_stop_keeps_fences(self, peers: Peers) -> None:
         uri = peers.metadata_uri()

@@ -96,10 +96,15 @@ def test_what_we_write_java_reads(stage: Stage, client: Client, digest_type) -> 
     assert {f.first_entry_id: f.ensemble for f in ours.fragments} == dict(found.ensembles)
 
 
+@pytest.mark.parametrize("write_quorum", [2, 3], ids=["striped", "in-batches"])
 @pytest.mark.parametrize("digest", ["CRC32", "CRC32C", "MAC", "DUMMY"])
-def test_what_java_writes_we_read(stage: Stage, client: Client, digest: str) -> None:
+def test_what_java_writes_we_read(
+    stage: Stage, client: Client, digest: str, write_quorum: int
+) -> None:
     java = stage.peers.java_client(stage.uri)
-    ledger = java.create_ledger(3, 2, 2, digest=digest, password=b"pw", custom={"k": b"\0v"})
+    ledger = java.create_ledger(
+        3, write_quorum, 2, digest=digest, password=b"pw", custom={"k": b"\0v"}
+    )
     ledger.add_many(PAYLOADS)
     ledger.close()
     assert run(read(client, ledger.ledger_id, password=b"pw")) == PAYLOADS

@@ -555,7 +555,7 @@ class Network:
 def entries_of(response: Response | None) -> tuple[bytes, ...]:
     """Return the entries that an answer carries."""
     if isinstance(response, BatchReadResponse):
-        return response.entries
+        return tuple(response.entries)
     entry = response.entry if isinstance(response, ReadResponse) else None
     return (entry,) if entry else ()
 

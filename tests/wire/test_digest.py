@@ -12,6 +12,7 @@ from tests.wire.vectors import by_name, wire_vectors
 from wire.codes import DigestType
 from wire.digest import Entry, EntryHeader, digester, header, mac_key, master_key
 from wire.errors import DigestMismatchError, LocalProtocolError
+from wire.packets import Packets
 
 
 @pytest.mark.parametrize("vector", wire_vectors("master_key"), ids=by_name)
@@ -76,6 +77,34 @@ def test_a_cut_packet_is_refused(digest_type, payload, data) -> None:
     if cut < 32:
         with pytest.raises(DigestMismatchError):
             header(packet[:cut])
+
+
+@given(
+    strategies.digest_types,
+    st.lists(st.binary(max_size=20), min_size=1, max_size=6),
+    st.sampled_from(["nothing", "a byte", "a packet of another place", "a short packet"]),
+    st.data(),
+)
+def test_a_run_is_verified_up_to_the_first_packet_that_would_be_refused(
+    digest_type, payloads, change, data
+) -> None:
+    mine = digester(digest_type, b"pw")
+    packets = [mine.package(1, 5 + n, n, 9, payload) for n, payload in enumerate(payloads)]
+    bad = data.draw(st.integers(0, len(packets) - 1))
+    if change == "a byte":
+        at = data.draw(st.integers(0, len(packets[bad]) - 1))
+        packets[bad] = packets[bad][:at] + b"\xee" + packets[bad][at + 1 :]
+    elif change == "a packet of another place":
+        packets[bad] = mine.package(*data.draw(st.sampled_from([(1, 4), (2, 5 + bad)])), 0, 9, b"")
+    elif change == "a short packet":
+        packets[bad] = packets[bad][: data.draw(st.integers(0, 31 + mine.size))]
+    expected = []
+    for entry_id, packet in enumerate(packets, 5):
+        try:
+            expected.append(mine.verify(1, entry_id, packet))
+        except DigestMismatchError:
+            break
+    assert mine.verify_run(1, 5, Packets.join(packets)) == expected
 
 
 @pytest.mark.parametrize("digest_type", list(DigestType))

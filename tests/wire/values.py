@@ -41,6 +41,7 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from wire.packets import Packets
 
 Inputs = dict[str, Any]
 
@@ -89,7 +90,7 @@ def v2_response(i: Inputs) -> Response:
         return AddResponse(rc, *ids)
     if i["opcode"] == 2:
         return ReadResponse(rc, *ids, unhex(i["data"]) if rc is ReturnCode.EOK else None)
-    entries = tuple(bytes.fromhex(e) for e in i["entries"])
+    entries = Packets.join(bytes.fromhex(e) for e in i["entries"])
     return BatchReadResponse(rc, *ids, i["request_id"], entries)
 
 

@@ -21,6 +21,7 @@ from wire.messages import (
     ReadResponse,
     Request,
 )
+from wire.packets import Packets
 
 L, E = LedgerId(7), EntryId(0)
 
@@ -47,7 +48,8 @@ def test_refusals_and_reads_of_nothing_are_counted_apart() -> None:
     stats.answered("READ_ENTRY", ErrorResponse(ReturnCode.ETOOMANYREQUESTS), 2_000_000)
     stats.answered("READ_ENTRY", ReadResponse(ReturnCode.ENOENTRY, L, NO_ENTRY), 2_000_000)
     stats.answered("READ_ENTRY", ReadResponse(ReturnCode.EOK, L, E, b"x" * 50), 2_000_000)
-    batch = BatchReadResponse(ReturnCode.EOK, L, E, 1, (b"x" * 10, b"x" * 30))
+    entries = Packets.join([b"x" * 10, b"x" * 30])
+    batch = BatchReadResponse(ReturnCode.EOK, L, E, 1, entries)
     stats.answered("READ_ENTRY", batch, 2_000_000)
     stats.answered("", ErrorResponse(ReturnCode.EUA), 0)
     stats.settle()

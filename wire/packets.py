@@ -1,0 +1,66 @@
+"""Entry packets one behind the other, each after its length, as bytes.
+
+So they lie in an entry log, and so the answer to a batch read has them: what lies together is sent
+as it lies, and taken apart once, by whoever verifies it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import attrs
+
+LENGTH: Final = struct.Struct(">i")
+
+
+@attrs.frozen
+class Packets:
+    """So many packets. ``sized`` is a signed 32-bit length and so many bytes, again and again."""
+
+    sized: bytes = b""
+    count: int = 0
+
+    @classmethod
+    def join(cls, packets: Iterable[bytes]) -> Packets:
+        """Return these packets, one behind the other."""
+        parts = [part for packet in packets for part in (LENGTH.pack(len(packet)), packet)]
+        return cls(b"".join(parts), len(parts) // 2)
+
+    @classmethod
+    def split(cls, sized: bytes) -> Packets:
+        """Return the packets in ``sized``.
+
+        Raises:
+            ValueError: it does not end where one of them does; the text says what is wrong.
+        """
+        count = at = 0
+        end, length_at = len(sized), LENGTH.unpack_from
+        while at < end:
+            if end - at < LENGTH.size:
+                raise ValueError("ends inside an entry's length")
+            (size,) = length_at(sized, at)
+            at += LENGTH.size + size
+            if size < 0 or at > end:
+                raise ValueError(f"holds an entry of {size} bytes")
+            count += 1
+        return cls(sized, count)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[bytes]:
+        at = 0
+        for _ in range(self.count):
+            start = at + LENGTH.size
+            at = start + LENGTH.unpack_from(self.sized, at)[0]
+            yield self.sized[start:at]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the packets without their lengths."""
+        return len(self.sized) - self.count * LENGTH.size
+
+
+NO_PACKETS: Final = Packets()
