@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,6 +97,7 @@ class JavaVM:
         self._java = java
         self._process: ChildProcess | None = None
         self._gateway: JavaGateway | None = None
+        self._kept: dict[Callable[[JavaVM], Any], Any] = {}
 
     def start(self, timeout_s: float = 30.0) -> Self:
         """Start it, if it is not up already.
@@ -150,6 +151,7 @@ class JavaVM:
         """End it in good order, and return its exit status; harmless when it is not up."""
         status = None if self._process is None else self._process.stop(timeout_s)
         self._process = None
+        self._kept.clear()
         if self._gateway is not None:
             # Closes our sockets; the process has ended before.
             self._gateway.shutdown(raise_exception=False)
@@ -218,6 +220,12 @@ class JavaVM:
         """Return an object of ``interface``, whose one method calls ``handle``."""
         proxies = self.java.lang.invoke.MethodHandleProxies
         return proxies.asInterfaceInstance(self.type(interface), handle)
+
+    def once(self, make: Callable[[JavaVM], Any]) -> Any:
+        """Return what ``make`` returned the first time: a function is a class made as it runs."""
+        if make not in self._kept:
+            self._kept[make] = make(self)
+        return self._kept[make]
 
     def array(self, element: Any, values: Sequence[Any]) -> Any:
         """Return ``values`` as a Java array of ``element``."""
