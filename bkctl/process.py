@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 
@@ -86,11 +87,19 @@ class ChildProcess:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port nobody listens on now; someone may the moment after."""
+    """Return a TCP port nobody listens on now; someone may the moment after.
+
+    Where it can be told it is none that the kernel gives to outgoing connections: any client on
+    the machine could have one of those by the time a server binds it.
+    """
+    ports = range(_FIRST_PORT, _first_outgoing_port())
+    for _ in range(_TRIES if ports else 0):
+        if port_is_free(host, port := SystemRandom().choice(ports)):
+            return port
     with socket.socket() as probe:
         probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        given: int = probe.getsockname()[1]
+        return given
 
 
 def port_is_free(host: str, port: int) -> bool:
@@ -114,6 +123,21 @@ def guarded(command: Sequence[str]) -> list[str]:
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return list(command)
     return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
+
+
+_FIRST_PORT: Final = 15_000
+"""What is below is for servers that are known by their ports."""
+
+_TRIES: Final = 50
+_OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def _first_outgoing_port() -> int:
+    """Return where the ports begin that outgoing connections get; 0 where it is not told."""
+    try:
+        return int(_OUTGOING.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 _GUARD: Final = """

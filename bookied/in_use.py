@@ -102,7 +102,7 @@ def _workers(roots: Sequence[Path], proc: Path) -> dict[Path, list[Worker]]:
     for process in _processes(proc):
         used = {
             root
-            for path in _written_files(process)
+            for path in _written_files(process, tuple(places))
             for place, root in places.items()
             if path.startswith(place) and not path.endswith(f"/{LOCK}")
         }
@@ -119,16 +119,21 @@ def _processes(proc: Path) -> Iterator[Path]:
                 yield entry
 
 
-def _written_files(process: Path) -> Iterator[str]:
-    """Give the files that a process has open for writing; none of one that cannot be looked at."""
+def _written_files(process: Path, places: tuple[str, ...]) -> Iterator[str]:
+    """Give the files below ``places`` that a process has open for writing.
+
+    None of a process that cannot be looked at. How a file is open is read of those below alone,
+    and its name is no Path: there may be thousands, and few of them are a bookie's.
+    """
+    descriptors = f"{process}/fd"
     try:
-        numbers = os.listdir(process / "fd")  # noqa: PTH208  # names, and many
+        numbers = os.listdir(descriptors)  # noqa: PTH208
     except OSError:
         return
     for number in numbers:
         with contextlib.suppress(OSError, ValueError):
-            path = os.readlink(process / "fd" / number)  # noqa: PTH115
-            if path.startswith("/") and _is_written(process / "fdinfo" / number):
+            path = os.readlink(f"{descriptors}/{number}")  # noqa: PTH115
+            if path.startswith(places) and _is_written(process / "fdinfo" / number):
                 yield path
 
 

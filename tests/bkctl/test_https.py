@@ -135,7 +135,10 @@ def test_what_is_wrong_with_keys_is_said(secured: Secured) -> None:
     status, _, err = secured.run("bookie", "state", "b1", conf=bare)
     assert status != 0
     assert "it wants a certificate of us, and we have none to send" in err
-    assert "it sent no certificate" in secured.bookie.output.read_text()
+    until_s = time.monotonic() + PATIENCE_S
+    while "it sent no certificate" not in secured.bookie.output.read_text():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
 
 
 @pytest.mark.processes

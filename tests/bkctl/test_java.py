@@ -26,7 +26,7 @@ from bkctl.java import (
     pyspark_jars,
     spark_java_home,
 )
-from bkctl.process import ChildProcess, free_port
+from bkctl.process import ChildProcess, free_port, port_is_free
 
 needs_system_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")
 
@@ -233,6 +233,15 @@ class TestChildProcess:
             pid = int(parent.stdout.readline())
             parent.kill()
         wait_for(lambda: not is_running(pid))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not told which these are")
+def test_a_free_port_is_none_that_an_outgoing_connection_could_get() -> None:
+    told = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    outgoing = range(*map(int, told.split()))
+    ports = [free_port() for _ in range(20)]
+    assert not {*ports} & {*outgoing}
+    assert all(port_is_free("127.0.0.1", port) for port in ports)
 
 
 def is_running(pid: int) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bkclient.metadata import open_metadata
+from bkctl.process import free_port
 from tests.bookied.raw_client import RawClient
 from tests.reactor import call, run, the_reactor
 
@@ -28,13 +29,6 @@ def make_cluster(path: Path) -> str:
     run(store.initialize())
     run(store.close())
     return uri
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def write_conf(directory: Path, uri: str, **changes: object) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
+from tests.interop.class_archive import ensure_class_archive
 from tests.interop.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.jvm import JavaVM
 from tests.interop.peers import Peers
@@ -75,8 +76,11 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperPro
 
 
 @pytest.fixture(scope="session")
-def java_vm(jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaVM]:
+def java_vm(
+    jars: list[Path], zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaVM]:
     """The JVM of the Java clients; it starts when the first is made."""
+    ensure_class_archive(zookeeper)
     vm = JavaVM(tmp_path_factory.mktemp("java-vm"))
     yield vm
     vm.stop()

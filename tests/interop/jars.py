@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -58,10 +59,39 @@ def admin_jars() -> list[Path]:
     return _jars(default_directory().with_name(f"admin-jars-{VERSION}"), ADMIN)
 
 
+def common_class_path() -> list[Path]:
+    """Return what the class path of every JVM begins with: the release, and py4j.
+
+    What differs goes behind it: else no JVM could use the archive of another's classes.
+
+    Raises:
+        PeerUnavailable: they are not here and cannot be fetched.
+    """
+    (py4j,) = pyspark_jars().glob("py4j-*.jar")
+    return [*bookkeeper_jars(), py4j]
+
+
+def archive_path(java: Java) -> Path:
+    """Return where ``class_archive`` keeps the classes of the release as this Java loads them."""
+    made_for = (java.executable, java.executable.stat().st_mtime_ns, *common_class_path())
+    key = hashlib.sha256(repr(made_for).encode()).hexdigest()[:12]
+    return default_directory().with_name(f"classes-{VERSION}-{java.feature}-{key}.jsa")
+
+
+def shared_classes(java: Java) -> list[str]:
+    """Return the options with which a JVM starts from its archive, if there is one.
+
+    It makes do without one that does not fit, and says nothing: results are read off its output.
+    """
+    archive = archive_path(java)
+    quiet = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return [f"-XX:SharedArchiveFile={archive}", *quiet] if archive.exists() else []
+
+
 def _jars(directory: Path, modules: Modules) -> list[Path]:
     if not (directory / COMPLETE).exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(directory.with_name(directory.name + ".lock")):
+        with locked(directory.with_name(directory.name + ".lock")):
             if not (directory / COMPLETE).exists():
                 _fetch_into(directory, modules)
     names = (directory / COMPLETE).read_text(encoding="utf-8").split()
@@ -77,7 +107,8 @@ def default_directory() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Be the only one of all processes that has ``path``, an empty file."""
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -208,6 +208,7 @@ class JavaClient:
         """Close the client and its connections, not its ledgers. A second call does nothing."""
         if self._open:
             self._open = False
+            self._forget_what_is_scheduled()
             self.vm.call(self._client.close)
 
     def __enter__(self) -> Self:
@@ -215,6 +216,13 @@ class JavaClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _forget_what_is_scheduled(self) -> None:
+        """Else closing waits for every speculative read, of entries that were read long ago."""
+        field = self._client.getClass().getDeclaredField("scheduler")
+        field.setAccessible(True)
+        at_once = self.vm.java.util.concurrent.TimeUnit.MILLISECONDS
+        self.vm.call(field.get(self._client).forceShutdown, 0, at_once)
 
     def _digest(self, name: str) -> Any:
         return self.vm.bookkeeper.client.api.DigestType.valueOf(name)
@@ -360,39 +368,24 @@ class JavaLedger:
             "java.util.concurrent.CompletableFuture",
             "byte[]",
         ).bindTo(self.handle)
-        decode = vm.virtual("java.util.Base64$Decoder", "decode", "byte[]", "java.lang.String")
         # The MIME decoder skips the dot, and splitting skips no empty part at the end.
         text = ",".join("." + b64encode(payload).decode("ascii") for payload in payloads)
         futures = (
             util.regex.Pattern.compile(",")
             .splitAsStream(text)
-            .map(vm.function(decode.bindTo(util.Base64.getMimeDecoder())))
+            .map(vm.once(_decoded))
             .map(vm.function(append))
             .collect(util.stream.Collectors.toList())
         )
-        join = vm.virtual("java.util.concurrent.CompletableFuture", "join", "java.lang.Object")
-        ids = futures.stream().map(vm.function(join))
+        ids = futures.stream().map(vm.once(_joined_future))
         return [int(entry_id) for entry_id in self._joined(ids).split(",")]
 
     def _payloads(self, entries: Any) -> list[bytes]:
         vm, util = self.vm, self.vm.java.util
-        text = "java.lang.String"
-        payload = vm.virtual(f"{API}.LedgerEntry", "getEntryBytes", "byte[]")
-        encode = vm.virtual("java.util.Base64$Encoder", "encodeToString", text, "byte[]")
-        # Each text gets an end, or no entry and one empty entry would come over as the same.
-        concat = vm.virtual(text, "concat", text, text)
-        handles = vm.java.lang.invoke.MethodHandles
-        end = vm.array(vm.java.lang.Object, ["."])
-        ended = handles.filterReturnValue(
-            encode.bindTo(util.Base64.getEncoder()), handles.insertArguments(concat, 1, end)
-        )
         try:
             found = util.Spliterators.spliteratorUnknownSize(entries.iterator(), 0)
-            texts = (
-                util.stream.StreamSupport.stream(found, False)
-                .map(vm.function(payload))
-                .map(vm.function(ended))
-            )
+            stream = util.stream.StreamSupport.stream(found, False)
+            texts = stream.map(vm.once(_payload)).map(vm.once(_encoded))
             return [
                 b64decode(part) for part in self._joined(texts).replace(",", "").split(".")[:-1]
             ]
@@ -401,13 +394,44 @@ class JavaLedger:
 
     def _joined(self, stream: Any) -> str:
         """Return the values of a stream as one text, so that one call brings all of them over."""
-        to_text = self.vm.static(
-            "java.lang.String", "valueOf", "java.lang.String", "java.lang.Object"
-        )
-        texts = stream.map(self.vm.function(to_text))
+        texts = stream.map(self.vm.once(_as_text))
         collector = self.vm.java.util.stream.Collectors.joining(",")
         joined: str = self.vm.call(texts.collect, collector)
         return joined
+
+
+# Functions for streams in the JVM
+
+_TEXT: Final = "java.lang.String"
+
+
+def _decoded(vm: JavaVM) -> Any:
+    """Base64 to bytes."""
+    decode = vm.virtual("java.util.Base64$Decoder", "decode", "byte[]", _TEXT)
+    return vm.function(decode.bindTo(vm.java.util.Base64.getMimeDecoder()))
+
+
+def _encoded(vm: JavaVM) -> Any:
+    """Bytes to Base64 and a dot: else no entry and one empty entry would come over as the same."""
+    encode = vm.virtual("java.util.Base64$Encoder", "encodeToString", _TEXT, "byte[]")
+    concat = vm.virtual(_TEXT, "concat", _TEXT, _TEXT)
+    handles = vm.java.lang.invoke.MethodHandles
+    ended = handles.insertArguments(concat, 1, vm.array(vm.java.lang.Object, ["."]))
+    encoder = encode.bindTo(vm.java.util.Base64.getEncoder())
+    return vm.function(handles.filterReturnValue(encoder, ended))
+
+
+def _payload(vm: JavaVM) -> Any:
+    return vm.function(vm.virtual(f"{API}.LedgerEntry", "getEntryBytes", "byte[]"))
+
+
+def _joined_future(vm: JavaVM) -> Any:
+    future = "java.util.concurrent.CompletableFuture"
+    return vm.function(vm.virtual(future, "join", "java.lang.Object"))
+
+
+def _as_text(vm: JavaVM) -> Any:
+    return vm.function(vm.static(_TEXT, "valueOf", _TEXT, "java.lang.Object"))
 
 
 class _Load:

@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, is_instance_of
 from py4j.protocol import Py4JJavaError
 
-from bkctl.java import Java, find_java, pyspark_jars
+from bkctl.java import Java, find_java
 from bkctl.process import ChildProcess
-from tests.interop.jars import PeerUnavailable, bookkeeper_jars
+from tests.interop.jars import PeerUnavailable, common_class_path, shared_classes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 FAST_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-"""Small and quick to start; a run that measures leaves them out."""
+"""Small and quick to start, from the archive of classes; a run that measures leaves them out."""
 
 NETTY_OPTIONS: Final = (
     "-Dio.netty.leakDetectionLevel=disabled",
@@ -97,6 +97,7 @@ class JavaVM:
         self._java = java
         self._process: ChildProcess | None = None
         self._gateway: JavaGateway | None = None
+        self._kept: dict[Callable[[JavaVM], Any], Any] = {}
 
     def start(self, timeout_s: float = 30.0) -> Self:
         """Start it, if it is not up already.
@@ -105,13 +106,12 @@ class JavaVM:
             PeerUnavailable: the jars are not here, or the JVM does not start.
         """
         if self._process is None:
-            (jar,) = pyspark_jars().glob("py4j-*.jar")
             self.directory.mkdir(parents=True, exist_ok=True)
             log = self.directory / "jvm.log"
             log.unlink(missing_ok=True)
             options = [*self._options, *_OPENED_FOR_REFLECTION]
             main = ["py4j.GatewayServer", "--enable-auth", "0"]
-            command = java_command(self.directory, options, main, java=self._java, before=[jar])
+            command = java_command(self.directory, options, main, java=self._java)
             self._process = ChildProcess(command, log, cwd=self.directory)
             try:
                 port, token = self._read_address(timeout_s)
@@ -147,15 +147,16 @@ class JavaVM:
         assert self._process is not None, "not started"
         return self._process.pid
 
-    def stop(self) -> None:
-        """End it in good order; harmless when it is not up."""
+    def stop(self, timeout_s: float = 10.0) -> int | None:
+        """End it in good order, and return its exit status; harmless when it is not up."""
+        status = None if self._process is None else self._process.stop(timeout_s)
+        self._process = None
+        self._kept.clear()
         if self._gateway is not None:
-            # Closes our sockets; the process may have ended before.
+            # Closes our sockets; the process has ended before.
             self._gateway.shutdown(raise_exception=False)
             self._gateway = None
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
+        return status
 
     def kill(self) -> None:
         """End it with SIGKILL."""
@@ -220,6 +221,12 @@ class JavaVM:
         proxies = self.java.lang.invoke.MethodHandleProxies
         return proxies.asInterfaceInstance(self.type(interface), handle)
 
+    def once(self, make: Callable[[JavaVM], Any]) -> Any:
+        """Return what ``make`` returned the first time: a function is a class made as it runs."""
+        if make not in self._kept:
+            self._kept[make] = make(self)
+        return self._kept[make]
+
     def array(self, element: Any, values: Sequence[Any]) -> Any:
         """Return ``values`` as a Java array of ``element``."""
         array = self.gateway.new_array(element, len(values))
@@ -253,11 +260,12 @@ def java_command(
     main: Sequence[str],
     *,
     java: Java | None = None,
-    before: Sequence[Path] = (),
     behind: Sequence[Path] = (),
     results: Sequence[str] = (),
 ) -> list[str]:
     """Return the command line of a JVM of the Java release.
+
+    With ``FAST_JVM`` among the options it starts with the archive that ``class_archive`` has made.
 
     Its logging is set up by a file written to ``directory``: text on stderr, and the loggers named
     in ``results`` as JSON lines on stdout (the release prints results through its logger, and its
@@ -266,7 +274,8 @@ def java_command(
     Raises:
         PeerUnavailable: the jars are not here.
     """
-    class_path = [*before, *bookkeeper_jars(), *behind]
+    java = java or find_java()
+    class_path = [*common_class_path(), *behind]
     loggers = "".join(
         f'<Logger name="{name}" level="INFO" additivity="false">'
         '<AppenderRef ref="RESULTS"/></Logger>'
@@ -275,8 +284,9 @@ def java_command(
     log4j = directory / "log4j2.xml"
     log4j.write_text(_LOG4J.replace("RESULT_LOGGERS", loggers), encoding="utf-8")
     return [
-        str((java or find_java()).executable),
+        str(java.executable),
         *NETTY_OPTIONS,
+        *(shared_classes(java) if {*FAST_JVM} <= {*options} else ()),
         f"-Dlog4j.configurationFile={log4j}",
         *options,
         "-cp",

