@@ -838,7 +838,12 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         80,
     ),
     "hang-is-negative": switch(
-        "a time-out counts as negative", "10, S13", "I2 I6 I7", _hang_is_negative, "anything", 20
+        "a time-out counts as negative",
+        "10, S13",
+        "I2 I6 I7",
+        _hang_is_negative,
+        "tests.sim.test_scenarios:test_s13_a_bookie_that_hangs_has_not_said_that_it_has_nothing",
+        0,
     ),
     "damage-is-negative": switch(
         "a digest mismatch counts as negative",

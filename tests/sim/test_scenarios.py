@@ -175,6 +175,25 @@ def test_s12_an_add_on_its_way_to_the_disk_is_found_by_the_recovery() -> None:
     assert len(added) == 1
 
 
+def test_s13_a_bookie_that_hangs_has_not_said_that_it_has_nothing() -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    first, second, third = scene.members(writer)
+    scene.when(at(third, add), Fate.HOLD)
+    added = scene.add(writer)
+    scene.drive(1)
+    assert added == [0]
+    # Who has it hangs while the recovery reads; who has not says so.
+    for bookie in (first, second):
+        scene.when(at(bookie, of(r, recovery_read_answer)), Fate.HOLD)
+    opened = scene.opening(r, writer)
+    scene.drive(60)
+    assert isinstance(opened[0], ClientError)
+    scene.release()
+    scene.open(r, writer)
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_s35_a_ledger_that_was_fenced_and_collected_is_not_made_anew(*, restarts: bool) -> None:
     scene = Scene(3)
