@@ -33,12 +33,18 @@ from bkctl.bookie_retire_work import (
 from bkctl.disk_change import is_registered, refuse_registered
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.objections import Objection, heed, named
+from bkctl.similar import did_you_mean
 from bkctl.units import counted, human_bytes
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.decommission import DecommissionProgress, DecommissionReport, MarksTakenBack
+    from bkclient.decommission import (
+        DecommissionProgress,
+        DecommissionReport,
+        DecommissionStatus,
+        MarksTakenBack,
+    )
     from bkclient.recover_bookies import RecoverReport
     from bkctl.session import Session
 
@@ -346,4 +352,14 @@ def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
         lacking = [Lacking(one.ledger_id, (bookie_id,)) for one in left]
         session.emit_all(session.iterate(prospects, lacking), LedgerProspect)
     else:
-        session.emit(session.call(decommission_status, bookie_id, left))
+        found: DecommissionStatus = session.call(decommission_status, bookie_id, left)
+        session.emit(found)
+        if found.is_out and found.state == "down":
+            _warn_of_unknown(session, bookie_id)
+
+
+def _warn_of_unknown(session: Session, bookie_id: BookieId) -> None:
+    """Say where an id that nothing has is nearly that of a bookie: it may be mistyped."""
+    similar = did_you_mean(bookie_id, [one.bookie_id for one in session.call(admin.list_bookies)])
+    if similar:
+        session.warn(f"nothing in the cluster has the id {bookie_id}{similar}")

@@ -274,6 +274,11 @@ class TestDecommission:
         run_in(world, "decommission", "b2", "--yes")
         assert "b2 is out" in run_in(world, "bookie", "decommission-status", "b2").out
 
+    def test_its_status_warns_of_an_id_that_may_be_mistyped(self) -> None:
+        found = run_in(World(5), "bookie", "decommission-status", "bb3")
+        assert "bb3 is out" in found.out
+        assert "nothing in the cluster has the id bb3; did you mean b3?" in found.err
+
     def test_its_status_says_what_is_left_and_why(self) -> None:
         world = World(5)
         ledger_id = lost(world)
