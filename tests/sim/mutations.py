@@ -818,8 +818,9 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "10, S3",
         "I1 I2 I6 I8 I15 I4",
         _ensembles_stored_early,
-        "anything",
-        20,
+        "tests.sim.test_scenarios:"
+        "test_s3_a_recoverer_that_dies_while_it_replaces_bookies_hides_no_entry",
+        0,
     ),
     "reads-follow": switch(
         "recovery reads from its own new ensembles",
@@ -858,8 +859,9 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "10, S11, S41",
         "I2 I6 I7",
         _error_is_negative,
-        "anything",
-        20,
+        "tests.sim.test_scenarios:"
+        "test_s11_a_connection_that_is_lost_has_not_said_that_there_is_nothing",
+        0,
     ),
     "all-must-answer": switch(
         "recovery waits for the whole write set", "10, S13", "L2", _all_must_answer, "anything", 150

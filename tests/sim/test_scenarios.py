@@ -54,6 +54,23 @@ def test_s1_a_recovery_read_fences_whom_the_fence_did_not_reach(protocol: Protoc
     scene.finish(r, opened[0])
 
 
+def test_s3_a_recoverer_that_dies_while_it_replaces_bookies_hides_no_entry() -> None:
+    scene = Scene(5)
+    w, r1, r2 = scene.client("w"), scene.client("r1"), scene.client("r2")
+    writer = scene.writer(w)
+    scene.when(at(scene.members(writer)[2], add), Fate.HOLD)
+    added = scene.add(writer)
+    scene.drive(1)
+    assert added == [0]
+    # The first recoverer gets nothing written back, wherever it tries.
+    scene.when(of(r1, recovery_add), Fate.HOLD)
+    scene.opening(r1, writer)
+    scene.drive(20)
+    r1.kill()
+    scene.release()
+    scene.open(r2, writer)
+
+
 def test_s4_a_slow_recoverer_does_not_read_from_bookies_of_its_own() -> None:
     scene = Scene(5)
     w, r1, r2 = scene.client("w"), scene.client("r1"), scene.client("r2")
@@ -187,6 +204,24 @@ def test_s13_a_bookie_that_hangs_has_not_said_that_it_has_nothing() -> None:
     # Who has it hangs while the recovery reads; who has not says so.
     for bookie in (first, second):
         scene.when(at(bookie, of(r, recovery_read_answer)), Fate.HOLD)
+    opened = scene.opening(r, writer)
+    scene.drive(60)
+    assert isinstance(opened[0], ClientError)
+    scene.release()
+    scene.open(r, writer)
+
+
+def test_s11_a_connection_that_is_lost_has_not_said_that_there_is_nothing() -> None:
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    first, second, third = scene.members(writer)
+    scene.when(at(third, add), Fate.HOLD)
+    added = scene.add(writer)
+    scene.drive(1)
+    assert added == [0]
+    for bookie in (first, second):
+        scene.when(at(bookie, of(r, recovery_read_answer)), Fate.CUT)
     opened = scene.opening(r, writer)
     scene.drive(60)
     assert isinstance(opened[0], ClientError)
