@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
 from twisted.logger import globalLogBeginner
+from xdist.scheduler import LoadScopeScheduling
 
 # Until logging begins, Twisted keeps events; a command under test would print those of all tests
 # before it.
 globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+
+
+class Scheduling(LoadScopeScheduling):
+    """Gives each process whole files, and all that runs beside Java peers to one of them.
+
+    Those tests wait for their peers most of the time, and share them; two of them at a time would
+    want more memory and cores than there are.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "interop" if file.startswith("tests/interop/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
+    """Say who runs what where tests run in several processes (``-n 2``)."""
+    return Scheduling(config, log)

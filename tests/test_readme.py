@@ -14,12 +14,14 @@ def _shell_blocks() -> list[str]:
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     install, run = re.search(
-        r"^python3 -m venv \.venv && (.*) && (\.venv/bin/pytest)$", _shell_blocks()[1], re.MULTILINE
+        r"^python3 -m venv \.venv && (.*) && (\.venv/bin/pytest -n 2)$",
+        _shell_blocks()[1],
+        re.MULTILINE,
     ).groups()
     ci = (ROOT / ".ci/run").read_text()
     assert install.replace(".venv", '"$venv', 1).replace("/pip", '/pip"', 1) in ci
-    assert '"$venv/bin/pytest"\n' in ci
-    assert run == ".venv/bin/pytest"
+    assert '"$venv/bin/pytest" -n 2\n' in ci
+    assert run == ".venv/bin/pytest -n 2"
 
 
 def test_each_change_note_has_a_kind_and_one_sentence() -> None:
