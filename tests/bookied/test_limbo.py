@@ -73,7 +73,7 @@ def test_entries_that_are_there_are_answered(limbo: Limbo) -> None:
             assert (answer.rc, answer.entry) == (ReturnCode.EOK, packet(L, entry_id))
             assert answer.max_lac is None
     batch = BatchReadRequest(L, EntryId(0), 1, max_count=5, max_bytes=1000)
-    assert limbo.v2.ask(batch).entries == (packet(L, 0),)
+    assert tuple(limbo.v2.ask(batch).entries) == (packet(L, 0),)
 
 
 @pytest.mark.parametrize("entry_id", [1, 3, NO_ENTRY])

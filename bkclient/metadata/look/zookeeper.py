@@ -54,6 +54,15 @@ class ZooKeeperLook:
         self._note: bytes | None = None
         self.warn: Callable[[str], object] = lambda _text: None
 
+    def begin(self) -> None:
+        """Connect, and see what all questions need; without it the first question does.
+
+        Raises:
+            NotInitializedError: there is no cluster.
+            IncompatibleLayoutError: its layout is not the one asked for, or not one we know.
+        """
+        self._layout()
+
     def close(self) -> None:
         """End the session."""
         self._session.close()
