@@ -25,7 +25,7 @@ from bookied.dirs import CONVERTING, Directories
 from bookied.entrylog import format as log_layout
 from bookied.errors import StorageError
 from bookied.files import Files, remove_tree
-from bookied.held import forget_contents
+from bookied.held import forget_index
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles, index_files
 from bookied.index.format import IndexHeader
@@ -396,7 +396,7 @@ class Conversion:
 
     def _forget_plan(self) -> None:
         for root in self.found.roots:  # The index of no ledgers at all may be nothing now.
-            forget_contents(self.files, root)
+            forget_index(self.files, root)
         self.files.remove(self._plan_path)
         self.files.sync_dir(self._plan_path.parent)
 

@@ -8,7 +8,7 @@ and not with its contents: ``bookied.journal`` names the last journal that ours 
 ``takeover``), and ``bookied.held`` says what a checkpoint has found in a directory.
 
     entries    a ledger directory has had a mark, the last log id or an entry log
-    index      an index directory has had index files or databases
+    index      an index directory has had index files, or both databases with something in them
 
 None of these goes away in the life of a bookie, be it ours or Java's: logs and index files do,
 marks and the directories of index files do not. A note comes after what it tells of is durable, so
@@ -27,20 +27,18 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.dirs import CURRENT, Directories
-from bookied.entrylog.format import LAST_ID
+from bookied.entrylog.format import LAST_ID, log_id
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.files import Files
+from bookied.index.format import DIRECTORY_NAME
+from bookied.index.rocks_format import LEDGERS, LOCATIONS
 from bookied.journal import format as layout
-from bookied.journal.mark import LAST_MARK
+from bookied.journal.mark import MARK_NAME
 from bookied.journal.reader import journal_ids
 from bookied.takeover import NAME as SERVED
 from bookied.takeover import read_served
 
 NAME: Final = "bookied.held"
-
-_LOG: Final = ".log"
-_NO_INDEX: Final = frozenset({"metadata-cache", "lost+found"})
-"""Directories in ``current`` that say nothing of ledgers."""
 
 log = Logger()
 
@@ -58,6 +56,8 @@ class Loss:
 
     root: Path
     error: CorruptError
+    held: Held | None
+    """What is gone; None for journals."""
 
 
 def losses(files: Files, found: Directories) -> Iterator[Loss]:
@@ -72,9 +72,9 @@ def losses(files: Files, found: Directories) -> Iterator[Loss]:
         missing = _noted(files, root) - _held_now(files, found, root)
         for kind in sorted(missing & _kinds(found, root), key=lambda one: one.value):
             what = f"{_EMPTIED[kind]}; {_GO_ON.format('BK-DIRECTORY-EMPTIED')}"
-            yield Loss(root, DirectoryEmptiedError(root / CURRENT, None, what))
+            yield Loss(root, DirectoryEmptiedError(root / CURRENT, None, what), kind)
         if root in found.journals and (error := _lost_journal(files, root)) is not None:
-            yield Loss(root, error)
+            yield Loss(root, error, None)
 
 
 def check_losses(files: Files, found: Directories) -> None:
@@ -92,12 +92,28 @@ def check_losses(files: Files, found: Directories) -> None:
 def forget(files: Files, root: Path) -> None:
     """Remove the notes of a root, which begins anew. Blocks."""
     _remove(files, root / SERVED)
-    forget_contents(files, root)
-
-
-def forget_contents(files: Files, root: Path) -> None:
-    """Let the next checkpoint say anew what a root holds, journals apart. Blocks."""
     _remove(files, root / NAME)
+
+
+def forget_loss(files: Files, loss: Loss) -> None:
+    """Begin anew with what was lost, and with nothing else. Blocks."""
+    if loss.held is None:
+        _remove(files, loss.root / SERVED)
+    else:
+        _forget_kind(files, loss.root, loss.held)
+
+
+def forget_index(files: Files, root: Path) -> None:
+    """Let the next checkpoint say anew whether a root holds an index. Blocks."""
+    _forget_kind(files, root, Held.INDEX)
+
+
+def _forget_kind(files: Files, root: Path, kind: Held) -> None:
+    noted = _noted(files, root)
+    if noted == {kind}:
+        _remove(files, root / NAME)
+    elif kind in noted:
+        _write(files, root, noted - {kind})
 
 
 def _remove(files: Files, note: Path) -> None:
@@ -136,8 +152,7 @@ class HeldNotes:
         held = before | _held_now(files, self._found, root)
         if held != before:
             files.sync_dir(root / CURRENT)
-            words = sorted(kind.value for kind in held)
-            files.write_atomic(root / NAME, "".join(f"{word}\n" for word in words).encode())
+            _write(files, root, held)
         return held
 
 
@@ -163,16 +178,28 @@ def _noted(files: Files, root: Path) -> frozenset[Held]:
     return frozenset(kind for kind in Held if kind.value in words)
 
 
+def _write(files: Files, root: Path, held: frozenset[Held]) -> None:
+    words = sorted(kind.value for kind in held)
+    files.write_atomic(root / NAME, "".join(f"{word}\n" for word in words).encode())
+
+
 def _held_now(files: Files, found: Directories, root: Path) -> frozenset[Held]:
     current, kinds, held = root / CURRENT, _kinds(found, root), set()
     names = files.list(current) if kinds else []
-    if any(name.startswith((LAST_MARK, LAST_ID)) or name.endswith(_LOG) for name in names):
+    if any(name == LAST_ID or MARK_NAME.fullmatch(name) for name in names) or any(
+        log_id(name) is not None for name in names
+    ):
         held.add(Held.ENTRIES)
-    # Logs and journals may be thousands, and have a dot.
-    others = (name for name in names if "." not in name and name not in _NO_INDEX)
-    if any(files.is_dir(current / name) for name in others):
+    hexadecimal = (name for name in names if DIRECTORY_NAME.fullmatch(name))
+    if any(files.is_dir(current / name) for name in hexadecimal) or (
+        names and all(_has_any(files, current / name) for name in (LEDGERS, LOCATIONS))
+    ):
         held.add(Held.INDEX)
     return kinds & held
+
+
+def _has_any(files: Files, directory: Path) -> bool:
+    return files.is_dir(directory) and bool(files.list(directory))
 
 
 def _lost_journal(files: Files, root: Path) -> JournalMissingError | None:

@@ -25,6 +25,7 @@ from bookied.files import Files
 from bookied.index import format as index_layout
 from bookied.index.files import index_files
 from bookied.journal import format as journal_layout
+from bookied.journal.mark import MARK_NAME
 from wire.errors import FormatError
 from wire.records import COOKIE_VERSION, Cookie, decode_cookie
 
@@ -37,7 +38,6 @@ ROLLED_BACK: Final = "rolledBack."
 FINALIZING: Final = "bookied.finalizing"
 """In a root whose old data is being removed: there is no way back any more."""
 
-_MARK: Final = re.compile(r"lastMark(\.[0-9]+)?")
 _NUMBER: Final = re.compile(rb"\s*([0-9]{1,9})\s*")
 _IN_ROOT_MAX: Final = 2
 
@@ -181,7 +181,7 @@ def old_data(files: Files, root: Path) -> OldData:
     return OldData(
         shared=tuple(root / name for name in names if _is_shared(name)),
         rewritten=(
-            *(root / name for name in names if name == log_layout.LAST_ID or _MARK.fullmatch(name)),
+            *(root / one for one in names if one == log_layout.LAST_ID or MARK_NAME.fullmatch(one)),
             *(path for path in index_files(files, root) if _is_index(path.name)),
         ),
     )

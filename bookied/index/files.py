@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import random
-import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -36,7 +35,6 @@ HIDDEN_MAX: Final = 1024
 """Files removed before their directories are synced."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_HEX_DIRECTORY: Final = re.compile(r"[0-9a-f]{1,2}")
 
 
 class IndexFiles:
@@ -592,5 +590,5 @@ def _index_names(files: Files, directory: Path) -> Iterator[tuple[Path, list[str
 
 def _hex_directories(files: Files, directory: Path) -> Iterator[Path]:
     for name in sorted(files.list(directory)):
-        if _HEX_DIRECTORY.fullmatch(name) and files.is_dir(directory / name):
+        if layout.DIRECTORY_NAME.fullmatch(name) and files.is_dir(directory / name):
             yield directory / name

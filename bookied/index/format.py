@@ -55,6 +55,10 @@ TEMPORARY: Final = ".tmp"
 """Behind the name of a new file until it is complete; Java ignores such names."""
 
 
+DIRECTORY_NAME: Final = re.compile(r"[0-9a-f]{1,2}")
+"""What the directories are called in which index files lie, of either step."""
+
+
 def relative_path(ledger_id: int) -> Path:
     """Return where the index file of a ledger is, under ``current`` of an index directory."""
     return Path(f"{ledger_id >> 8 & 0xFF:x}/{ledger_id & 0xFF:x}/{ledger_id:x}.idx")

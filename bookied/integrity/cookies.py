@@ -18,7 +18,7 @@ from bookied.dirs import VERSION, Directories
 from bookied.errors import BadCookieError
 from bookied.exit_status import Difference, WrongIdentityError
 from bookied.files import Files
-from bookied.held import forget, losses
+from bookied.held import forget_loss, losses
 from bookied.identity import Identity
 from wire.errors import FormatError
 from wire.ids import BookieId
@@ -80,7 +80,7 @@ class HealingCookies:
         cookie = encode_cookie(self._master)
         await self.store.write_cookie(self._id, cookie, version)
         for loss in list(losses(self.files, self.found)):
-            forget(self.files, loss.root)
+            forget_loss(self.files, loss)
         for directory in self.found.all_dirs:
             self.files.write_atomic(directory / VERSION, cookie)
 

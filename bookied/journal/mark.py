@@ -12,6 +12,7 @@ Everything before it is durable in entry logs and indexes. Each ledger directory
 from __future__ import annotations
 
 import errno
+import re
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,13 +41,13 @@ START: Final = Mark(0, 0)
 """Before every journal: nothing is known to be durable."""
 
 
-LAST_MARK: Final = "lastMark"
-"""How the names of mark files begin."""
+MARK_NAME: Final = re.compile(r"lastMark(\.[0-9]+)?")
+"""What mark files are called."""
 
 
 def file_name(journal: int, journals: int) -> str:
     """Return the mark's file name for the ``journal``-th of ``journals`` directories."""
-    return LAST_MARK if journals == 1 else f"{LAST_MARK}.{journal}"
+    return "lastMark" if journals == 1 else f"lastMark.{journal}"
 
 
 def encode_mark(mark: Mark) -> bytes:

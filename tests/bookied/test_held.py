@@ -12,7 +12,14 @@ import pytest
 from bookied.dirs import Directories
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.files import remove_tree
-from bookied.held import NAME, HeldNotes, check_losses, forget, forget_contents, losses
+from bookied.held import (
+    NAME,
+    HeldNotes,
+    check_losses,
+    forget,
+    forget_index,
+    losses,
+)
 from bookied.takeover import NAME as SERVED
 from bookied.takeover import Served, note_journal
 from tests.sim.disk import SimFiles
@@ -105,9 +112,11 @@ def test_of_one_root_for_all_each_loss_is_told() -> None:
 
 def test_an_index_that_is_gone_is_a_loss_while_logs_and_marks_are_there() -> None:
     desk = Desk(Directories((J,), (L0,), (L0,)))
-    desk.put(L0, "lastMark", "0.log", "ledgers/CURRENT", "metadata-cache/CURRENT")
+    desk.put(L0, "lastMark", "0.log", "metadata-cache/CURRENT")
+    desk.put(L0, "ledgers/CURRENT", "locations/CURRENT")
     HeldNotes(desk.files, desk.found).update()
-    remove_tree(desk.files, L0 / "current/ledgers")
+    for name in ("ledgers", "locations"):
+        remove_tree(desk.files, L0 / "current" / name)
     assert "index" in str(refusal(desk))
 
 
@@ -148,13 +157,6 @@ def test_a_directory_that_begins_anew_has_no_past(served: Desk) -> None:
     check_losses(served.files, served.found)
 
 
-def test_forgetting_the_contents_keeps_word_of_the_journals(served: Desk) -> None:
-    for root in FOUND.roots:
-        served.empty(root)
-        forget_contents(served.files, root)
-    assert served.lost() == [J]
-
-
 def test_what_a_note_tells_of_is_durable_before_it() -> None:
     """The power may go anywhere in it: a directory is never taken for emptied."""
     for cut in range(1, 60):
@@ -193,3 +195,50 @@ def test_a_note_that_cannot_be_written_is_tried_again(desk: Desk) -> None:
     notes.update()
     desk.empty(L0)
     assert desk.lost() == [L0]
+
+
+@pytest.mark.parametrize("lost", ["ledgers", "locations"])
+def test_one_of_two_databases_is_no_index(lost: str) -> None:
+    """The bookie would make the other one anew, and deny what it held."""
+    desk = Desk(Directories((J,), (L0,), (I0,)))
+    desk.put(I0, "ledgers/CURRENT", "locations/CURRENT")
+    HeldNotes(desk.files, desk.found).update()
+    check_losses(desk.files, desk.found)
+    desk.files.remove(I0 / "current" / lost / "CURRENT")
+    assert desk.lost() == [I0]
+    remove_tree(desk.files, I0 / "current" / lost)
+    assert desk.lost() == [I0]
+
+
+def test_a_database_that_is_being_made_beside_index_directories_is_no_loss() -> None:
+    desk = Desk(Directories((J,), (L0,), (I0,)))
+    desk.put(I0, "0/5/5.idx")
+    HeldNotes(desk.files, desk.found).update()
+    desk.files.remove(I0 / "current/0/5/5.idx")
+    desk.put(I0, "ledgers/CURRENT")
+    check_losses(desk.files, desk.found)
+
+
+@pytest.mark.parametrize(
+    "name", ["lastMark.0a1b2c3d.tmp", "lastId.0a1b2c3d.tmp", "hs_err.log", "old/backup", "dir/1/x"]
+)
+def test_what_may_go_again_is_not_noted(desk: Desk, name: str) -> None:
+    for root in (L0, I0):
+        desk.put(root, name)
+    HeldNotes(desk.files, desk.found).update()
+    assert not any(desk.files.exists(root / NAME) for root in desk.found.roots)
+
+
+def test_forgetting_the_index_keeps_word_of_the_entries() -> None:
+    desk = Desk(Directories((J,), (L0,), (L0,)))
+    desk.put(L0, "lastMark", "0/5/5.idx")
+    HeldNotes(desk.files, desk.found).update()
+    remove_tree(desk.files, L0 / "current/0")
+    forget_index(desk.files, L0)
+    check_losses(desk.files, desk.found)
+    desk.files.crash()
+    check_losses(desk.files, desk.found)
+    desk.empty(L0)
+    assert [str(loss.error) for loss in losses(desk.files, desk.found)] == [str(refusal(desk))]
+    assert "mark" in str(refusal(desk))
+    forget_index(desk.files, L1)  # Nothing was noted there.

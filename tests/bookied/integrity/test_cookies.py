@@ -6,10 +6,11 @@ from pathlib import Path
 
 from twisted.internet.task import Clock
 
-from bkclient.metadata.memory import MemoryCluster
+from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
+from bookied.config import BookieConfig
 from bookied.dirs import VERSION, directories, prepare
 from bookied.files import RealFiles
-from bookied.held import HeldNotes, losses
+from bookied.held import Held, HeldNotes, losses
 from bookied.identity import Identity
 from bookied.integrity.cookies import HealingCookies
 from bookied.takeover import NAME, Served, note_journal
@@ -19,6 +20,17 @@ from wire.ids import BookieId
 FILES = RealFiles()
 
 
+def healing(config: BookieConfig, store: MemoryMetadata) -> HealingCookies:
+    return HealingCookies(
+        config=config,
+        identity=Identity("b1", "h", 1, "", (BookieId("b1"),)),
+        found=directories(config),
+        store=store,
+        instance_id=done(store.instance_id()),
+        files=FILES,
+    )
+
+
 def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_path: Path) -> None:
     cluster = MemoryCluster.initialized(Clock())
     store = cluster.metadata()
@@ -26,14 +38,7 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
     config = config_for(tmp_path, check_integrity=True, stamp_missing_cookies=True)
     found = directories(config)
     prepare(FILES, found)
-    cookies = HealingCookies(
-        config=config,
-        identity=Identity("b1", "h", 1, "", (BookieId("b1"),)),
-        found=found,
-        store=store,
-        instance_id=done(store.instance_id()),
-        files=FILES,
-    )
+    cookies = healing(config, store)
     assert done(cookies.check()) is None
     journals, ledgers = found.journal_dirs[0], found.ledger_dirs[0]
     (journals / "5.txn").touch()
@@ -49,3 +54,32 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
     assert list(losses(FILES, found)) == []
     assert (journals.parent / NAME).exists()
     assert done(cookies.check()) is None
+
+
+def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path) -> None:
+    cluster = MemoryCluster.initialized(Clock())
+    store = cluster.metadata()
+    done(store.connect())
+    roots = (str(tmp_path / "all"),)
+    config = config_for(
+        tmp_path,
+        check_integrity=True,
+        stamp_missing_cookies=True,
+        journal_directories=roots,
+        ledger_directories=roots,
+    )
+    found = directories(config)
+    prepare(FILES, found)
+    cookies = healing(config, store)
+    assert done(cookies.check()) is None
+    (root,) = found.roots
+    (found.all_dirs[0] / "lastMark").write_bytes(bytes(20))
+    HeldNotes(FILES, found).update()
+    note_journal(FILES, root, Served(5, fences_in_doubt=False))
+    (found.all_dirs[0] / VERSION).unlink()
+    stale = done(cookies.check())
+    assert stale is not None
+    done(cookies.stamp(stale.version))
+    assert list(losses(FILES, found)) == []
+    (found.all_dirs[0] / "lastMark").unlink()
+    assert [loss.held for loss in losses(FILES, found)] == [Held.ENTRIES]
