@@ -26,6 +26,7 @@ from bookied.entrylog import format as log_layout
 from bookied.entrylog.reader import highest_log_id
 from bookied.errors import CorruptError, IndexTruncatedError
 from bookied.files import Files, UpdateFile
+from bookied.held import forget_index
 from bookied.index import format as layout
 from bookied.index.files import index_files, read_pages
 from bookied.journal import format as journal_layout
@@ -108,6 +109,9 @@ def rebuild(
         ledgers = [work.finish(ledger_id, key_of) for ledger_id in sorted(work.known)]
     finally:
         work.discard()
+    if wanted is None and not dry_run and all(one.is_written for one in ledgers):
+        for root in found.indexes:  # All have an index again, wherever there was most room for it.
+            forget_index(files, root)
     missing = sorted(set(wanted or ()) - work.known)
     return Rebuilt(ledgers, missing, work.rescan.damaged)
 

@@ -11,8 +11,9 @@ import pytest
 
 from bookied.dirs import Directories
 from bookied.entrylog.format import LogHeader, location
-from bookied.errors import EntryLogRecordError, IndexFormatError
+from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
 from bookied.files import Files
+from bookied.held import HeldNotes, check_losses
 from bookied.index import format as layout
 from bookied.index.files import IndexFiles, read_index
 from bookied.journal import format as journal_layout
@@ -345,3 +346,29 @@ def test_without_room_the_old_index_stays() -> None:
     assert files.list(INDEX_7.parent) == ["7.idx"]
     files.bytes_max = None
     assert only(rebuild(files, FOUND, [7])).is_written
+
+
+def test_an_index_directory_that_was_emptied_may_stay_so_once_all_is_elsewhere() -> None:
+    """New index files go where there is most room."""
+    old = log(packet(7, 0))
+    files = world(
+        {
+            "/j/current/1.txn": journal(journal_layout.ledger_key_record(7, KEY)),
+            "/l0/current/0.log": old,
+            "/l1/current/lastMark": encode_mark(Mark(1, 0)),
+            str(INDEX_7): index(places=(location(0, len(LogHeader().encode()) + 4),)),
+        }
+    )
+    files.mkdirs(Path("/l1/current/0/9"))
+    HeldNotes(files, FOUND).update()
+    for name in ("9", ""):
+        files.remove_dir(Path("/l1/current/0") / name)
+    rebuild(files, FOUND, None, dry_run=True)
+    rebuild(files, FOUND, [7])
+    with pytest.raises(DirectoryEmptiedError):
+        check_losses(files, FOUND)
+    rebuild(files, FOUND, None)
+    check_losses(files, FOUND)
+    files.remove(Path("/l1/current/lastMark"))
+    with pytest.raises(DirectoryEmptiedError, match="entries"):
+        check_losses(files, FOUND)
