@@ -8,6 +8,7 @@ from pathlib import Path
 from bookied.dirs import Directories
 from bookied.exit_status import DirectoryError
 from bookied.files import Files
+from bookied.held import HeldNotes
 from bookied.index.files import IndexFiles
 from bookied.index.key_values import KeyValues, OpenKeyValues
 from bookied.index.rocks import RocksIndex
@@ -102,11 +103,14 @@ def storages_of(
             index_version=settings.file_info_format_version,
         )
 
+    noted = HeldNotes(files, found).update
     if not is_db:
-        return Storages(files, [storage(found.ledger_dirs, IndexFiles(files, found.index_dirs))])
+        only = storage(found.ledger_dirs, IndexFiles(files, found.index_dirs))
+        return Storages(files, [only], before_marks=noted)
     insist_paired(found)
     pairs = zip(found.ledger_dirs, found.index_dirs, strict=True)
     return Storages(
         files,
         [storage((ledgers,), RocksIndex(index, open_key_values)) for ledgers, index in pairs],
+        before_marks=noted,
     )

@@ -7,11 +7,13 @@ from random import Random
 
 import pytest
 
-from bookied.errors import JournalRecordError, NoWritableDirError
+from bookied.errors import DirectoryEmptiedError, JournalRecordError, NoWritableDirError
+from bookied.files import remove_tree
 from bookied.journal.format import entry_record, fence_record, header, ledger_key_record
 from bookied.journal.mark import decode_mark
 from bookied.offline import OfflineBookie
 from bookied.offline_flush import flush
+from bookied.offline_storages import storages_of
 from bookied.replay import recover
 from tests.bookied.golden_disk import ledgers_of, load_golden
 from tests.bookied.old_layouts import each_crash, put_files
@@ -102,3 +104,14 @@ def test_without_room_nothing_counts_as_flushed() -> None:
     (ledger,) = OfflineBookie(files, FOUND).ledgers()
     assert ledger.last_entry == 19
     assert told
+
+
+def test_what_it_puts_into_a_directory_is_missed_there_afterwards() -> None:
+    """The marks it moves, in every directory, say that the journals are not needed any more."""
+    files = world({"/j/current/1.txn": JOURNAL})
+    flush(files, FOUND, storages_of(files, FOUND))
+    (held,) = (Path(path).parent for path in files.contents() if path.endswith(".log"))
+    for name in files.list(held):
+        remove_tree(files, held / name)
+    with pytest.raises(DirectoryEmptiedError):
+        flush(files, FOUND, storages_of(files, FOUND))
