@@ -113,16 +113,18 @@ def recover(
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
     if replay.put_into_files(lambda: run_now(storages.flush(do_now))):
-        _write_marks(storages, replay.found.marks)
+        _write_marks(storages, replay.found.marks, may_be_missing=may_be_missing)
     return replay.found
 
 
-def _write_marks(storages: Storages, marks: list[Mark]) -> None:
+def _write_marks(storages: Storages, marks: list[Mark], *, may_be_missing: bool) -> None:
     """Move the marks; a bookie starts on full disks too, read-only, to replay the same again.
 
     No journal goes here: Java keeps them too, and the operator may want to look.
     """
     try:
+        if may_be_missing:
+            storages.lower_marks(marks)
         storages.write_marks(marks)
     except OSError as error:
         if error.errno not in _FULL:

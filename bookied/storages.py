@@ -18,7 +18,7 @@ from typing import Protocol
 from bookied.errors import LedgerPlaceError, StorageError
 from bookied.files import Files
 from bookied.index.rocks_format import NEEDS_INTEGRITY_CHECK
-from bookied.journal.mark import Mark, file_name, read_mark, write_mark
+from bookied.journal.mark import Mark, file_name, lower_mark, read_mark, write_mark
 from bookied.storage import LedgerStorage, RunBlocking, StorageLimits
 
 
@@ -252,6 +252,15 @@ class Storages:
             read_mark(self._files, self.ledger_directories, file_name(number, journals))
             for number in range(journals)
         ]
+
+    def lower_marks(self, marks: Sequence[Mark]) -> None:
+        """Take back, durably, marks that are above these: their journals are gone. Blocks.
+
+        Raises:
+            OSError: not all could be written.
+        """
+        for number, mark in enumerate(marks):
+            lower_mark(self._files, self.ledger_directories, file_name(number, len(marks)), mark)
 
     def write_marks(self, marks: Sequence[Mark]) -> None:
         """Put down, durably, where replay starts in each journal directory. Blocks.

@@ -118,6 +118,17 @@ def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark)
         raise refused
 
 
+def lower_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
+    """Put a mark durably over each higher one, which would pass over what comes after it.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    for directory in directories:
+        if read_mark(files, [directory], name) > mark:
+            files.write_atomic(directory / name, encode_mark(mark))
+
+
 def _write_mark(files: Files, directory: Path, name: str, mark: Mark) -> None:
     found = read_mark(files, [directory], name)
     if found < mark:

@@ -356,3 +356,22 @@ def test_a_journal_much_larger_than_memory_is_replayed_in_parts() -> None:
     found = desk.replay(drain_bytes=2000)
     assert found.entries == 3000
     assert desk.storage.entries(1) == list(range(3000))
+
+
+@pytest.mark.parametrize("following", [5, 100])
+def test_a_mark_whose_journal_is_gone_means_nothing_once_that_was_made_up_for(
+    following: int,
+) -> None:
+    """The bookie may be killed before its next checkpoint; its journal may have the same id."""
+    desk = Desk()
+    records = layout.ledger_key_record(8, KEY), entry(8, 0)
+    place = len(layout.header(6)) + sum(map(len, records))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, place)))
+    with pytest.raises(JournalMissingError):
+        desk.replay()
+    desk.replay(may_be_missing=True)
+    desk.files.crash()
+    desk.journal(following, *records, entry(8, 1))
+    desk.replay()
+    for one in range(2):
+        assert desk.storage.read_disk(0, 8, one) == entry(8, one)[4:]
