@@ -160,7 +160,7 @@ _GO_ON: Final = "put back what was there, or see `bkctl explain {}`"
 
 _EMPTIED: Final = {
     Held.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log now",
-    Held.INDEX: "was emptied: it has held the index of ledgers, and holds none now",
+    Held.INDEX: "was emptied: it has held the index of ledgers, and holds no whole one now",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bookied.errors import StorageKindError
+from bookied.errors import DirectoryEmptiedError, StorageKindError
 from bookied.exit_status import WrongIdentityError
 from bookied.service import BookieService
 from bookied.storage_config import StorageClass
@@ -120,3 +120,21 @@ def test_directories_in_another_number_are_refused(running: Running, tmp_path: P
     run(service.stop())
     with pytest.raises(WrongIdentityError, match="keep their number and order for good"):
         running.start(**db(tmp_path, 2), allow_storage_expansion=True)
+
+
+@pytest.mark.parametrize("name", ["ledgers", "locations"])
+def test_one_database_without_the_other_stops_the_start(
+    running: Running, tmp_path: Path, name: str
+) -> None:
+    """It would be made anew, and all that was acknowledged denied."""
+    service = running.start(**db(tmp_path))
+    fill(running, service)
+    run(service.stop())
+    run(running.start(**db(tmp_path)).stop())
+    lost = service.directories.index_dirs[1] / name
+    lost.rename(away := tmp_path / "away")
+    with pytest.raises(DirectoryEmptiedError, match="index"):
+        running.start(**db(tmp_path))
+    away.rename(lost)
+    service = running.start(**db(tmp_path))
+    check(running, service)
