@@ -276,8 +276,9 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "in it: it was emptied, or an empty copy of it put back. The bookie does not start, "
             "because it would deny what it has acknowledged, and recoveries believe that.",
             "put back what was in it, if that is anywhere",
-            "`bkctl disk rebuild-index --all -c FILE` where only the index is lost, and the logs are "
-            "not; with DbLedgerStorage `bkctl disk rebuild-db --ledgers --locations -c FILE`",
+            "where only the index is lost, and the logs are not: "
+            "`bkctl disk rebuild-index --all -c FILE`; with DbLedgerStorage "
+            "`bkctl disk rebuild-db --ledgers --locations -c FILE`",
             *_AFTER_LOSS,
         ),
         "BK-LAYOUT-TOO-OLD": _advice(

@@ -1,10 +1,11 @@
 """What a bookie's directories have held, so that an emptied one is not taken for a new one.
 
-A directory that was emptied but for its cookie, or put back from an older copy, looks like one
-that nothing was ever written to. A bookie that started on it would answer "no such entry" for what
-it has acknowledged, and a recovery takes that for proof: with equal write and ack quorums it closes
-a ledger in front of confirmed entries. So beside ``current`` lie two notes that go with the root
-and not with its contents: ``bookied.journal`` names the last journal that ours has begun (see
+A directory that was emptied but for its cookie looks like one that nothing was ever written to, and
+journals that were put back from an older copy like all there ever were. A bookie that started on
+these would answer "no such entry" for what it has acknowledged, and a recovery takes that for
+proof: with equal write and ack quorums it closes a ledger in front of confirmed entries. So beside
+``current`` lie two notes that go with the root and not with its contents:
+``bookied.journal`` names the last journal that ours has begun (see
 ``takeover``), and ``bookied.held`` says what a checkpoint has found in a directory.
 
     entries    a ledger directory has had a mark, the last log id or an entry log
