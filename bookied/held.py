@@ -4,9 +4,9 @@ A directory that was emptied but for its cookie looks like one that nothing was 
 journals that were put back from an older copy like all there ever were. A bookie that started on
 these would answer "no such entry" for what it has acknowledged, and a recovery takes that for
 proof: with equal write and ack quorums it closes a ledger in front of confirmed entries. So beside
-``current`` lie two notes that go with the root and not with its contents:
-``bookied.journal`` names the last journal that ours has begun (see
-``takeover``), and ``bookied.held`` says what a checkpoint has found in a directory.
+``current`` lie two notes that go with the root and not with its contents: ``bookied.journal`` names
+the last journal that ours has begun (see ``takeover``), and ``bookied.held`` says what a checkpoint
+has found in a directory.
 
     entries    a ledger directory has had a mark, the last log id or an entry log
     index      an index directory has had index files, or both databases with something in them
