@@ -433,7 +433,7 @@ def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_
         if at + end > file.size():
             raise MissingEntryError(path, at, f"{length} bytes of entry {entry_id}; the log ends")
         data = file.read_at(at, end + NEXT.size)
-    if not may_follow(data[end : end + NEXT.size]):
+    if not may_follow(data[end : end + NEXT.size], at + end):
         message = f"length {length} of entry {entry_id}; no record begins where it ends"
         raise BadEntryLengthError(path, at, message)
     return data[layout.LENGTH.size : end]
@@ -450,7 +450,7 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
     end = layout.LENGTH.size + length
     if FIRST_READ_BYTES < end + NEXT.size <= READ_NOW_BYTES_MAX:
         data = file.read_now(at, end + NEXT.size) or b""
-    if end > len(data) or not may_follow(data[end : end + NEXT.size]):
+    if end > len(data) or not may_follow(data[end : end + NEXT.size], at + end):
         return None  # The slow way says what is wrong.
     return data[layout.LENGTH.size : end]
 

@@ -25,6 +25,9 @@ LAST_BYTES: Final = 4096
 RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 """More than any frame on the wire, and less than four printable characters."""
 
+SECTOR_BYTES: Final = 512
+"""What a disk writes as a whole, or not at all."""
+
 NEXT: Final = struct.Struct(">iq")
 
 
@@ -106,13 +109,13 @@ def cut_rows(
         if room_bytes < 0:
             break
         if at != end:
-            if not may_follow(data[end : end + NEXT.size]):
+            if not may_follow(data[end : end + NEXT.size], base + end):
                 break
             spans.append((begin, end))
             begin = at
         last, end = at, stop
         count += 1
-    if count and not may_follow(data[end : end + NEXT.size]):
+    if count and not may_follow(data[end : end + NEXT.size], base + end):
         # Its length is wrong: whoever reads it by itself says so.
         end, count = last, count - 1
     if not count:
@@ -123,15 +126,20 @@ def cut_rows(
     return Rows(pieces, count, sum(map(len, pieces)))
 
 
-def may_follow(head: bytes) -> bool:
+def may_follow(head: bytes, at: int) -> bool:
     """Whether a record may be followed by these bytes: another, padding, or nothing written.
 
     A length has no checksum; one that is wrong leads into the middle of something.
+
+    Args:
+        head: as many as ``NEXT`` has, fewer at the end of the log.
+        at: where in the log they lie.
     """
     if len(head) < NEXT.size:
         return True  # The log ends, in the middle of a record where a crash cut it.
     length, ledger_id = NEXT.unpack(head)
-    if length <= 0:
-        return not any(head) or head[:4] == layout.DIRECT_PADDING * 4
-    is_record = layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX
-    return is_record and bool(ledger_id >= layout.NO_LEDGER)
+    if layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX and ledger_id >= layout.NO_LEDGER:
+        return True
+    # Padding ends with its block, be it after a byte; a crash may leave the next sector alone.
+    rest = head[: SECTOR_BYTES - at % SECTOR_BYTES]
+    return not (rest.strip(b"\0") and rest.strip(layout.DIRECT_PADDING))

@@ -84,3 +84,31 @@ def test_a_log_that_is_gone_is_missing() -> None:
         reader.read(location, 1, 0)
     reader.close()
     writer.abandon()
+
+
+def written(files: SimFiles, body: bytes) -> EntryLogReader:
+    """Return a reader of a log that holds ``body`` behind its header."""
+    files.mkdirs(A)
+    log = files.open_append(A / "3.log")
+    log.write([layout.LogHeader().encode(), body])
+    log.close()
+    return EntryLogReader(files, [A])
+
+
+@pytest.mark.parametrize("left", range(1, 30))
+@pytest.mark.parametrize("filled", [layout.DIRECT_PADDING, b"\0"])
+def test_an_entry_is_whole_whatever_lies_behind_the_block_that_it_ends_in(
+    left: int, filled: bytes
+) -> None:
+    """Java pads each flush to a block; of what a crash leaves, later blocks may be there alone."""
+    first = struct.pack(">qqqq", 1, 0, -1, 0).ljust(4096 - 1024 - 4 - left, b"p")
+    body = b"".join(layout.LENGTH.pack(len(one)) + one for one in (first, packet(1)))
+    at = len(first) + 4
+    padded = body[:at] + filled * left + (body[at:] if filled != b"\0" else body[at + left :])
+    reader = written(SimFiles(Random(1)), padded)
+    location = layout.location(3, layout.HEADER_BYTES + 4)
+    assert reader.read(location, 1, 0) == first
+    assert reader.read_now(location, 1, 0) in {first, None}
+    rows = reader.read_rows([location], 1, 0, room_bytes=9999, until=1 << 60)
+    assert rows is not None
+    assert b"".join(rows.pieces)[4:] == first
