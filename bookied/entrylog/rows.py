@@ -58,9 +58,14 @@ def bytes_to_read(locations: Sequence[int]) -> int:
     """Return how much to read, from the record of the first of these entries on."""
     first = locations[0]
     count = bisect_right(locations, first + ROW_BYTES_MAX)
-    while count > 1 and not 0 < locations[count - 1] - first <= (count - 1) * SPACING_BYTES:
+    while count > 1 and not 0 < locations[count - 1] - first <= _span_max(count):
         count //= 2
     return LAST_BYTES + (locations[count - 1] - first if count else 0)
+
+
+def _span_max(count: int) -> int:
+    # Locations out of order may be further away than the search for the last one told.
+    return min(ROW_BYTES_MAX, (count - 1) * SPACING_BYTES)
 
 
 def cut_rows(
@@ -123,7 +128,11 @@ def cut_rows(
     spans.append((begin, end))
     view = memoryview(data)
     pieces = [view[begin:end] for begin, end in spans if begin < end]
-    return Rows(pieces, count, sum(map(len, pieces)))
+    size_bytes = sum(map(len, pieces))
+    if 2 * size_bytes < len(data):
+        # A view of some bytes holds all of them in memory, as long as the answer is not sent.
+        return Rows([b"".join(pieces)], count, size_bytes)
+    return Rows(pieces, count, size_bytes)
 
 
 def may_follow(head: bytes, at: int) -> bool:

@@ -170,3 +170,21 @@ def test_a_read_is_as_long_as_entries_are_near(steps: list[int], zeros: bool) ->
     assert size <= ROW_BYTES_MAX + SPACING_BYTES
     if max(steps, default=0) <= SPACING_BYTES and sum(steps) <= ROW_BYTES_MAX and not zeros:
         assert size >= sum(steps)
+
+
+def test_what_is_taken_here_and_there_does_not_hold_all_that_was_read() -> None:
+    log = Log([("ours", 10), ("another's", 4000)] * 20)
+    held = [
+        log.reader().read_rows(log.locations, 1, 5, room_bytes=EVERYTHING, until=EVERYTHING),
+        cut_rows(log.body, BASE, log.locations, 1, 5, room_bytes=EVERYTHING, tail_bytes=0),
+    ]
+    for rows in held:
+        assert rows is not None
+        assert taken(rows) == log.packets
+        kept = {id(piece.obj): piece.obj for piece in map(memoryview, rows.pieces)}
+        assert sum(len(one) for one in kept.values()) <= 2 * rows.size_bytes
+
+
+def test_locations_out_of_order_make_no_read_longer() -> None:
+    locations = [BASE, *[BASE + 500 * SPACING_BYTES] * 511, *[BASE - 100] * 512]
+    assert bytes_to_read(locations) <= ROW_BYTES_MAX + SPACING_BYTES
