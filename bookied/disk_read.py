@@ -36,6 +36,8 @@ class DiskRead:
     fetch_blocking: Callable[[], Any]
     then: Callable[[Any], Answer]
     failed: Callable[[ReturnCode], Response]
+    held_bytes: int = 0
+    """So much of the answer is in memory already."""
     _value: Any = attrs.field(init=False, default=None)
     _error: Exception | None = attrs.field(init=False, default=None)
 

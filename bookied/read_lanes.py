@@ -68,7 +68,7 @@ class ReadLanes:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough answers wait that need no disk."""
+        """Whether enough is held of answers that wait."""
         return self.held_bytes > HELD_BYTES_MAX
 
     def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
@@ -131,7 +131,9 @@ class ReadLanes:
 
 
 def _entry_bytes(answer: Answer) -> int:
-    """Return what an answer that needs no disk holds of entries."""
+    """Return what an answer holds of entries before the disk is read for it."""
+    if isinstance(answer, DiskRead):
+        return answer.held_bytes
     if isinstance(answer, ReadResponse):
         return len(answer.entry or b"")
     if isinstance(answer, BatchReadResponse):

@@ -118,7 +118,8 @@ class EntryReads:
             more = storage.rows_on_disk(read.state, entry_id + 1, batch.count_left - 1)
         room_bytes = batch.room_bytes if batch.count else None
         fetch = partial(_fetch_rows, storage, needed, entry_id, more, room_bytes)
-        return DiskRead(ledger_id, fetch, partial(self._fetched, read), read.failed)
+        then = partial(self._fetched, read)
+        return DiskRead(ledger_id, fetch, then, read.failed, batch.size_bytes)
 
     def _fetched(self, read: _BatchRead, rows: Rows | None) -> Answer:
         if rows is None:

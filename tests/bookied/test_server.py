@@ -25,6 +25,7 @@ from wire.messages import (
     AddRequest,
     AuthRequest,
     AuthResponse,
+    BatchReadRequest,
     BookieInfoRequest,
     ReadLacRequest,
     ReadRequest,
@@ -43,6 +44,10 @@ def add(ledger_id: int, entry_id: int, payload: bytes = b"hello", key: bytes = K
 
 def read(ledger_id: int, entry_id: int) -> ReadRequest:
     return ReadRequest(LedgerId(ledger_id), EntryId(entry_id))
+
+
+def batch(ledger_id: int, entry_id: int, request_id: int) -> BatchReadRequest:
+    return BatchReadRequest(LedgerId(ledger_id), EntryId(entry_id), request_id, 0, 1 << 20)
 
 
 def poll(ledger_id: int) -> ReadRequest:
@@ -290,6 +295,22 @@ def test_answers_that_wait_behind_the_disk_are_bounded(tmp_path: Path, cold: Ser
     while cold.fetch():
         pass
     assert ids(client) == wanted
+    assert client.connection._lanes.held_bytes == 0
+    assert client.transport.producerState == "producing"
+
+
+def test_batches_that_wait_half_filled_for_the_disk_are_bounded(cold: Serving) -> None:
+    assert cold.connect().ask(add(5, 8, b"x" * 100_000)).rc is EOK
+    client, batches = cold.connect(), 60
+    client.send(frames(*(batch(5, 8, number) for number in range(batches))))
+    held = client.connection._lanes.held_bytes
+    assert HELD_BYTES_MAX < held < HELD_BYTES_MAX + 200_000
+    assert client.transport.producerState == "paused"
+    answers = []
+    while cold.fetch():
+        answers += client.answers()
+    assert [answer.request_id for answer in answers] == list(range(batches))
+    assert {len(answer.entries) for answer in answers} == {2}
     assert client.connection._lanes.held_bytes == 0
     assert client.transport.producerState == "producing"
 
