@@ -56,6 +56,8 @@ class ReadSession:
         hosts = [_address(host) for host in uri.hosts.split(",")]
         first = first_host % len(hosts)
         self._hosts = itertools.cycle(hosts[first:] + hosts[:first])
+        # One that says nothing must not take the time that there is for all of them.
+        self._host_s_max = timeout_s / len(hosts)
         self._uri, self._timeout_s, self._auth_data = uri, timeout_s, auth_data
         self._connect, self._clock, self._sleep = connect or _connect, clock, sleep
         self._socket: socket.socket | None = None
@@ -169,7 +171,7 @@ class ReadSession:
         while True:
             left_s = deadline_s - self._clock()
             try:
-                self._greet(next(self._hosts), max(left_s, _PAUSE_S))
+                self._greet(next(self._hosts), max(min(left_s, self._host_s_max), _PAUSE_S))
             except (OSError, EOFError) as error:
                 self._drop()
                 if self._clock() + pause_s > deadline_s:

@@ -28,8 +28,9 @@ def nodes(count: int) -> dict[str, bytes]:
 def session(server: Server, uri: str = URI, **options: Any) -> ReadSession:
     """Return a session whose time passes while it waits."""
     clock = Clock()
-    more: dict[str, Any] = {"timeout_s": 10.0, "connect": server.connect, **options}
-    return ReadSession(parse_uri(uri), clock=clock.seconds, sleep=clock.advance, **more)
+    time = {"clock": clock.seconds, "sleep": clock.advance}
+    more: dict[str, Any] = {"timeout_s": 10.0, "connect": server.connect, **time, **options}
+    return ReadSession(parse_uri(uri), **more)
 
 
 def values(found: ReadSession, bodies: Any) -> list[bytes]:
@@ -101,6 +102,21 @@ def test_a_host_that_is_not_there_is_left_for_the_next() -> None:
 
     assert values(session(server, connect=connect), [get_data("/n0")]) == [b"0"]
     assert server.hosts == [(b"two", 2)]
+
+
+def test_a_host_that_says_nothing_leaves_the_others_their_part_of_the_time() -> None:
+    server, clock = Server(nodes(1)), Clock()
+
+    def connect(address: Any, timeout_s: float) -> Any:
+        if address[0] != b"three":
+            clock.advance(timeout_s)
+            raise TimeoutError
+        return server.connect(address, timeout_s)
+
+    uri = "zk+null://one:1;two:2;three:3/ledgers"
+    found = session(server, uri, connect=connect, clock=clock.seconds, sleep=clock.advance)
+    assert values(found, [get_data("/n0")]) == [b"0"]
+    assert clock.seconds() < 10
 
 
 def test_connections_that_break_again_and_again_without_an_answer_are_given_up() -> None:
