@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bkctl.bookie_http_work import BookieSetting
 from bkctl.cli import cli
 from bkctl.command import Effect
 from bkctl.errors import CommandError, NothingFoundError, UsageError
@@ -385,3 +386,21 @@ def test_a_table_on_a_terminal_says_of_which_profile_and_cluster_it_is(
     )
     for words in (["--no-headers"], ["-o", "csv"], ["--json"]):
         assert "profile lab" not in printed("bookie", "list", *words)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_title_asks_no_cluster_that_the_command_itself_does_not_ask(
+    environ: dict[str, str],
+) -> None:
+    host = FakeHost("", tty=True, environ={**environ, "PAGER": ""})
+
+    def connect(*_: object) -> Any:
+        raise AssertionError("asked")
+
+    host._connect = connect
+    session = Session(host, _options(profile="lab"), Effect.READ, Interrupts())
+    session.use_profile()
+    assert session.config.https is not None  # As where a bookie is named by its address.
+    session.emit(BookieSetting("journalDirectory", "/j"))
+    session.finish()
+    assert "profile lab, 2" in host.out.text
