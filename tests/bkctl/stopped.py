@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ class Bookie:
     def run(self, *words: object, typed: str = "", tty: bool = False, ok: bool = True) -> Result:
         conf = self.base / "bk.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        host = FakeHost(typed, tty=tty, environ={"PAGER": ""})
-        status = cli.run([*map(str, words), "-c", str(conf)], host)
+        with closing(FakeHost(typed, tty=tty, environ={"PAGER": ""})) as host:
+            status = cli.run([*map(str, words), "-c", str(conf)], host)
         result = Result(status, host.out.data.decode(), host.err.text)
         assert not ok or status == 0, (words, result)
         return result

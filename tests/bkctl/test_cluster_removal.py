@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ def uri(tmp_path: Path) -> str:
 
 
 def run(uri: str, *words: object, typed: str = "", tty: bool = False, ok: bool = True) -> Result:
-    host = FakeHost(typed, tty=tty, environ={"PAGER": ""})
-    status = cli.run(["-u", uri, *map(str, words)], host)
+    with closing(FakeHost(typed, tty=tty, environ={"PAGER": ""})) as host:
+        status = cli.run(["-u", uri, *map(str, words)], host)
     result = Result(status, host.out.data.decode(), host.err.text)
     assert not ok or status == 0, (words, result)
     return result

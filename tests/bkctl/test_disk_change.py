@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -40,9 +41,9 @@ class Bookie:
     def run(
         self, *words: object, ok: bool = True, typed: str = "", tty: bool = False, uri: str = ""
     ) -> Result:
-        host = FakeHost(typed, tty=tty, environ={"PAGER": ""})
         cluster = ["-u", uri] if uri else []
-        status = cli.run([*cluster, *map(str, words), "-c", str(self.conf)], host)
+        with closing(FakeHost(typed, tty=tty, environ={"PAGER": ""})) as host:
+            status = cli.run([*cluster, *map(str, words), "-c", str(self.conf)], host)
         result = Result(status, host.out.data.decode(), host.err.text)
         assert not ok or status == 0, (words, result)
         return result

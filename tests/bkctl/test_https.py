@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -45,8 +46,8 @@ class Secured:
     uri: str
 
     def run(self, *words: str, conf: Path | None = None) -> tuple[int, str, str]:
-        host = FakeHost()
-        status = cli.run(["-u", self.uri, "-c", str(conf or self.client_conf), *words], host)
+        with closing(FakeHost()) as host:
+            status = cli.run(["-u", self.uri, "-c", str(conf or self.client_conf), *words], host)
         return status, host.out.text, host.err.text
 
     def conf(self, name: str, pem: Pem, **changes: object) -> Path:

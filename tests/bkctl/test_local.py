@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -161,8 +162,8 @@ def test_javas_zookeeper_conf_gives_port_and_directory(tmp_path: Path) -> None:
 
 
 def _bkctl(*words: str, environ: dict[str, str]) -> tuple[int, str]:
-    host = FakeHost(environ=environ)
-    return cli.run(words, host), host.out.text
+    with closing(FakeHost(environ=environ)) as host:
+        return cli.run(words, host), host.out.text
 
 
 @pytest.mark.parametrize("size", ["0", "101", "three", "-1"])
