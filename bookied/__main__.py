@@ -251,7 +251,11 @@ class Process:
 
         warnings = sum(found.severity is Severity.WARNING for found in self._findings)
         self._admin = AdminServer(
-            self._service, version=version(), config_warnings=warnings, reread=self._reread
+            self._service,
+            version=version(),
+            config_warnings=warnings,
+            reread=self._reread,
+            obey=self._obey,
         )
         self._admin.start()
 
@@ -393,16 +397,20 @@ class Process:
         from bookied.reload import reloaded
 
         found = reloaded(self._config, fresh)
-        self._config = found.config
         if found.taken:
             taken = ", ".join(f"{key}={text}" for key, text in found.taken)
             self._log.info("settings that hold from now on: {taken}", taken=taken)
-            self._logging.set_level(self._level_of(found.config))
-            if self._service is not None and not self._autorecovery_only:
-                self._service.settings_changed(found.config)
+            self._obey(found.config)
         if found.later:
             later = ", ".join(found.later)
             self._log.warn("settings that hold from the next start on: {later}", later=later)
+
+    def _obey(self, config: BookieConfig) -> None:
+        """Go by other values of the settings that can change meanwhile."""
+        self._config = config
+        self._logging.set_level(self._level_of(config))
+        if self._service is not None and not self._autorecovery_only:
+            self._service.settings_changed(config)
 
     def _collect(self) -> None:
         if self._autorecovery_only:

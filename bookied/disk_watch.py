@@ -59,10 +59,6 @@ class DiskWatch:
         self.verdict = judge(self.samples, self.limits, was_read_only=self.verdict.read_only)
         return self.verdict
 
-    def limits_changed(self, limits: DiskLimits) -> None:
-        """Judge by others from the next look on."""
-        self._limits = limits
-
     def start(self, interval_s: float) -> None:
         """Look every ``interval_s`` from now on, first after one interval."""
         self._loop.start(interval_s, now=False).addErrback(self._ended)

@@ -2,7 +2,8 @@
 
 Java's bookie takes any key into its memory and says that all went well (BookKeeper 4.18.0,
 ConfigurationService); of most it never looks at the value again. Here only what takes effect can be
-changed, all that is asked or none of it, until the next start.
+changed, all that is asked or none of it, until the settings are read again: what SIGHUP takes as
+well (see ``reload``), but for who is let in.
 """
 
 from __future__ import annotations
@@ -18,33 +19,21 @@ from bkclient.findings import Finding, Severity
 from bookied.config import BookieConfig
 from wire.errors import BookKeeperError
 
-CHANGEABLE: Final = frozenset(
-    {
-        "compactionRateByBytes",
-        "compactionRateByEntries",
-        "diskUsageLwmThreshold",
-        "diskUsageThreshold",
-        "diskUsageWarnThreshold",
-        "forceAllowCompaction",
-        "gcWaitTime",
-        "isForceGCAllowWhenNoSpace",
-        "isThrottleByBytes",
-        "majorCompactionInterval",
-        "majorCompactionMaxTimeMillis",
-        "majorCompactionThreshold",
-        "minUsableSizeForHighPriorityWrites",
-        "minorCompactionInterval",
-        "minorCompactionMaxTimeMillis",
-        "minorCompactionThreshold",
-        "readOnlyModeOnAnyDiskFullEnabled",
-        "useTargetEntryLogSizeForGc",
-    }
-)
-"""What the collectors and the look at the disks are told: from their next round on it holds."""
+_LOCKED: Final = frozenset({"authorizedRoles", "saslJaasClientAllowedIds"})
+"""Who is let in is up to whoever may write the settings file."""
 
 
 class SettingsRefusedError(BookKeeperError):
     """A setting cannot be changed while the bookie runs, or not to this value."""
+
+
+def changeable() -> dict[str, Declared]:
+    """Return the settings that can be, by their Java keys."""
+    return {
+        one.spec.key: one
+        for one in declared(BookieConfig)
+        if one.spec.reloads and one.spec.key not in _LOCKED
+    }
 
 
 def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> BookieConfig:
@@ -57,13 +46,13 @@ def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> Booki
     Raises:
         SettingsRefusedError: at least one cannot be; it says why, and none is changed.
     """
-    fixed = sorted(given.keys() - CHANGEABLE)
+    by_key = changeable()
+    fixed = sorted(given.keys() - by_key.keys())
     if fixed:
         raise SettingsRefusedError(
-            f"only at a start: {', '.join(fixed)}; while the bookie runs these can be changed: "
-            f"{', '.join(sorted(CHANGEABLE))}"
+            f"not while the bookie runs: {', '.join(fixed)}; these can be changed: "
+            f"{', '.join(sorted(by_key))}"
         )
-    by_key = {one.spec.key: one for one in declared(BookieConfig)}
     values: dict[str, Any] = {
         by_key[key].argument: _value(by_key[key], value) for key, value in given.items()
     }

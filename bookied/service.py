@@ -9,7 +9,7 @@ After a fatal failure nothing is flushed: the next start replays.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -63,7 +63,6 @@ from bookied.identity import Identity, identify, listen_host
 from bookied.index.files import OPEN_TO_WRITE_MAX
 from bookied.integrity.part import Integrity
 from bookied.listener import BoundPort
-from bookied.live_settings import changed_settings
 from bookied.mode import Mode, ModeEffects
 from bookied.parts import Parts, make_client
 from bookied.patience import Patience
@@ -468,7 +467,7 @@ class BookieService:
         if self.disks is not None:
             self.disks.limits = DiskLimits.of(config)
         if self.collectors is not None:
-            self.collectors.take(config)
+            self.collectors.settings_changed(config)
         if self.server is not None and self.engine is not None:
             storage = self.engine.storages.limits
             all_of_them = _connections_max(config, self.parts.open_files_max, storage)
@@ -571,19 +570,6 @@ class BookieService:
     def _choose_directories(self, storages: Storages, verdict: DiskVerdict) -> None:
         """Say where new files go; on full disks anywhere, for recovery adds and replay."""
         storages.avoid(verdict.full, verdict.nearly_full, verdict.tight)
-
-    def change_settings(self, given: Mapping[str, object]) -> None:
-        """Go by other settings until the next start; see ``live_settings``.
-
-        Raises:
-            SettingsRefusedError: one cannot be changed so; none is then.
-        """
-        self.config = config = changed_settings(self.config, given)
-        log.info("settings are changed: {given}", given=dict(given))
-        if self.collectors is not None:
-            self.collectors.settings_changed(config)
-        if self.disks is not None:
-            self.disks.limits_changed(DiskLimits.of(config))
 
     def _note(self, phase: str) -> None:
         log.debug("{phase}", phase=phase)

@@ -428,7 +428,10 @@ class DiskConfig:
         True, key="readOnlyModeEnabled", doc="Go read-only when disks are full, rather than stop."
     )
     read_only_on_any_full: bool = setting(
-        True, key="readOnlyModeOnAnyDiskFullEnabled", doc="One full disk is enough for that."
+        True,
+        key="readOnlyModeOnAnyDiskFullEnabled",
+        reloads=True,
+        doc="One full disk is enough for that.",
     )
     persist_status: bool = setting(
         False, key="persistBookieStatusEnabled", doc="Remember read-only over restarts."
@@ -452,6 +455,7 @@ class DiskConfig:
     _high_priority_bytes_min: int | None = setting(
         None,
         key="minUsableSizeForHighPriorityWrites",
+        reloads=True,
         unit="bytes",
         minimum=0,
         doc="Space needed for recovery adds while read-only.",
@@ -573,6 +577,7 @@ class CollectorConfig:
     target_log_size_for_gc: bool = setting(
         False,
         key="useTargetEntryLogSizeForGc",
+        reloads=True,
         doc="Take logSizeLimit for the size of a log.",
     )
     gc_when_full: bool = setting(
@@ -584,6 +589,7 @@ class CollectorConfig:
     compaction_always_allowed: bool = setting(
         False,
         key="forceAllowCompaction",
+        reloads=True,
         doc="Allow forced compaction where it is off.",
     )
     verify_metadata_on_gc: bool = setting(

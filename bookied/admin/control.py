@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.logger import Logger
 
 from bkclient.admin import BookieState as Registered
 from bkclient.admin import BookieStatus, bookie_info, list_bookies
@@ -31,6 +32,7 @@ from bookied.entrylog.compaction import Suspended
 from bookied.exit_status import WrongIdentityError
 from bookied.garbage.status import CollectorStatus
 from bookied.journal.mark import Mark
+from bookied.live_settings import changed_settings
 from bookied.parts import make_client
 from bookied.service import BookieService
 from bookied.state import SERVING, State
@@ -38,6 +40,8 @@ from wire.digest import Entry
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
 
 LOGS: Final = "log"
 JOURNALS: Final = "txn"
@@ -71,10 +75,15 @@ class Control:
         service: BookieService,
         metrics: Callable[[], str],
         reread: Callable[[], BookieConfig] | None = None,
+        obey: Callable[[BookieConfig], None] | None = None,
     ) -> None:
-        """``reread`` returns what the settings file says now; it blocks."""
+        """``reread`` returns what the settings file says now; it blocks.
+
+        ``obey`` has the process go by other values of what can change meanwhile.
+        """
         self._service, self.metrics = service, metrics
         self._reread = reread or (lambda: service.config)
+        self._obey = obey or service.settings_changed
         self._parts = service.parts
         self._began_s = time.monotonic()
         self.began_ms = int(time.time() * 1000)
@@ -218,12 +227,13 @@ class Control:
         return settings_text(self._service.config)
 
     def change_settings(self, given: Mapping[str, object]) -> None:
-        """Change settings until the next start; see ``BookieService.change_settings``.
+        """Change settings until they are read again; see ``live_settings``.
 
         Raises:
             SettingsRefusedError: one cannot be changed so; none is then.
         """
-        self._service.change_settings(given)
+        self._obey(changed_settings(self._config, given))
+        log.info("settings are changed: {given}", given=dict(given))
 
     # Disks ----------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class AdminServer:
         version: str = "",
         config_warnings: int = 0,
         reread: Callable[[], BookieConfig] | None = None,
+        obey: Callable[[BookieConfig], None] | None = None,
     ) -> None:
         self._service, self._config = service, service.config
         self._version, self._config_warnings = version, config_warnings
@@ -63,7 +64,7 @@ class AdminServer:
             stats=partial(stats_of, service),
             window_s=self._config.stats_window_s,
         )
-        self.control = Control(service, self.metrics.text, reread)
+        self.control = Control(service, self.metrics.text, reread, obey)
 
     def start(self) -> None:
         """Serve; call it before the bookie starts, so that probes learn that it is not ready.

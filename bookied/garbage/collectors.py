@@ -77,12 +77,6 @@ class Collectors:
         for collector in self._collectors.values():
             collector.start()
 
-    def take(self, config: BookieConfig) -> None:
-        """Collect as the settings say now; see ``Collector.take``."""
-        settings = CollectorSettings.of(config, direct=self._direct)
-        for collector in self._collectors.values():
-            collector.take(settings)
-
     async def stop(self) -> None:
         """Begin nothing more; return when all that is under way has come to a safe point."""
         stopping = [Deferred.fromCoroutine(one.stop()) for one in self._collectors.values()]

@@ -62,7 +62,7 @@ def test_a_setting_can_be_changed_where_that_takes_effect(operator: Operator) ->
     }  # fmt: skip
     refused = operator.ask("PUT", "/api/v2/config", {"key": "bookiePort", "value": "1"})
     assert problem(refused) == (400, "bad_request")
-    assert "only at a start: bookiePort" in refused.body
+    assert "not while the bookie runs: bookiePort" in refused.body
 
 
 def test_locations_are_compacted_one_or_all(tmp_path: Path) -> None:
