@@ -32,6 +32,9 @@ class Look(Protocol):
     def replication_note(self) -> bytes | None:
         """Return what was said when autorecovery was disabled; ``None`` while it is enabled."""
 
+    def instance_id(self) -> str | None:
+        """Return the cluster's instance id; ``None`` where it has none."""
+
     def close(self) -> None:
         """Let go of what was opened to look."""
 
@@ -67,6 +70,11 @@ class ClientLook:
         note: bytes | None = self._session.call(_replication_note)
         return note
 
+    def instance_id(self) -> str | None:
+        """See ``Look``."""
+        found: str | None = self._session.call(_instance_id)
+        return found
+
     def close(self) -> None:
         """Leave the client to whoever made it."""
 
@@ -79,6 +87,10 @@ async def _ledgers(client: Client, ids: Sequence[LedgerId]) -> list[StoredLedger
     from bkclient.walk import read_ledgers
 
     return await read_ledgers(client.store, ids)
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
 
 
 async def _replication_note(client: Client) -> bytes | None:

@@ -52,6 +52,7 @@ class ZooKeeperLook:
         self._session, self._uri = session, uri
         self._layout_found: LedgerLayout | None = None
         self._note: bytes | None = None
+        self._instance_id: bytes | None = None
         self.warn: Callable[[str], object] = lambda _text: None
 
     def begin(self) -> None:
@@ -163,9 +164,16 @@ class ZooKeeperLook:
         self._layout()
         return self._note
 
+    def instance_id(self) -> str | None:
+        """Return the cluster's instance id; ``None`` where it has none."""
+        self._layout()
+        return None if self._instance_id is None else self._instance_id.decode(errors="replace")
+
     def _layout(self) -> LedgerLayout:
         if self._layout_found is None:
-            stored, self._note = self._values((zk_paths.LAYOUT, zk_paths.REPLICATION_DISABLED))
+            stored, self._note, self._instance_id = self._values(
+                (zk_paths.LAYOUT, zk_paths.REPLICATION_DISABLED, zk_paths.INSTANCE_ID)
+            )
             found = layout_in_force(
                 self._uri.text, None if stored is None else known_layout(stored), self._uri.layout
             )

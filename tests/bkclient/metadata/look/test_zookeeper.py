@@ -182,6 +182,7 @@ def test_it_sees_whether_autorecovery_is_off_and_what_was_said(note: bytes | Non
         server.nodes[f"{ROOT}{zk_paths.REPLICATION_DISABLED}"] = note
     found = look(server)
     assert found.replication_note() == note
+    assert found.instance_id() == server.nodes[f"{ROOT}{zk_paths.INSTANCE_ID}"].decode()
     asked = len(server.asked)
     found.bookies()
     found.replication_note()
