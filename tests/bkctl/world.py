@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from bkctl.cli import cli
@@ -15,7 +15,7 @@ from tests.bkctl.terminal import FakeHost
 class WorldClient:
     """What ``BlockingClient`` is, on a world's clock instead of the reactor."""
 
-    def __init__(self, world: World, options: Mapping[str, Any]) -> None:
+    def __init__(self, world: World, **options: Any) -> None:
         self.world, self.client = world, world.client(**options)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -38,9 +38,9 @@ class WorldClient:
 
 
 class WorldHost(FakeHost):
-    def __init__(self, world: World, typed: str, *, tty: bool, options: Mapping[str, Any]) -> None:
+    def __init__(self, world: World, typed: str, *, tty: bool, **options: Any) -> None:
         super().__init__(typed, tty=tty, environ={"PAGER": ""})
-        client: Any = WorldClient(world, options)
+        client: Any = WorldClient(world, **options)
         self._connect: Any = lambda _uri, _config: client
         self.world = world
 
@@ -54,7 +54,7 @@ def run_in(
     **options: Any,
 ) -> Result:
     """Run ``bkctl WORDS`` on the world's cluster; ``options`` are those of ``World.client``."""
-    host: Host = WorldHost(world, typed, tty=tty, options=options)
+    host: Host = WorldHost(world, typed, tty=tty, **options)
     status = cli.run(["-u", "sqlite:///not/opened.db", *map(str, words)], host)
     result = Result(status, host.stdout.data.decode(), host.stderr.text)  # type: ignore[attr-defined]
     assert not ok or status == 0, (words, result)
