@@ -21,6 +21,7 @@ from tests.bkctl.cluster import Cluster, local_cluster
 from tests.bkctl.runner import Run, runner
 from tests.bkctl.schema import check
 from tests.bkctl.test_cli import TREE
+from tests.programs import insist_on_zookeeper
 
 pytestmark = pytest.mark.processes
 
@@ -67,11 +68,19 @@ def test_every_command_that_reads_is_held_to_this() -> None:
     assert set(LINES) <= reading
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@pytest.fixture(
+    scope="module",
+    params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.interop)],
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("forms") / "bk"
     settings = ("httpServerEnabled=true", "httpServerPort=0", "allowEphemeralPorts=true")
     options = [word for setting in settings for word in ("--set", setting)]
+    if request.param == "zookeeper":
+        insist_on_zookeeper()
+        options.append("--zookeeper")
     with local_cluster(directory, 1, *options) as running:
         yield running
 

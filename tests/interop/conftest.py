@@ -6,7 +6,6 @@ the environment they fail.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from tests.interop.class_archive import ensure_class_archive
 from tests.interop.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.jvm import JavaVM
 from tests.interop.peers import Peers
+from tests.programs import missing
 
 CLOSING_S = 10.0
 
@@ -28,13 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
-
-
-def missing(reason: Exception) -> None:
-    """Skip the test, visibly; in CI fail it, for there a skip would hide that nothing ran."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"a peer is missing in CI: {reason}", pytrace=False)
-    pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="package", autouse=True)

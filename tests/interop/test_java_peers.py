@@ -10,7 +10,6 @@ import pytest
 
 from bkctl.java import Java, ZooKeeperProcess, find_java
 from tests.interop import jars as jars_module
-from tests.interop.conftest import missing
 from tests.interop.jars import archive_path
 from tests.interop.peers import (
     FAST_CONF,
@@ -30,6 +29,7 @@ from tests.interop.peers import (
     zookeeper_client,
 )
 from tests.interop.replication.cluster import wait_until
+from tests.programs import missing
 
 
 @pytest.fixture(scope="module")
