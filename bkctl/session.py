@@ -215,6 +215,11 @@ class Session:
         self._connected = True
         return self._look
 
+    @property
+    def _looked(self) -> Look:
+        """The look that the command had, else one through its client: no other connection."""
+        return self._look or self._client_look()
+
     def _client_look(self) -> Look:
         from bkctl.look import ClientLook
 
@@ -242,7 +247,7 @@ class Session:
             from bkclient.errors import ClientError
 
             try:
-                note = (self._look or self._client_look()).replication_note()
+                note = self._looked.replication_note()
             except ClientError:
                 return
             if note is not None:
@@ -309,7 +314,7 @@ class Session:
         # Where only its settings were wanted, the cluster may be what does not answer.
         if self._look is not None or self._was_asked:
             with contextlib.suppress(BookKeeperError):
-                words.append(f"cluster {(self._look or self._client_look()).instance_id()}")
+                words.append(f"cluster {self._looked.instance_id()}")
         now_ms = int(self.host.clock_s() * 1000)
         return ", ".join([*words, human_time(now_ms, utc=self.options.utc)])
 

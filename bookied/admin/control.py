@@ -224,7 +224,7 @@ class Control:
 
     def settings(self) -> dict[str, str]:
         """Return every setting as text, by its key; secrets are masked."""
-        return settings_text(self._service.config)
+        return settings_text(self._config)
 
     def change_settings(self, given: Mapping[str, object]) -> None:
         """Change settings until they are read again; see ``live_settings``.
