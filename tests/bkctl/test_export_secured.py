@@ -20,6 +20,7 @@ from bkctl.export import _translated, export_ledgers, spark_session
 from bkctl.spark.plan import EntryRange, encode_tasks
 from tests.bkctl.cluster import BKCTL
 from tests.bookied.processes import BookieProcess, make_cluster, write_conf
+from tests.bookied.secured import jaas_of_both
 from tests.certificates import Authority, bookie_keys, client_keys, write_pem
 from wire.ids import EntryId, LedgerId
 
@@ -32,15 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.processes]
 PAYLOADS = [b"entry %d" % i for i in range(500)]
 PASSWORD = "a-password-of-a-user"
 LEDGER_PASSWORD = "a-password-of-ledgers"
-JAAS = f"""
-Bookie {{
-    org.apache.zookeeper.server.auth.DigestLoginModule required user_bookkeeper="{PASSWORD}";
-}};
-BookKeeper {{
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    username="bookkeeper" password="{PASSWORD}";
-}};
-"""
+JAAS = jaas_of_both(PASSWORD)
 
 
 @attrs.frozen

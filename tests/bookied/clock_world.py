@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,8 @@ from bookied.metrics.stats import MetadataStats
 from bookied.parts import CountedRuns, Parts
 from bookied.server import BookieServer
 from bookied.service import BookieService
-from tests.bookied.fakes import FakeHost, config_for, nobody_there
+from bookied.state import State
+from tests.bookied.fakes import FakeHost, config_for, done, nobody_there
 
 
 class FakePort:
@@ -114,3 +116,13 @@ class World:
 
 def at_once(function: Callable[[], Any]) -> Deferred[Any]:
     return maybeDeferred(function)
+
+
+@contextmanager
+def started(tmp_path: Path) -> Iterator[World]:
+    """Start a bookie, and stop it unless the test has."""
+    found = World(tmp_path)
+    done(found.service.start())
+    yield found
+    if found.service.state.now is not State.STOPPED:
+        found.stop()

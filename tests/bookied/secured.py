@@ -26,6 +26,19 @@ BOOKIE = AUTHORITY.issue("bookie", hosts=["bookie.example", "192.0.2.1"])
 CLIENT = AUTHORITY.issue("client", hosts=[])
 
 
+def jaas_of_both(password: str) -> str:
+    """Return a JAAS file for a bookie that knows one user, and for that user's clients."""
+    return f"""
+Bookie {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required user_bookkeeper="{password}";
+}};
+BookKeeper {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    username="bookkeeper" password="{password}";
+}};
+"""
+
+
 def conf(keys: dict[str, object]) -> Any:
     return parse_properties("".join(f"{key}={value}\n" for key, value in keys.items()))
 

@@ -23,7 +23,7 @@ from bkclient.settings import load
 from bkclient.tls.contexts import TlsContexts
 from bkctl.https import TlsStream
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
-from tests.bookied.secured import conf
+from tests.bookied.secured import conf, jaas_of_both
 from tests.bookied.serving import KEY, WRONG_KEY, packet
 from tests.certificates import Authority, Issued, bookie_keys, client_keys, write_pem
 from wire import v2, v3
@@ -49,15 +49,7 @@ pytestmark = pytest.mark.processes
 AUTHORITY, OTHERS = Authority(), Authority("others")
 CLIENT, REVOKED = AUTHORITY.issue("client", unit="0:writers"), AUTHORITY.issue("revoked")
 PASSWORD, GUESS = "the-password", "a-guess"
-JAAS = f"""
-Bookie {{
-    org.apache.zookeeper.server.auth.DigestLoginModule required user_bookkeeper="{PASSWORD}";
-}};
-BookKeeper {{
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    username="bookkeeper" password="{PASSWORD}";
-}};
-"""
+JAAS = jaas_of_both(PASSWORD)
 SASL_BOOKIE = {"bookieAuthProviderFactoryClass": "SASLBookieAuthProviderFactory"}
 PATIENCE_S = 10.0
 L = LedgerId(4)

@@ -16,7 +16,7 @@ from bookied.admin.server import AdminServer
 from bookied.config import BookieConfig
 from bookied.reload import reloaded
 from bookied.state import State
-from tests.bookied.clock_world import World
+from tests.bookied.clock_world import World, started
 from tests.bookied.fakes import config_for, done
 from tests.bookied.live import until
 from tests.bookied.processes import BookieProcess, make_cluster, write_conf
@@ -52,11 +52,8 @@ def test_the_documentation_names_what_can_change_meanwhile() -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    found = World(tmp_path)
-    done(found.service.start())
-    yield found
-    if found.service.state.now is not State.STOPPED:
-        found.stop()
+    with started(tmp_path) as found:
+        yield found
 
 
 def change(world: World, **settings: object) -> None:

@@ -13,7 +13,7 @@ import pytest
 from bookied.config import StorageClass
 from bookied.exit_status import DamagedError
 from bookied.state import State
-from tests.bookied.clock_world import World
+from tests.bookied.clock_world import World, started
 from tests.bookied.fakes import done
 from tests.bookied.serving import KEY, packet
 from wire import v2
@@ -26,11 +26,8 @@ ACKNOWLEDGED = v2.ADD_RESPONSE.pack(24, v2.ADD_HEADER, ReturnCode.EOK, 7, 0)
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    found = World(tmp_path)
-    done(found.service.start())
-    yield found
-    if found.service.state.now is not State.STOPPED:
-        found.stop()
+    with started(tmp_path) as found:
+        yield found
 
 
 def add(entry_id: int) -> bytes:
