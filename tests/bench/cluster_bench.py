@@ -231,6 +231,18 @@ CLIENTS: Final = {
 }
 
 
+def java_side(prefix: str, stack: ExitStack) -> tuple[Path, ZooKeeperProcess, JavaVM]:
+    """Make a directory, and start a ZooKeeper and a JVM for clients there; all goes at the end."""
+    root = Path(tempfile.mkdtemp(prefix=prefix))
+    stack.callback(shutil.rmtree, root, ignore_errors=True)
+    zookeeper = stack.enter_context(ZooKeeperProcess(root, fsync=False))
+    vm = JavaVM(root / "vm", heap_mb=1024, jvm_options=())
+    vm.directory.mkdir()
+    stack.callback(vm.stop)
+    vm.start()
+    return root, zookeeper, vm
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -239,14 +251,8 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="cluster-bench-"))
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, root, ignore_errors=True)
-        zookeeper = stack.enter_context(ZooKeeperProcess(root, fsync=False))
-        vm = JavaVM(root / "vm", heap_mb=1024, jvm_options=())
-        vm.directory.mkdir()
-        stack.callback(vm.stop)
-        vm.start()
+        root, zookeeper, vm = java_side("cluster-bench-", stack)
         uris = {kind: start_bookies(kind, root, zookeeper, stack)[0] for kind in KINDS}
         for uri in uris.values():  # Java's compilers, on both ends.
             for v2 in (False, True):

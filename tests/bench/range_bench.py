@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -30,7 +28,14 @@ import attrs
 
 from bkclient.blocking import BlockingClient
 from bkctl.java import ZooKeeperProcess
-from tests.bench.cluster_bench import BOOKIES, KINDS, java_reads, read_all, start_bookies
+from tests.bench.cluster_bench import (
+    BOOKIES,
+    KINDS,
+    java_reads,
+    java_side,
+    read_all,
+    start_bookies,
+)
 from tests.bench.load import cpu_seconds
 from tests.interop.java_client import JavaClient
 from tests.interop.peers import JavaBookie, JavaVM
@@ -62,14 +67,8 @@ def main() -> None:
     parser.add_argument("--readers", help="names of those to measure, separated by semicolons")
     parser.add_argument("--restart", action="store_true")
     args = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="range-bench-"))
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, root, ignore_errors=True)
-        zookeeper = stack.enter_context(ZooKeeperProcess(root, fsync=False))
-        vm = JavaVM(root / "vm", heap_mb=1024, jvm_options=())
-        vm.directory.mkdir()
-        stack.callback(vm.stop)
-        vm.start()
+        root, zookeeper, vm = java_side("range-bench-", stack)
         for kind in args.kinds.split(","):
             with ExitStack() as cluster:
                 _measure_kind(kind, vm, root, zookeeper, cluster, args)
