@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import attrs
 import click
@@ -23,6 +24,8 @@ from bkctl.session import Host
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
     from bkclient.admin import BookieStatus
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from bkclient.metadata.api import MetadataStore, SessionEvent
     from bkctl.views import LedgerSummary
     from wire.ids import LedgerId
+
+T = TypeVar("T")
 
 Candidates = tuple[list[tuple[str, str]], bool]
 
@@ -49,6 +54,8 @@ SPACE_WAIT_S: Final = 1.0
 """How long a bookie is waited for that is to say how much space it has."""
 
 LABEL_CHARS: Final = 8
+
+_LOST: Final = "connection with the metadata service lost; trying again"
 
 _WINS_OVER_PROFILE: Final = ("BKCTL_SERVICE_URI", "BKCTL_CONF", "BOOKIE_CONF", "CLI_CONF",
                              "BK_metadataServiceUri")  # fmt: skip
@@ -118,7 +125,7 @@ class ShellProgram:
 
     def __init__(self, tree: click.Group, host: ShellHost, given: Sequence[str] = ()) -> None:
         self.tree, self.obj, self._given = tree, host, given
-        self._sessions: dict[int, SessionEvent] = {}
+        self._connections: WeakKeyDictionary[MetadataStore, Connection] = WeakKeyDictionary()
 
     @property
     def greeting(self) -> str:
@@ -194,21 +201,14 @@ class ShellProgram:
             CommandError: the connection with the metadata service is lost just now.
         """
         client = self._client(self._options(given))
-        self._watch(client)
-        state: ClusterState = client.call(_state)
+        state: ClusterState = client.call(self._ask_state)
         return state
 
-    def _watch(self, client: BlockingClient) -> None:
-        """Hear of a lost connection at once: a call finds it out only when its time is up."""
-        from bkclient.metadata.api import SessionEvent
-
-        store = client.client.store
-        key = id(store)
-        if key not in self._sessions:
-            self._sessions[key] = SessionEvent.CONNECTED
-            client.call(_on_session, lambda event: self._sessions.update({key: event}))
-        if self._sessions[key] is not SessionEvent.CONNECTED:
-            raise CommandError("connection with the metadata service lost; trying again")
+    async def _ask_state(self, client: Client) -> ClusterState:
+        store = client.store
+        if store not in self._connections:
+            self._connections[store] = Connection(store)
+        return await self._connections[store].ask(cluster_state(store))
 
     def _client(self, options: Options) -> BlockingClient:
         from bkctl.settings import cluster_settings
@@ -221,12 +221,51 @@ class ShellProgram:
         return options_of(ctx)
 
 
-async def _on_session(client: Client, changed: Any) -> None:
-    client.store.on_session(changed)
+class Connection:
+    """Tells of a lost connection at once: a call finds it out only when its time is up.
+
+    All of it is for the reactor's thread.
+    """
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._is_up = True
+        self._waiting: set[Deferred[Any]] = set()
+        store.on_session(self._changed)
+
+    async def ask(self, question: Coroutine[Deferred[Any], Any, T]) -> T:
+        """Return the answer.
+
+        Raises:
+            CommandError: the connection is lost, or was while the answer was waited for.
+        """
+        from twisted.internet.defer import Deferred
+
+        if not self._is_up:
+            question.close()
+            raise CommandError(_LOST)
+        answer: Deferred[T] = Deferred()
+        self._waiting.add(answer)
+        # A question that has found the loss itself cannot be cancelled while it tells of it.
+        asking = Deferred.fromCoroutine(question)
+        asking.addBoth(lambda result: None if answer.called else answer.callback(result))
+        try:
+            return await answer
+        finally:
+            self._waiting.discard(answer)
+            asking.cancel()
+
+    def _changed(self, event: SessionEvent) -> None:
+        from bkclient.metadata.api import SessionEvent
+
+        self._is_up = event is SessionEvent.CONNECTED
+        if not self._is_up:
+            for one in tuple(self._waiting):
+                if not one.called:
+                    one.errback(CommandError(_LOST))
 
 
-async def _state(client: Client) -> ClusterState:
-    store = client.store
+async def cluster_state(store: MetadataStore) -> ClusterState:
+    """Return what there is to show of a cluster."""
     writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
     known = await store.known_bookies()
     return ClusterState(
