@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bkclient.metadata import open_metadata
@@ -99,11 +99,16 @@ class BookieProcess:
             assert time.monotonic() < deadline_s, f"no {word}:\n{self.output.read_text()}"
         return self
 
-    def told_within(self, seconds: float) -> list[str]:
-        """Return what the process tells its service manager in so much time from now on."""
+    def told_within(self, seconds: float, after: Callable[[], object] = tuple) -> list[str]:
+        """Return what the process tells its service manager in so much time from now on.
+
+        ``after`` is done first, and what is told in answer to it counts.
+        """
         while select.select([self._notify], [], [], 0)[0]:
             self._hear()
-        so_far, until_s = len(self.told), time.monotonic() + seconds
+        so_far = len(self.told)
+        after()
+        until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             self._hear()
         return self.told[so_far:]

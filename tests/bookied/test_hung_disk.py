@@ -48,8 +48,8 @@ def test_the_watchdog_is_fed_only_while_the_journal_makes_progress(wedged: Wedge
         assert isinstance(answer, AddResponse)
         assert answer.rc is ReturnCode.EOK
         assert "WATCHDOG=1" in bookie.told_within(3 * WATCHDOG_S)
-    bookie.process.terminate()
-    assert {"STOPPING=1", "STATUS=stopping", "STATUS=flushing"} <= {*bookie.told_within(3.0)}
+    told = bookie.told_within(3.0, after=bookie.process.terminate)
+    assert {"STOPPING=1", "STATUS=stopping", "STATUS=flushing"} <= {*told}
     assert bookie.ended() == 0
 
 
@@ -62,8 +62,7 @@ def test_a_stop_ends_in_time_where_a_sync_never_returns(wedged: Wedged) -> None:
         client.send_add(7, 10, b"never acknowledged")
         until(lambda: "the watchdog is not fed" in bookie.output.read_text())
         began_s = time.monotonic()
-        bookie.process.terminate()
-        assert "STOPPING=1" in bookie.told_within(STOP_S / 2)
+        assert "STOPPING=1" in bookie.told_within(STOP_S / 2, after=bookie.process.terminate)
         assert bookie.ended() == 5
         assert STOP_S <= time.monotonic() - began_s < STOP_S + 10
     (line,) = bookie.own_lines()
