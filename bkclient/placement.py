@@ -27,8 +27,8 @@ class Placement(Protocol):
         ...
 
     @property
-    def domains_min_key(self) -> str:
-        """The setting that says over how many of them a write quorum is spread."""
+    def shortfall(self) -> str:
+        """What a write quorum spans of them that does not adhere, as the end of a sentence."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class RandomPlacement:
     """The default policy: every writable bookie is as good as any other, unless the lot knows."""
 
     domain: ClassVar[str] = "bookie"
-    domains_min_key: ClassVar[str] = ""
+    shortfall: ClassVar[str] = "anything"
     prefers_near: ClassVar[bool] = False
 
     def __init__(self, rng: random.Random, draw: Draw | None = None) -> None:

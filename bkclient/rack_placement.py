@@ -30,7 +30,7 @@ class RackAwarePlacement:
     """
 
     domain: ClassVar[str] = "rack"
-    domains_min_key: ClassVar[str] = "minNumRacksPerWriteQuorum"
+    shortfall: ClassVar[str] = "fewer racks than minNumRacksPerWriteQuorum asks for"
     prefers_near: ClassVar[bool] = False
 
     def __init__(

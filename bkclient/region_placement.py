@@ -41,7 +41,7 @@ class RegionAwarePlacement:
     """
 
     domain: ClassVar[str] = "region"
-    domains_min_key: ClassVar[str] = "reppMinimumRegionsForDurability"
+    shortfall: ClassVar[str] = "fewer regions than reppMinimumRegionsForDurability asks for"
 
     def __init__(
         self,
@@ -277,12 +277,14 @@ class RegionAwarePlacement:
 
     def _check(self, write_quorum: int, ack_quorum: int) -> None:
         """Refuse quorums with which a write quorum cannot be in ``regions_min`` regions alone."""
-        least = write_quorum - write_quorum // self._regions_min if self._regions_min else 0
-        if self._regions_min and ack_quorum < max(self._regions_min, least + 1):
+        if not self._regions_min:
+            return
+        least = max(self._regions_min, write_quorum - write_quorum // self._regions_min + 1)
+        if ack_quorum < least:
             raise IncorrectParameterError(
                 f"ack quorum {ack_quorum} of write quorum {write_quorum} is too small for "
-                f"reppMinimumRegionsForDurability={self._regions_min}: it has to be "
-                f"{max(self._regions_min, least + 1)} at least"
+                f"reppMinimumRegionsForDurability={self._regions_min}: it has to be {least} at "
+                "least"
             )
 
     def _rule(self, needed: int, ack_quorum: int) -> Rule:

@@ -7,7 +7,6 @@ it refuses. Otherwise than there:
 - Where Java picks one bookie after the other and gives up at a dead end, an arrangement that exists
   is found here.
 - Where zones are not enforced Java draws among all bookies; here they are spread as well as can be.
-- A bookie of the ensemble that is about to be replaced as well does not count for its zone.
 - Reading prefers nobody, as in Java, but bookies that gave trouble come last.
 """
 
@@ -37,7 +36,9 @@ class ZoneAwarePlacement:
     """
 
     domain: ClassVar[str] = "zone"
-    domains_min_key: ClassVar[str] = "minNumZonesPerWriteQuorum"
+    shortfall: ClassVar[str] = (
+        "fewer zones than minNumZonesPerWriteQuorum asks for, or one upgrade domain of a zone"
+    )
     prefers_near: ClassVar[bool] = False
 
     def __init__(
@@ -121,7 +122,7 @@ class ZoneAwarePlacement:
         ]
         worth = {}
         for location in free:
-            rated = [self._worth(location, window, excluded, write_quorum) for window in windows]
+            rated = [self._worth(location, window, write_quorum) for window in windows]
             if None not in rated:
                 worth[location] = min(one for one in rated if one is not None)
         if worth:
@@ -207,26 +208,19 @@ class ZoneAwarePlacement:
         return None
 
     def _worth(
-        self,
-        location: str,
-        window: Sequence[BookieId],
-        excluded: Collection[BookieId],
-        write_quorum: int,
+        self, location: str, window: Sequence[BookieId], write_quorum: int
     ) -> tuple[int, int] | None:
         """Return how good a location is for a place in a write quorum with these other bookies.
 
         None if it must not be used: the zone is one of too few, or the upgrade domain the only one
         of its zone.
         """
-        others = [self._location_of(bookie) for bookie in window if bookie not in excluded]
-        still_open = len(window) - len(others)
+        others = [self._location_of(bookie) for bookie in window]
         zones = set(map(_zone, others))
         alike = {one for one in others if _zone(one) == _zone(location)}
-        if alike == {location}:
+        if alike == {location} or (alike and len(zones) < self._zones_min):
             return None
-        if alike and len(zones) + still_open < self._zones_min:
-            return None
-        reached = len(zones | {_zone(location)}) + still_open
+        reached = len(zones | {_zone(location)})
         return min(reached, self._zones_desired, write_quorum), -others.count(location)
 
     def _wanted(self, write_quorum: int) -> str:
