@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from hypothesis import strategies as st
 
+from bkclient.distribution import write_sets_of
 from wire.ids import BookieId
 
 Where = dict[BookieId, str]
@@ -27,6 +29,18 @@ def located(**counts: int | Sequence[int]) -> Where:
 def places(bookies: Sequence[BookieId], where: Where) -> str:
     """Return the first letters of regions or zones, in order: ``abab``."""
     return "".join(where[bookie][1] for bookie in bookies)
+
+
+def is_durable(ensemble: str, write_quorum: int, ack_quorum: int, regions_min: int) -> bool:
+    """Whether no ``regions_min - 1`` regions hold an ack quorum, by trying all of them."""
+    write_quorums = [
+        [ensemble[i] for i in window] for window in write_sets_of(len(ensemble), write_quorum)
+    ]
+    return not any(
+        sum(quorum.count(region) for region in lost) >= ack_quorum
+        for quorum in write_quorums
+        for lost in combinations("abcd", regions_min - 1)
+    )
 
 
 @st.composite

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.distribution import write_sets_of
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
 from bkclient.rack_placement import DEFAULT_RACK
 from bkclient.region_placement import RegionAwarePlacement, level, region_of
-from tests.bkclient.locations import Where, located, places, wheres
+from tests.bkclient.locations import Where, is_durable, located, places, wheres
 from wire.ids import BookieId
 
 SEEDS = st.integers(0, 2**32)
@@ -26,23 +25,6 @@ def policy(where: Where, seed: int = 0, *, local: str | None = None, **settings)
         lambda bookie: where.get(bookie, DEFAULT_RACK),
         local_rack=lambda: local,
         **settings,
-    )
-
-
-def write_quorums(ensemble: str, write_quorum: int) -> list[str]:
-    """Return the regions of each write quorum of an ensemble."""
-    return [
-        "".join(ensemble[i] for i in window)
-        for window in write_sets_of(len(ensemble), write_quorum)
-    ]
-
-
-def is_durable(ensemble: str, write_quorum: int, ack_quorum: int, regions_min: int) -> bool:
-    """Whether no ``regions_min - 1`` regions hold an ack quorum, by trying all of them."""
-    return not any(
-        sum(quorum.count(region) for region in lost) >= ack_quorum
-        for quorum in write_quorums(ensemble, write_quorum)
-        for lost in itertools.combinations("abcd", regions_min - 1)
     )
 
 
