@@ -7,8 +7,8 @@ refuses. Otherwise than there:
 - The bookies of a region do not stand in a row, where all of a write quorum could be in one region:
   regions take turns, and an order that is durable is found if there is one. Java refuses where its
   rows are not durable.
-- Durability binds each region. Java forgets it in a region with one rack, where it draws by lot, and
-  in one that ``reppRegionsToWrite`` does not list.
+- Durability binds each region. Java forgets it in a region with one rack, where it draws by lot,
+  and in one that ``reppRegionsToWrite`` does not list.
 - No bookie of unknown region is used where durability is asked for: it may be in any region.
 - Bookies that failed are read from last, whichever region they are in.
 """
