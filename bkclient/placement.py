@@ -33,7 +33,7 @@ class Placement(Protocol):
 
     @property
     def prefers_near(self) -> bool:
-        """Whether ``read_order`` has to be asked even where nobody gives trouble."""
+        """Whether ``read_order`` has to know where bookies are, even where none gives trouble."""
         ...
 
     def choose(

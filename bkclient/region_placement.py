@@ -43,6 +43,7 @@ class RegionAwarePlacement:
 
     domain: ClassVar[str] = "region"
     shortfall: ClassVar[str] = "fewer regions than reppMinimumRegionsForDurability asks for"
+    prefers_near: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -80,11 +81,6 @@ class RegionAwarePlacement:
             draw=draw,
         )
         self._turn = rng.randrange(2**16)  # Or every new client would begin with the same region.
-
-    @property
-    def prefers_near(self) -> bool:
-        """See ``Placement``: as soon as it is known where the client is."""
-        return self._local_region is not None
 
     def choose(
         self,
@@ -160,7 +156,7 @@ class RegionAwarePlacement:
         So a second region is asked soon enough if the first does not answer. Without a known region
         of the client's own, as with rack-aware placement.
         """
-        if not self.prefers_near:
+        if self._local_region is None:
             return self._inside.read_order(candidates, ensemble, trouble)
         order = list(nearest_first(candidates, ensemble, trouble, self._is_far))
         healthy = [index for index in order if not trouble(ensemble[index])]

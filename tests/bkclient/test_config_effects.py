@@ -169,7 +169,7 @@ def test_whoever_connects_is_told_how_long_that_may_take() -> None:
 
 
 def test_what_changes_nothing_says_so() -> None:
-    text = "enforceStrictZoneawarePlacement=false\ndisableEnsembleChangeFeatureName=x"
+    text = "recoveryBatchReadEnabled=true\ndisableEnsembleChangeFeatureName=x"
     _, findings = load(ClientConfig, parse_properties(text))
     assert {finding.key for finding in findings} == {
         line.partition("=")[0] for line in text.split()

@@ -9,6 +9,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
 from bkclient.topology import ScriptError
+from bkclient.writer import LedgerWriter
 from tests.bkclient.fakes import Fate, World, collect, is_add, when
 from wire.messages import ReadRequest
 
@@ -178,6 +179,18 @@ def test_all_that_was_confirmed_outlives_a_lost_region_or_zone(settings, sizes) 
     world.run(story())
 
 
+def asked_to_read(world: World) -> set[str]:
+    """Return which bookies were asked for entries, and forget who was."""
+    asked = {
+        bookie.bookie_id
+        for bookie in world.bookies.values()
+        if any(isinstance(request, ReadRequest) for request in bookie.log)
+    }
+    for bookie in world.bookies.values():
+        bookie.log.clear()
+    return asked
+
+
 def test_a_region_aware_client_reads_from_its_own_region_although_nobody_gives_trouble() -> None:
     world = World(6)
     client = world.client(topology_script=six_places, local_host="host-b2", **REGIONS)
@@ -190,14 +203,53 @@ def test_a_region_aware_client_reads_from_its_own_region_although_nobody_gives_t
         assert region(metadata.ensemble[0]) == 2
         reader = await client.open_ledger(writer.ledger_id)
         assert len(await collect(reader.read())) == 9
-        asked = {
-            bookie.bookie_id
-            for bookie in world.bookies.values()
-            if any(isinstance(request, ReadRequest) for request in bookie.log)
-        }
-        assert asked == set(metadata.ensemble[:1])
+        assert asked_to_read(world) == set(metadata.ensemble[:1])
 
     world.run(story())
+
+
+def test_who_only_reads_knows_its_region_too_and_that_of_bookies_that_join_later() -> None:
+    world = World(6)
+    writing, reading = (
+        world.client(topology_script=six_places, local_host=host, **REGIONS)
+        for host in ("host-b1", "host-b2")
+    )
+
+    def near(writer: LedgerWriter) -> str:
+        (found,) = (one for one in writer.metadata.ensemble if region(one) == 2)
+        return found
+
+    async def story() -> None:
+        sizes = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 3}
+        writer = await writing.create_ledger(**sizes)
+        for number in range(5):
+            await writer.add(b"%d" % number)
+        reader = await reading.open_ledger(writer.ledger_id, recover=False)
+        asked_to_read(world)
+        assert len(await collect(reader.read(last=3))) == 4
+        assert asked_to_read(world) == {near(writer)}
+        world.add_bookie("b8")
+        for name in ("b2", "b5"):
+            world.kill(name)
+        for number in range(5, 9):
+            await writer.add(b"%d" % number)
+        await writer.close()
+        assert near(writer) == "b8"
+        await reader.refresh()
+        asked_to_read(world)
+        assert len(await collect(reader.read(first=5))) == 4
+        assert asked_to_read(world) == {"b8"}
+
+    world.run(story())
+
+
+def test_who_only_reads_does_so_although_the_script_of_enforced_racks_fails() -> None:
+    world = World(3)
+    writer = world.run(world.client().create_ledger())
+    world.run(writer.add(b"x"))
+    client = world.client(topology_script=broken, enforce_racks=True, **REGIONS)
+    reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
+    assert reader.last_add_confirmed == -1
 
 
 def test_opportunistic_striping_leaves_out_the_sizes_that_zones_do_not_allow() -> None:

@@ -273,8 +273,6 @@ class TestReading:
         where = located(b=1, a=2)
         for unknown in (None, DEFAULT_RACK, "/default-region/default-rack"):
             assert self.order(where, local=unknown) == list(where)
-            assert not policy(where, local=unknown).prefers_near
-        assert policy(where, local="/z/1").prefers_near
 
 
 def test_acks_count_by_rack() -> None:
