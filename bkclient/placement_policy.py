@@ -64,7 +64,7 @@ def placement_of(
         local_host: this host, if its rack is to be preferred.
         free_of: the free bytes of a bookie, if they are to count.
     """
-    name = config.placement_policy.rpartition(".")[2]
+    name = _name(config)
     if name not in _OFFERED:
         return _NoPlacement(
             f"ensemblePlacementPolicy {config.placement_policy} is not offered; "
@@ -178,6 +178,15 @@ def _too_many_zones(config: ClientConfig) -> str | None:
 
 _FAULTS: Final = {REGION_AWARE: _too_few_regions, ZONE_AWARE: _too_many_zones}
 """What Java refuses of a policy's settings when a client starts."""
+
+
+def reads_near(config: ClientConfig) -> bool:
+    """Return whether the policy reads from near bookies first, and a script can tell which are."""
+    return bool(config.topology_script) and _name(config) == REGION_AWARE
+
+
+def _name(config: ClientConfig) -> str:
+    return config.placement_policy.rpartition(".")[2]
 
 
 def local_host_of(config: ClientConfig) -> str | None:
