@@ -26,6 +26,12 @@ FACTORIES: Final = {
 }
 """Java's ledger manager classes by their simple name, and the short name each has in a URI."""
 
+RANDOM: Final = "DefaultEnsemblePlacementPolicy"
+RACK_AWARE: Final = "RackawareEnsemblePlacementPolicy"
+REGION_AWARE: Final = "RegionAwareEnsemblePlacementPolicy"
+ZONE_AWARE: Final = "ZoneawareEnsemblePlacementPolicy"
+"""Java's placement policies by their simple name."""
+
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -563,6 +569,40 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         unit="bytes/s",
         doc="Limit on what is copied in repairs; not above 0 is none.",
     )
+
+    def cross_check(self) -> Iterator[Finding]:
+        """Give what the metadata's settings say, and what is wrong with those of placement."""
+        yield from super().cross_check()
+        yield from self.placement_faults()
+
+    def placement_faults(self) -> Iterator[Finding]:
+        """Give what Java refuses of a policy's settings when a client starts.
+
+        Here a client starts, and fails where it must choose a bookie.
+        """
+        regions = [one for one in (self.regions_to_write or "").split(";") if one.strip()]
+        if self.placement_name == REGION_AWARE and len(regions) < self.durable_regions_min:
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.INVALID,
+                "reppRegionsToWrite",
+                f"lists {len(regions)} regions, fewer than reppMinimumRegionsForDurability="
+                f"{self.durable_regions_min}: no bookie can be chosen",
+            )
+        least, desired = self.zones_per_write_quorum_min, self.zones_per_write_quorum_desired
+        if self.placement_name == ZONE_AWARE and least > desired:
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.INVALID,
+                "minNumZonesPerWriteQuorum",
+                f"{least} is above desiredNumZonesPerWriteQuorum={desired}: no bookie can be "
+                "chosen",
+            )
+
+    @property
+    def placement_name(self) -> str:
+        """The simple name of the placement policy's Java class."""
+        return _simple_name(self.placement_policy)
 
     @property
     def durable_regions_min(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.config import ClientConfig
+from bkclient.config import RACK_AWARE, RANDOM, REGION_AWARE, ZONE_AWARE, ClientConfig
 from bkclient.errors import IncorrectParameterError
 from bkclient.free_space import WeightedDraw
 from bkclient.placement import Draw, Ensemble, Placement, RandomPlacement
@@ -20,10 +20,6 @@ from bkclient.topology import HostOf, RunScript, Topology, run_script
 from bkclient.zone_placement import ZoneAwarePlacement
 from wire.ids import BookieId
 
-RANDOM: Final = "DefaultEnsemblePlacementPolicy"
-RACK_AWARE: Final = "RackawareEnsemblePlacementPolicy"
-REGION_AWARE: Final = "RegionAwareEnsemblePlacementPolicy"
-ZONE_AWARE: Final = "ZoneawareEnsemblePlacementPolicy"
 SCRIPT_RESOLVER: Final = "ScriptBasedMapping"
 
 
@@ -64,14 +60,15 @@ def placement_of(
         local_host: this host, if its rack is to be preferred.
         free_of: the free bytes of a bookie, if they are to count.
     """
-    name = _name(config)
+    name = config.placement_name
     if name not in _OFFERED:
         return _NoPlacement(
             f"ensemblePlacementPolicy {config.placement_policy} is not offered; "
             f"{', '.join(_OFFERED)} are"
         ), None
-    if name in _FAULTS and (fault := _FAULTS[name](config)) is not None:
-        return _NoPlacement(fault), None
+    fault = next(config.placement_faults(), None)
+    if fault is not None:
+        return _NoPlacement(f"{fault.key} {fault.message}"), None
     draw = None
     if free_of is not None:
         draw = WeightedDraw(rng, free_of, config.weighted_placement_multiple_max)
@@ -159,34 +156,9 @@ _OVER_RACKS: Final = {
 _OFFERED: Final = (*_OVER_RACKS, RANDOM)
 
 
-def _too_few_regions(config: ClientConfig) -> str | None:
-    listed = [one for one in (config.regions_to_write or "").split(";") if one.strip()]
-    if len(listed) >= config.durable_regions_min:
-        return None
-    return (
-        f"reppRegionsToWrite lists {len(listed)} regions, fewer than "
-        f"reppMinimumRegionsForDurability={config.durable_regions_min}"
-    )
-
-
-def _too_many_zones(config: ClientConfig) -> str | None:
-    least, desired = config.zones_per_write_quorum_min, config.zones_per_write_quorum_desired
-    if least <= desired:
-        return None
-    return f"minNumZonesPerWriteQuorum={least} is above desiredNumZonesPerWriteQuorum={desired}"
-
-
-_FAULTS: Final = {REGION_AWARE: _too_few_regions, ZONE_AWARE: _too_many_zones}
-"""What Java refuses of a policy's settings when a client starts."""
-
-
 def reads_near(config: ClientConfig) -> bool:
     """Return whether the policy reads from near bookies first, and a script can tell which are."""
-    return bool(config.topology_script) and _name(config) == REGION_AWARE
-
-
-def _name(config: ClientConfig) -> str:
-    return config.placement_policy.rpartition(".")[2]
+    return bool(config.topology_script) and config.placement_name == REGION_AWARE
 
 
 def local_host_of(config: ClientConfig) -> str | None:

@@ -119,7 +119,7 @@ ZONES = {"placement_policy": f"{OF_JAVA}ZoneawareEnsemblePlacementPolicy"}
         (REGIONS | {"enforce_racks": True}, "enforceMinNumRacksPerWriteQuorum needs network"),
         (ZONES, "enforceStrictZoneawarePlacement needs networkTopologyScriptFileName"),
         (REGIONS | {"regions_to_write": "eu; "}, "lists 1 regions, fewer than .*Durability=2"),
-        (ZONES | {"zones_per_write_quorum_min": 4}, "=4 is above desiredNumZones.*=3"),
+        (ZONES | {"zones_per_write_quorum_min": 4}, "4 is above desiredNumZones.*=3"),
     ],
 )
 def test_a_policy_that_cannot_be_as_it_is_set_is_refused_where_a_bookie_is_chosen(
