@@ -193,11 +193,10 @@ def nearest_first(
     candidates: Sequence[int],
     ensemble: Ensemble,
     trouble: Callable[[BookieId], int],
-    is_far: Callable[[BookieId], bool],
+    far: Collection[int],
 ) -> tuple[int, ...]:
-    """Return ensemble indexes by trouble, those that are near before those that are far."""
-    levels = {index: trouble(ensemble[index]) for index in candidates}
-    return tuple(sorted(candidates, key=lambda index: (levels[index], is_far(ensemble[index]))))
+    """Return ensemble indexes by trouble, those that are near before those that are ``far``."""
+    return tuple(sorted(candidates, key=lambda index: (trouble(ensemble[index]), index in far)))
 
 
 def least_loaded_first(

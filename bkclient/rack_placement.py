@@ -128,7 +128,9 @@ class RackAwarePlacement:
         """
         if not any(trouble(ensemble[index]) for index in candidates):
             return tuple(candidates)
-        return nearest_first(candidates, ensemble, trouble, self._is_remote)
+        local = self._local_rack()
+        far = {i for i in candidates if local is not None and self._rack_of(ensemble[i]) != local}
+        return nearest_first(candidates, ensemble, trouble, far)
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
         """See ``Placement``: whether the bookies are in as many racks as a write quorum should be.
@@ -146,10 +148,6 @@ class RackAwarePlacement:
         if self._enforced and DEFAULT_RACK in racks and self._needed(write_quorum) > 1:
             return False
         return self._spans(racks, write_quorum)
-
-    def _is_remote(self, bookie: BookieId) -> bool:
-        local = self._local_rack()
-        return local is not None and self._rack_of(bookie) != local
 
     def _needed(self, write_quorum: int) -> int:
         return min(write_quorum, self._racks_min)

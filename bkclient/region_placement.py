@@ -156,14 +156,16 @@ class RegionAwarePlacement:
         So a second region is asked soon enough if the first does not answer. Without a known region
         of the client's own, as with rack-aware placement.
         """
-        if self._local_region is None:
+        local = self._local_region
+        if local is None:
             return self._inside.read_order(candidates, ensemble, trouble)
-        order = list(nearest_first(candidates, ensemble, trouble, self._is_far))
+        far = {i for i in candidates if self._region_of(ensemble[i]) != local}
+        order = list(nearest_first(candidates, ensemble, trouble, far))
         healthy = [index for index in order if not trouble(ensemble[index])]
-        far = [index for index in healthy if self._is_far(ensemble[index])]
-        if far and len(healthy) - len(far) > NEAR_BEFORE_FAR:
-            order.remove(far[0])
-            order.insert(NEAR_BEFORE_FAR, far[0])
+        first_far = next((index for index in healthy if index in far), None)
+        if first_far is not None and healthy.index(first_far) > NEAR_BEFORE_FAR:
+            order.remove(first_far)
+            order.insert(NEAR_BEFORE_FAR, first_far)
         return tuple(order)
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
@@ -182,9 +184,6 @@ class RegionAwarePlacement:
 
     def _region_of(self, bookie: BookieId) -> str:
         return region_of(self._rack_of(bookie)) or DEFAULT_REGION
-
-    def _is_far(self, bookie: BookieId) -> bool:
-        return self._region_of(bookie) != self._local_region
 
     def _usable(self, bookies: Collection[BookieId]) -> dict[str, list[BookieId]]:
         free = by_label(bookies, self._region_of)
