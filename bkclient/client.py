@@ -301,13 +301,18 @@ class Client:
     async def _choose(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:
         """Return an ensemble; a smaller one with opportunistic striping, where bookies are few."""
         smallest = write_quorum if self.config.opportunistic_striping else size
+        wanted = size
         while True:
             try:
                 return await self.cluster.choose_ensemble(size, write_quorum, ack_quorum)
             except NotEnoughBookiesError:
                 if size <= smallest:
                     raise
-                size -= 1
+            except IncorrectParameterError:
+                # A smaller size may be none that the placement allows, and the next one again.
+                if size in {wanted, smallest}:
+                    raise
+            size -= 1
 
     # Open
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from bkclient.config import ClientConfig
 from bkclient.errors import NotEnoughBookiesError
@@ -19,13 +20,15 @@ from bkclient.placement import Ensemble, Placement, replace_failed
 from bkclient.pool import BookiePool
 from bkclient.quarantine import Quarantine
 from bkclient.rate import RateLimit, rate_limit
-from bkclient.topology import Topology
+from bkclient.topology import ScriptError, Topology
 from bkclient.trouble import TroubleBook
 from bkclient.updates import Updater
 from wire.codes import DigestType
 from wire.digest import digester, master_key
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
 
 
 @attrs.frozen(kw_only=True)
@@ -111,6 +114,19 @@ class Cluster:
         """
         if self.topology is not None:
             await self.topology.learn(bookies)
+
+    async def learn_near(self, metadata: LedgerMetadata) -> None:
+        """Find out which of a ledger's bookies are near, where the placement reads from those.
+
+        A script that does not run is no hindrance: whoever only reads insists on no racks.
+        """
+        if not self.placement.prefers_near:
+            return
+        writable = await self.store.writable_bookies()
+        try:
+            await self.learn_racks(writable.union(metadata.all_bookies()))
+        except ScriptError as error:
+            log.warn("it is not known which bookies are near: {error}", error=error)
 
     async def _learn_space(self, bookies: frozenset[BookieId]) -> None:
         if self.free_space is not None:

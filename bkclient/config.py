@@ -26,6 +26,12 @@ FACTORIES: Final = {
 }
 """Java's ledger manager classes by their simple name, and the short name each has in a URI."""
 
+RANDOM: Final = "DefaultEnsemblePlacementPolicy"
+RACK_AWARE: Final = "RackawareEnsemblePlacementPolicy"
+REGION_AWARE: Final = "RegionAwareEnsemblePlacementPolicy"
+ZONE_AWARE: Final = "ZoneawareEnsemblePlacementPolicy"
+"""Java's placement policies by their simple name."""
+
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -193,6 +199,8 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
         OtherKey("clientTcpUserTimeoutMillis", "requests have their own time-outs"),
+        OtherKey("reppDis*", "no file turns it on, in Java neither: its programs hand switches in"),
+        OtherKey("reppEnableValidation", "what is chosen always keeps the rules"),
         OtherKey("tcpKeep*", "the system's keep-alive times are used"),
         OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
         OtherKey("*FormatterClass", "names a Java class; bkctl has --ledger-id-format"),
@@ -396,21 +404,34 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         2,
         key="minNumZonesPerWriteQuorum",
         minimum=1,
-        doc="Zones a write quorum must span.",
-        without_effect="zone-aware placement is not offered",
+        doc="Zones a write quorum must span, with zone-aware placement.",
     )
     zones_per_write_quorum_desired: int = setting(
         3,
         key="desiredNumZonesPerWriteQuorum",
         minimum=1,
-        doc="Zones a write quorum should span.",
-        without_effect="zone-aware placement is not offered",
+        doc="Zones a write quorum should span; not below the zones it must.",
     )
     enforce_zones: bool = setting(
         True,
         key="enforceStrictZoneawarePlacement",
-        doc="Fail rather than span fewer zones.",
-        without_effect="zone-aware placement is not offered",
+        doc="Fail rather than span fewer zones, or share an upgrade domain.",
+    )
+    regions_to_write: str | None = setting(
+        None,
+        key="reppRegionsToWrite",
+        doc="All regions, with ';' between; makes region-aware ensembles outlive regions.",
+    )
+    regions_for_durability_min: int = setting(
+        2,
+        key="reppMinimumRegionsForDurability",
+        minimum=0,
+        doc="Regions an ack quorum must span where reppRegionsToWrite is set; 0 is any number.",
+    )
+    durability_in_replace: bool = setting(
+        True,
+        key="reppEnableDurabilityEnforcementInReplace",
+        doc="Rather replace no bookie than span fewer regions.",
     )
     dns_resolver_class: str | None = setting(
         None,
@@ -548,6 +569,45 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         unit="bytes/s",
         doc="Limit on what is copied in repairs; not above 0 is none.",
     )
+
+    def cross_check(self) -> Iterator[Finding]:
+        """Give what the metadata's settings say, and what is wrong with those of placement."""
+        yield from super().cross_check()
+        yield from self.placement_faults()
+
+    def placement_faults(self) -> Iterator[Finding]:
+        """Give what Java refuses of a policy's settings when a client starts.
+
+        Here a client starts, and fails where it must choose a bookie.
+        """
+        regions = [one for one in (self.regions_to_write or "").split(";") if one.strip()]
+        if self.placement_name == REGION_AWARE and len(regions) < self.durable_regions_min:
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.INVALID,
+                "reppRegionsToWrite",
+                f"lists {len(regions)} regions, fewer than reppMinimumRegionsForDurability="
+                f"{self.durable_regions_min}: no bookie can be chosen",
+            )
+        least, desired = self.zones_per_write_quorum_min, self.zones_per_write_quorum_desired
+        if self.placement_name == ZONE_AWARE and least > desired:
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.INVALID,
+                "minNumZonesPerWriteQuorum",
+                f"{least} is above desiredNumZonesPerWriteQuorum={desired}: no bookie can be "
+                "chosen",
+            )
+
+    @property
+    def placement_name(self) -> str:
+        """The simple name of the placement policy's Java class."""
+        return _simple_name(self.placement_policy)
+
+    @property
+    def durable_regions_min(self) -> int:
+        """Regions an ack quorum must span with region-aware placement; 0 is any number."""
+        return self.regions_for_durability_min if self.regions_to_write else 0
 
     @property
     def add_timeout_s(self) -> int:

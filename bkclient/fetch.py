@@ -296,7 +296,7 @@ class EntryFetcher:
                 lambda index: self._pool.pending(ensemble[index]),
                 config.reorder_pending_threshold,
             )
-        if self._troubles.any_lately:
+        if self._troubles.any_lately or self._placement.prefers_near:
             return self._placement.read_order(order, tuple(ensemble), self._troubles.level)
         return order
 

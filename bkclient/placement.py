@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from bkclient.errors import NotEnoughBookiesError
 from wire.ids import BookieId
@@ -20,6 +20,21 @@ Draw = Callable[[Sequence[BookieId], int], list[BookieId]]
 
 class Placement(Protocol):
     """A placement policy: values in, values out; who is there is an argument."""
+
+    @property
+    def domain(self) -> str:
+        """What may be lost as a whole: a rack, a region, a zone."""
+        ...
+
+    @property
+    def shortfall(self) -> str:
+        """What a write quorum spans of them that does not adhere, as the end of a sentence."""
+        ...
+
+    @property
+    def prefers_near(self) -> bool:
+        """Whether ``read_order`` has to know where bookies are, even where none gives trouble."""
+        ...
 
     def choose(
         self,
@@ -71,6 +86,10 @@ class Placement(Protocol):
 
 class RandomPlacement:
     """The default policy: every writable bookie is as good as any other, unless the lot knows."""
+
+    domain: ClassVar[str] = "bookie"
+    shortfall: ClassVar[str] = "anything"
+    prefers_near: ClassVar[bool] = False
 
     def __init__(self, rng: random.Random, draw: Draw | None = None) -> None:
         self._draw: Draw = rng.sample if draw is None else draw
@@ -168,6 +187,16 @@ def replace_failed(
     if reason is not None and tuple(changed) == ensemble:
         raise reason
     return tuple(changed)
+
+
+def nearest_first(
+    candidates: Sequence[int],
+    ensemble: Ensemble,
+    trouble: Callable[[BookieId], int],
+    far: Collection[int],
+) -> tuple[int, ...]:
+    """Return ensemble indexes by trouble, those that are near before those that are ``far``."""
+    return tuple(sorted(candidates, key=lambda index: (trouble(ensemble[index]), index in far)))
 
 
 def least_loaded_first(

@@ -10,16 +10,16 @@ from typing import Any, Final, NoReturn
 
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.config import ClientConfig
+from bkclient.config import RACK_AWARE, RANDOM, REGION_AWARE, ZONE_AWARE, ClientConfig
 from bkclient.errors import IncorrectParameterError
 from bkclient.free_space import WeightedDraw
-from bkclient.placement import Ensemble, Placement, RandomPlacement
+from bkclient.placement import Draw, Ensemble, Placement, RandomPlacement
 from bkclient.rack_placement import RackAwarePlacement
+from bkclient.region_placement import RegionAwarePlacement
 from bkclient.topology import HostOf, RunScript, Topology, run_script
+from bkclient.zone_placement import ZoneAwarePlacement
 from wire.ids import BookieId
 
-RANDOM: Final = "DefaultEnsemblePlacementPolicy"
-RACK_AWARE: Final = "RackawareEnsemblePlacementPolicy"
 SCRIPT_RESOLVER: Final = "ScriptBasedMapping"
 
 
@@ -48,8 +48,8 @@ def placement_of(
 ) -> tuple[Placement, Topology | None]:
     """Return the configured policy, and what knows the racks where it asks for them.
 
-    A policy that is not offered, or racks enforced without a way to know them, is an error when a
-    bookie has to be chosen: whoever only reads needs none.
+    A policy that is not offered, or cannot be as it is set, or racks enforced without a way to know
+    them, is an error when a bookie has to be chosen: whoever only reads needs none.
 
     Args:
         config: by Java's keys.
@@ -60,40 +60,105 @@ def placement_of(
         local_host: this host, if its rack is to be preferred.
         free_of: the free bytes of a bookie, if they are to count.
     """
+    name = config.placement_name
+    if name not in _OFFERED:
+        return _NoPlacement(
+            f"ensemblePlacementPolicy {config.placement_policy} is not offered; "
+            f"{', '.join(_OFFERED)} are"
+        ), None
+    fault = next(config.placement_faults(), None)
+    if fault is not None:
+        return _NoPlacement(f"{fault.key} {fault.message}"), None
     draw = None
     if free_of is not None:
         draw = WeightedDraw(rng, free_of, config.weighted_placement_multiple_max)
-    name = config.placement_policy.rpartition(".")[2]
-    if name not in {RANDOM, RACK_AWARE}:
-        return _NoPlacement(
-            f"ensemblePlacementPolicy {config.placement_policy} is not offered; "
-            f"{RACK_AWARE} and {RANDOM} are"
-        ), None
+    if name == RANDOM:
+        return RandomPlacement(rng, draw), None
+    insists = _insisting_key(config, name)
     resolver = (config.dns_resolver_class or SCRIPT_RESOLVER).rpartition(".")[2]
-    if name == RACK_AWARE and script is not None and resolver == SCRIPT_RESOLVER:
+    if script is not None and resolver == SCRIPT_RESOLVER:
         topology = Topology(
             clock,
             script,
             host_of,
             local_host=local_host,
             arguments_max=config.topology_script_arguments_max,
-            strict=config.enforce_racks,
+            strict=insists is not None,
             remember_s=config.topology_stabilize_s,
         )
-        return RackAwarePlacement(
-            rng,
-            topology.rack_of,
-            racks_min=config.racks_per_write_quorum_min,
-            enforced=config.enforce_racks,
-            local_rack=lambda: topology.local_rack,
-            draw=draw,
-        ), topology
-    if name == RACK_AWARE and config.enforce_racks:
+        return _OVER_RACKS[name](config, rng, topology, draw), topology
+    if insists is not None:
         return _NoPlacement(
-            "enforceMinNumRacksPerWriteQuorum needs networkTopologyScriptFileName, a script that "
-            "says in which rack a host is"
+            f"{insists} needs networkTopologyScriptFileName, a script that says in which rack a "
+            "host is"
         ), None
     return RandomPlacement(rng, draw), None
+
+
+def _insisting_key(config: ClientConfig, name: str) -> str | None:
+    """Return the setting by which bookies are rather not chosen than without known racks."""
+    if name == ZONE_AWARE:
+        return "enforceStrictZoneawarePlacement" if config.enforce_zones else None
+    if config.enforce_racks:
+        return "enforceMinNumRacksPerWriteQuorum"
+    if name == REGION_AWARE and config.durable_regions_min > 1:
+        return "reppRegionsToWrite"
+    return None
+
+
+def _rack_aware(
+    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
+) -> Placement:
+    return RackAwarePlacement(
+        rng,
+        topology.rack_of,
+        racks_min=config.racks_per_write_quorum_min,
+        enforced=config.enforce_racks,
+        local_rack=lambda: topology.local_rack,
+        draw=draw,
+    )
+
+
+def _region_aware(
+    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
+) -> Placement:
+    return RegionAwarePlacement(
+        rng,
+        topology.rack_of,
+        racks_min=config.racks_per_write_quorum_min,
+        enforce_racks=config.enforce_racks,
+        local_rack=lambda: topology.local_rack,
+        regions_min=config.durable_regions_min,
+        durable_in_replace=config.durability_in_replace,
+        draw=draw,
+    )
+
+
+def _zone_aware(
+    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
+) -> Placement:
+    return ZoneAwarePlacement(
+        rng,
+        topology.rack_of,
+        zones_min=config.zones_per_write_quorum_min,
+        zones_desired=config.zones_per_write_quorum_desired,
+        strict=config.enforce_zones,
+        draw=draw,
+    )
+
+
+_OVER_RACKS: Final = {
+    RACK_AWARE: _rack_aware,
+    REGION_AWARE: _region_aware,
+    ZONE_AWARE: _zone_aware,
+}
+
+_OFFERED: Final = (*_OVER_RACKS, RANDOM)
+
+
+def reads_near(config: ClientConfig) -> bool:
+    """Return whether the policy reads from near bookies first, and a script can tell which are."""
+    return bool(config.topology_script) and config.placement_name == REGION_AWARE
 
 
 def local_host_of(config: ClientConfig) -> str | None:

@@ -1,5 +1,7 @@
 """What becomes of the racks of ledgers when bookies go: told before they go, and afterwards.
 
+Racks, or regions or zones: whatever the placement keeps bookies apart by.
+
 The choice is that of the placement that this client is configured with; BookKeeper 4.18.0 looks at
 no racks before it decommissions a bookie or recovers one. Without known racks nothing is told.
 """
@@ -18,6 +20,16 @@ from bkclient.recover_bookies import BookieLedger
 from bkclient.walk import READS_AT_ONCE
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+
+async def domain(client: Client) -> str:
+    """Return what the placement keeps bookies apart by: rack, region or zone."""
+    return client.cluster.placement.domain
+
+
+async def shortfall(client: Client) -> str:
+    """Return what ledgers span that are on too few, as the end of a sentence."""
+    return client.cluster.placement.shortfall
 
 
 @attrs.frozen

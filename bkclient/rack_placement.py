@@ -8,20 +8,16 @@ arrangement that exists is found here.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
-from bkclient.distribution import write_sets_of
+from bkclient.arrangement import arrange, by_label, holds, spans
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.placement import Draw, Ensemble, RandomPlacement
+from bkclient.placement import Draw, Ensemble, RandomPlacement, nearest_first
 from wire.ids import BookieId
 
 DEFAULT_RACK: Final = "/default-rack"
 """Where bookies are of which nobody says where they are."""
-
-TRIES_MAX: Final = 5000
-"""Racks tried in the search for an arrangement; beyond, it counts as impossible."""
 
 RackOf = Callable[[BookieId], str]
 """The rack of a bookie by now; ``DEFAULT_RACK`` if it is not known."""
@@ -32,6 +28,10 @@ class RackAwarePlacement:
 
     Where it cannot, bookies are chosen as well as possible, or not at all with ``enforced``.
     """
+
+    domain: ClassVar[str] = "rack"
+    shortfall: ClassVar[str] = "fewer racks than minNumRacksPerWriteQuorum asks for"
+    prefers_near: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -126,10 +126,11 @@ class RackAwarePlacement:
 
         Those of other racks come next, then slow ones, then those that failed.
         """
-        levels = {index: trouble(ensemble[index]) for index in candidates}
-        if not any(levels.values()):
+        if not any(trouble(ensemble[index]) for index in candidates):
             return tuple(candidates)
-        return tuple(sorted(candidates, key=lambda i: (levels[i], self._is_remote(ensemble[i]))))
+        local = self._local_rack()
+        far = {i for i in candidates if local is not None and self._rack_of(ensemble[i]) != local}
+        return nearest_first(candidates, ensemble, trouble, far)
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
         """See ``Placement``: whether the bookies are in as many racks as a write quorum should be.
@@ -148,25 +149,17 @@ class RackAwarePlacement:
             return False
         return self._spans(racks, write_quorum)
 
-    def _is_remote(self, bookie: BookieId) -> bool:
-        local = self._local_rack()
-        return local is not None and self._rack_of(bookie) != local
-
     def _needed(self, write_quorum: int) -> int:
         return min(write_quorum, self._racks_min)
 
     def _spans(self, racks: Sequence[str], write_quorum: int) -> bool:
-        needed = self._needed(write_quorum)
-        windows = write_sets_of(len(racks), min(write_quorum, len(racks)))
-        return all(len({racks[i] for i in window}) >= needed for window in windows)
+        return holds(racks, write_quorum, spans(self._needed(write_quorum)))
 
     def _usable(
         self, writable: Collection[BookieId], excluded: Collection[BookieId]
     ) -> dict[str, list[BookieId]]:
-        """Return who can be chosen, by rack; sorted, or a seed would not decide the choice."""
-        by_rack: dict[str, list[BookieId]] = {}
-        for bookie in sorted(set(writable) - set(excluded)):
-            by_rack.setdefault(self._rack_of(bookie), []).append(bookie)
+        """Return who can be chosen, by rack."""
+        by_rack = by_label(set(writable) - set(excluded), self._rack_of)
         if self._enforced and self._racks_min > 1:
             by_rack.pop(DEFAULT_RACK, None)
         return by_rack
@@ -185,8 +178,8 @@ class RackAwarePlacement:
         order = list(dict.fromkeys(self._rack_of(bookie) for bookie in lot))
         local = self._local_rack()
         order.sort(key=lambda rack: rack != local)
-        counts = Counter({rack: len(bookies) for rack, bookies in by_rack.items()})
-        return _Search(size, write_quorum, self._needed(write_quorum), order).run(counts)
+        counts = {rack: len(bookies) for rack, bookies in by_rack.items()}
+        return arrange(size, write_quorum, counts, order, spans(self._needed(write_quorum)))
 
     def _too_few_racks(
         self, size: int, write_quorum: int, by_rack: Mapping[str, Sequence[BookieId]]
@@ -207,45 +200,3 @@ def _by_preference(
     yield [rack for rack in free if rack == racks[index]]
     yield [rack for rack in free if rack not in remaining]
     yield list(free)
-
-
-class _Search:
-    """Looks for racks in an order of which each window of ``quorum`` spans ``needed``."""
-
-    def __init__(self, size: int, quorum: int, needed: int, order: Sequence[str]) -> None:
-        self._size, self._needed, self._order = size, needed, order
-        windows = write_sets_of(size, min(quorum, size))
-        self._windows = [[w for w in windows if place in w] for place in range(size)]
-        self._tries = 0
-
-    def run(self, counts: Counter[str]) -> list[str] | None:
-        """Return the racks, one for each place; None if there is no such order."""
-        racks: list[str] = []
-        return racks if self._fill(racks, counts) else None
-
-    def _fill(self, racks: list[str], counts: Counter[str]) -> bool:
-        if len(racks) == self._size:
-            return True
-        used = set(racks)
-        for rack in sorted(self._order, key=used.__contains__):  # Unused ones first.
-            self._tries += 1
-            if self._tries > TRIES_MAX:
-                return False
-            if not counts[rack]:
-                continue
-            racks.append(rack)
-            counts[rack] -= 1
-            if self._may_span(racks) and self._fill(racks, counts):
-                return True
-            racks.pop()
-            counts[rack] += 1
-        return False
-
-    def _may_span(self, racks: Sequence[str]) -> bool:
-        """Return whether all windows over the last place can still reach enough racks."""
-        filled = len(racks)
-        return all(
-            len({racks[i] for i in window if i < filled}) + sum(i >= filled for i in window)
-            >= self._needed
-            for window in self._windows[filled - 1]
-        )

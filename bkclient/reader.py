@@ -117,6 +117,7 @@ class LedgerReader:
     async def follow(self) -> None:
         """Begin to follow the metadata; ``Client.open_ledger`` calls it."""
         self._watch = await self._cluster.store.watch_ledger(self.ledger_id, self._changed)
+        await self._cluster.learn_near(self.metadata)
 
     def close(self) -> None:
         """Stop following. Reads under way go on."""
@@ -157,6 +158,7 @@ class LedgerReader:
         """Read the metadata now."""
         found: Versioned[LedgerMetadata] = await self._cluster.store.read_ledger(self.ledger_id)
         self._local.install(found)
+        await self._cluster.learn_near(self._local.value)
         return self._local.value
 
     def _metadata_changed(self) -> None:

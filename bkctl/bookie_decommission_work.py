@@ -14,6 +14,7 @@ from bkclient.decommission import cancel_decommission, decommission_status, ledg
 from bkclient.decommission import decommission as decommission_bookie
 from bkclient.errors import ClientError
 from bkclient.prospects import Lacking, LedgerProspect, prospects
+from bkclient.rack_outlook import domain
 from bkclient.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
 from bkctl.bookie_retire import (
     AT_ONCE,
@@ -171,7 +172,7 @@ def _heed_racks(
     """Object where nobody may take its place for want of racks; warn of ledgers on too few."""
     racks = look_at_racks(session, [bookie_id], found)
     if racks.nowhere:
-        step = "start a bookie in another rack"
+        step = f"start a bookie in another {session.call(domain)}"
         heed(session, [Objection(TOO_FEW_RACKS, left_behind(racks), step)], force)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bkclient import admin
 from bkclient.errors import LedgerRecoveryError
-from bkclient.rack_outlook import RackOutlook, on_too_few_racks, outlook
+from bkclient.rack_outlook import RackOutlook, on_too_few_racks, outlook, shortfall
 from bkclient.recover_bookies import (
     BookieLedger,
     LedgerMove,
@@ -150,8 +150,8 @@ def look_at_racks(
     racks: RackOutlook = session.call(outlook, leaving, found, to=to)
     if racks.too_few:
         session.warn(
-            f"{counted(len(racks.too_few), 'ledger')} will span fewer racks than "
-            f"minNumRacksPerWriteQuorum asks for: {named(racks.too_few)}"
+            f"{counted(len(racks.too_few), 'ledger')} will span {session.call(shortfall)}: "
+            f"{named(racks.too_few)}"
         )
     return racks
 
@@ -167,8 +167,8 @@ def tell_of_racks(session: Session, moved: Collection[BookieLedger]) -> None:
     thin: list[LedgerId] = session.call(on_too_few_racks, moved)
     if thin:
         session.warn(
-            f"{counted(len(thin), 'ledger')} {'spans' if len(thin) == 1 else 'span'} fewer racks "
-            f"than minNumRacksPerWriteQuorum asks for: {named(thin)}; workers with "
+            f"{counted(len(thin), 'ledger')} {'spans' if len(thin) == 1 else 'span'} "
+            f"{session.call(shortfall)}: {named(thin)}; workers with "
             "repairedPlacementPolicyNotAdheringBookieEnabled=true spread them once they can"
         )
 

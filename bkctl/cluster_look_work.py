@@ -134,7 +134,8 @@ async def _status(
         ledgers=None if walked is None else walked.ledgers,
         not_closed=None if walked is None else walked.not_closed,
     )
-    return attrs.evolve(found, problems=tuple(_problems(found, bookies)))
+    domain = client.cluster.placement.domain if found.racks else ""
+    return attrs.evolve(found, problems=tuple(_problems(found, bookies, domain)))
 
 
 async def _walk(client: Client) -> _Walked:
@@ -147,8 +148,8 @@ async def _walk(client: Client) -> _Walked:
     return walked
 
 
-def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary]) -> list[str]:
-    """Return what is not as it should be, the worst first."""
+def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary], domain: str) -> list[str]:
+    """Return what is not as it should be, the worst first; bookies are kept apart by ``domain``."""
     silent = sum(bool(one.unreachable) for one in bookies)
     full = sum(
         one.total is not None and one.free is not None and one.free < one.total * (1 - _FULL_AT)
@@ -156,6 +157,8 @@ def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary]) -> list[st
     )
     repair = found.autorecovery
     lacking = -found.headroom
+    # A region or a zone is the first part of a location.
+    apart = {rack if domain == "rack" else rack.split("/")[1] for rack in found.racks}
     ensemble = f"ledgers of an ensemble of {found.ensemble_size}"
     told = (
         (lacking > 0, f"{counted(lacking, 'writable bookie')} too few for {ensemble}"),
@@ -166,7 +169,7 @@ def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary]) -> list[st
         (full, f"{counted(full, 'bookie')} with full disks"),
         (not repair.enabled, "autorecovery is disabled"),
         (repair.enabled and repair.auditor is None, "no auditor is elected"),
-        (len(found.racks) == 1, "all bookies are in one rack"),
+        (len(apart) == 1, f"all bookies are in one {domain}"),
     )
     return [words for holds, words in told if holds]
 

@@ -116,7 +116,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-NOT-ENOUGH-BOOKIES": _advice(
             "The ensemble is larger than the number of bookies that take adds. Read-only bookies, "
-            "those in quarantine and those that rack rules forbid do not count.",
+            "those in quarantine and those that the rules of racks, regions or zones forbid do not "
+            "count.",
             "`bkctl bookie list` shows who takes adds",
             "`bkctl ledger create -E 1 -W 1 -A 1` does with a smaller ensemble",
         ),

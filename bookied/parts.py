@@ -13,6 +13,7 @@ import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
@@ -24,7 +25,7 @@ from bkclient.greeting import Greeting, greeting_of
 from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore
-from bkclient.placement_policy import real_script
+from bkclient.placement_policy import reads_near, real_script
 from bkclient.pool import Connect
 from bookied.config import BookieConfig
 from bookied.dirs import DirectoryLocks
@@ -34,6 +35,8 @@ from bookied.identity import Host, RealHost
 from bookied.index.key_values import OpenKeyValues
 from bookied.listener import KeepAlive, Listener, TcpListener
 from bookied.metrics.stats import MetadataStats
+
+log = Logger()
 
 RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
 """Runs a function in a thread; its value or error comes back on the reactor."""
@@ -134,8 +137,24 @@ def make_client(parts: Parts, store: MetadataStore) -> Client:
         config=config,
         rng=parts.rng,
         topology_script=real_script(config, parts.run_blocking),
+        local_host=host_to_read_near(config, parts.host),
         greeting=parts.greeting,
     )
+
+
+def host_to_read_near(config: ClientConfig, host: Host) -> str | None:
+    """Return this host as the topology script knows it, if repairs read from near bookies first.
+
+    Blocks, as all that is asked of the machine does.
+    """
+    if not reads_near(config) or config.ignore_local_node:
+        return None
+    try:
+        address = host.address(None)
+        return host.canonical_name(address) if config.use_hostname_for_local_node else address
+    except OSError as error:
+        log.warn("it is not known which bookies are near: {error}", error=error)
+        return None
 
 
 class MetadataUriError(BookieStopError):

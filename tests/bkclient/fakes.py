@@ -406,6 +406,7 @@ class World:
         protocol: ProtocolVersion = ProtocolVersion.V3,
         seed: int = 0,
         topology_script: RunScript | None = None,
+        local_host: str | None = None,
         **settings: Any,
     ) -> Client:
         """Return a client with its own session."""
@@ -419,6 +420,7 @@ class World:
             rng=random.Random(seed),
             protocol=protocol,
             topology_script=topology_script,
+            local_host=local_host,
         )
 
     def connect(

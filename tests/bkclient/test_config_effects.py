@@ -168,8 +168,27 @@ def test_whoever_connects_is_told_how_long_that_may_take() -> None:
     assert waits == [1.234] * 3
 
 
+@pytest.mark.parametrize(
+    ("policy", "text", "key"),
+    [
+        ("RegionAware", "reppRegionsToWrite=eu", "reppRegionsToWrite"),
+        ("RegionAware", "reppRegionsToWrite=eu;us", None),
+        ("Zoneaware", "minNumZonesPerWriteQuorum=4", "minNumZonesPerWriteQuorum"),
+        ("Rackaware", "minNumZonesPerWriteQuorum=4\nreppRegionsToWrite=eu", None),
+    ],
+)
+def test_what_no_bookie_can_be_chosen_with_is_told_before(
+    policy: str, text: str, key: str | None
+) -> None:
+    java_class = f"org.apache.bookkeeper.client.{policy}EnsemblePlacementPolicy"
+    _, findings = load(
+        ClientConfig, parse_properties(f"ensemblePlacementPolicy={java_class}\n{text}")
+    )
+    assert [finding.key for finding in findings] == ([] if key is None else [key])
+
+
 def test_what_changes_nothing_says_so() -> None:
-    text = "enforceStrictZoneawarePlacement=false\ndisableEnsembleChangeFeatureName=x"
+    text = "recoveryBatchReadEnabled=true\ndisableEnsembleChangeFeatureName=x"
     _, findings = load(ClientConfig, parse_properties(text))
     assert {finding.key for finding in findings} == {
         line.partition("=")[0] for line in text.split()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -101,6 +102,46 @@ class TestRacks:
         done = run_in(world, "recover", "b2", "--yes", topology_script=racks)
         assert "rack" not in done.err
         assert world.stored(ledger_id).all_bookies() == {B1, BookieId("b3")}
+
+
+class TestZones:
+    settings: ClassVar[dict[str, Any]] = {
+        "placement_policy": "org.apache.bookkeeper.client.ZoneawareEnsemblePlacementPolicy"
+    }
+
+    @staticmethod
+    async def script(hosts: Sequence[str]) -> str:
+        """Put b1 to b3 into one zone, all others into another, each into its own domain."""
+        return " ".join(f"/{'one' if host[-1] in '123' else 'two'}/{host[-1]}" for host in hosts)
+
+    def ledger(self, world: World) -> LedgerId:
+        """Return a ledger on b1, b2 and b4."""
+        client = world.client(topology_script=self.script, **self.settings)
+        while True:
+            sizes = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
+            ledger_id = closed_ledger(world, client, 5, **sizes)
+            if world.stored(ledger_id).all_bookies() == {B1, B2, BookieId("b4")}:
+                return ledger_id
+            world.run(client.delete_ledger(ledger_id))
+
+    def test_where_zones_are_enforced_nobody_would_ever_take_its_place(self) -> None:
+        world = World(4)
+        ledger_id = self.ledger(world)
+        world.kill("b4")
+        strict = {"topology_script": self.script, **self.settings}
+        refused = run_in(world, "decommission", "b4", "--yes", ok=False, **strict)
+        assert refused.status == 4
+        assert f"1 ledger would be left behind ({ledger_id}): nobody can" in refused.err
+        assert "start a bookie in another zone" in refused.err
+
+    def test_ledgers_that_will_span_too_few_zones_are_told_before(self) -> None:
+        world = World(4)
+        ledger_id = self.ledger(world)
+        world.kill("b4")
+        lax = {"topology_script": self.script, "enforce_zones": False, **self.settings}
+        told = run_in(world, "recover", "b4", "--dry-run", **lax)
+        words = "1 ledger will span fewer zones than minNumZonesPerWriteQuorum asks for, or one "
+        assert f"{words}upgrade domain of a zone: {ledger_id}" in told.err
 
 
 def has_cookie(world: World) -> bool:

@@ -226,3 +226,23 @@ def test_a_bookie_can_be_shown_and_tested_by_the_short_names() -> None:
     assert (shown["bookie_id"], shown["rack"], shown["version"]) == ("b2", None, None)
     assert run_in(world, "bookie", "show", "b9", ok=False).status == 3
     assert run_in(world, "bookie", "test", "b2").out.startswith("bookie b2 is sane")
+
+
+@pytest.mark.parametrize(
+    ("policy", "word"),
+    [
+        ("RackawareEnsemblePlacementPolicy", None),
+        ("RegionAwareEnsemblePlacementPolicy", "region"),
+        ("ZoneawareEnsemblePlacementPolicy", "zone"),
+    ],
+)
+def test_racks_of_one_region_or_zone_are_a_problem_where_those_are_kept_apart(
+    policy: str, word: str | None
+) -> None:
+    async def one_place(hosts: Sequence[str]) -> str:
+        return " ".join(f"/place/{host[-1]}" for host in hosts)
+
+    settings = {"placement_policy": f"org.apache.bookkeeper.client.{policy}"}
+    said = run_in(World(3), "cluster", "status", "--json", topology_script=one_place, **settings)
+    told = [one for one in said.json["problems"] if one.startswith("all bookies are in one")]
+    assert told == ([] if word is None else [f"all bookies are in one {word}"])

@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.config import ClientConfig
 from bkclient.metadata.memory import MemoryMetadata
+from bkclient.topology import RunScript
 from bookied.service import BookieService
 from tests.sim.bookie import SESSION_S, SimBookie, some_config
 from tests.sim.network import Network
@@ -39,6 +40,7 @@ class SimClient:
         name: str,
         *,
         protocol: ProtocolVersion,
+        topology_script: RunScript | None = None,
         **settings: Any,
     ) -> None:
         skew_s, rate = world.skew()
@@ -55,6 +57,7 @@ class SimClient:
             config=ClientConfig(**settings),
             rng=rng,
             protocol=protocol,
+            topology_script=topology_script,
         )
         world.begin(self.process, self.store.connect())
         world.graveyard.append(self)

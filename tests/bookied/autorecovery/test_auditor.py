@@ -550,6 +550,34 @@ def test_ledgers_that_are_not_spread_well_are_marked_where_that_is_to_be_repaire
     assert check_time_s(world, "placement") is not None
 
 
+@pytest.mark.parametrize(
+    ("policy", "ensemble_size", "adheres"),
+    [
+        ("ZoneawareEnsemblePlacementPolicy", 3, True),
+        ("ZoneawareEnsemblePlacementPolicy", 4, False),  # No multiple of the write quorum.
+        ("RegionAwareEnsemblePlacementPolicy", 4, True),
+    ],
+)
+def test_zones_and_regions_are_judged_as_java_judges_them(
+    policy: str, ensemble_size: int, *, adheres: bool
+) -> None:
+    async def three_zones(hosts: Sequence[str]) -> str:
+        return " ".join(f"/z{int(host[-1]) % 3}/d{host[-1]}" for host in hosts)
+
+    world = World(6)
+    settings = {
+        "topology_script": three_zones,
+        "placement_policy": f"org.apache.bookkeeper.client.{policy}",
+    }
+    careful = world.client(**settings, enforce_zones=False)
+    ledger_id = closed_ledger(
+        world, careful, 2, ensemble_size=ensemble_size, write_quorum=3, ack_quorum=2
+    )
+    Term(world, client=settings, placement_check_interval_s=1000, repair_placement=True)
+    world.settle(1)
+    assert marks(world) == ({} if adheres else {ledger_id: ()})
+
+
 def test_the_check_of_replicas_reports_and_marks_nothing(
     logged: Callable[[], list[str]],
 ) -> None:

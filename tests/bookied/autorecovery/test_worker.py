@@ -716,6 +716,53 @@ def test_ledgers_in_one_rack_are_moved_where_that_is_wanted(*, wanted: bool) -> 
         assert changed == (wanted and ledger_id in bad)
 
 
+ZONES = {"b1": "/a/1", "b2": "/a/2", "b3": "/a/3", "b4": "/b/1", "b5": "/c/1"}
+ZONE_AWARE = "org.apache.bookkeeper.client.ZoneawareEnsemblePlacementPolicy"
+REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
+
+
+async def zone_script(hosts: Sequence[str]) -> str:
+    return " ".join(ZONES[host.removeprefix("host-")] for host in hosts)
+
+
+def zones(world: World, ledger_id: LedgerId) -> set[str]:
+    return {ZONES[bookie][:2] for bookie in world.stored(ledger_id).ensemble}
+
+
+@pytest.mark.parametrize("policy", [ZONE_AWARE, REGION_AWARE])
+def test_a_ledger_in_one_zone_is_moved_but_one_in_one_region_adheres_as_with_java(
+    policy: str,
+) -> None:
+    world = World(3)
+    ledger_id = closed_ledger(
+        world, world.client(), 7, ensemble_size=3, write_quorum=3, ack_quorum=2
+    )
+    for name in ("b4", "b5"):
+        world.add_bookie(name)
+    mark(world, ledger_id)
+    settings = {"topology_script": zone_script, "placement_policy": policy}
+    RunningWorker(world, client=settings, repair_placement=True)
+    run_until_no_marks(world)
+    check_whole(world, ledger_id, payloads(7))
+    assert len(zones(world, ledger_id)) == (1 if policy == REGION_AWARE else 2)
+
+
+def test_a_lost_bookie_is_replaced_in_its_zone_only_by_another_upgrade_domain() -> None:
+    world = World(5)
+    settings = {"topology_script": zone_script, "placement_policy": ZONE_AWARE}
+    client = world.client(**settings)
+    while True:
+        ledger_id = closed_ledger(world, client, 7, ensemble_size=3, write_quorum=3, ack_quorum=2)
+        if world.stored(ledger_id).all_bookies() >= {"b1", "b4", "b5"}:
+            break
+    world.kill("b4")
+    mark(world, ledger_id, "b4")
+    RunningWorker(world, client=settings)
+    run_until_no_marks(world)
+    members = check_whole(world, ledger_id, payloads(7)).all_bookies()
+    assert members in ({"b1", "b2", "b5"}, {"b1", "b3", "b5"})
+
+
 def test_a_ledger_that_cannot_be_spread_better_loses_its_mark() -> None:
     world = World(2)
     ledger_id = closed_ledger(world, world.client(), 3, **PAIR)
