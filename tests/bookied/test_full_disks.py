@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.file_systems import fill, read_only, small_file_system
-from tests.bookied.processes import BookieProcess, make_cluster, write_conf
+from tests.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
 from tests.bookied.serving import packet
 from wire.codes import ReturnCode
 
@@ -24,6 +24,7 @@ SMALL = {
     "logSizeLimit": 4 * MB,
     "minUsableSizeForIndexFileCreation": 1,
     "gcWaitTime": 3_600_000,
+    **SOON_FORGOTTEN,
 }
 LEDGER_ID = 7
 
@@ -90,7 +91,7 @@ def disks(tmp_path: Path) -> Iterator[list[Path]]:
 
 
 def wait_until(fact: Callable[[], bool], bookie: BookieProcess) -> None:
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while not fact():
         assert bookie.process.poll() is None, bookie.output.read_text()
         assert time.monotonic() < deadline_s, bookie.output.read_text()
