@@ -11,7 +11,8 @@ from typing import Any
 import pexpect
 import pyte
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0
+"""How long is waited for what comes at once on a machine that has nothing else to do."""
 
 
 class Terminal:
@@ -53,9 +54,11 @@ class Terminal:
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.screen.display]
 
-    def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
+    def until(
+        self, condition: Callable[[list[str]], bool], timeout_s: float = TIMEOUT_S
+    ) -> list[str]:
         """Wait until what is on the screen is so; return it."""
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s = time.monotonic() + timeout_s
         while not condition(self.lines):
             assert time.monotonic() < deadline_s, "\n".join(["the screen stays so:", *self.lines])
             self.read()
