@@ -119,7 +119,7 @@ def test_a_bookie_goes_on_in_other_directories_when_one_is_filled_to_the_last_by
     where = ",".join(map(str, disks))
     settings = {"ledgerDirectories": where, "readOnlyModeOnAnyDiskFullEnabled": by_any}
     # So late that a write finds no room before a look at the disks does.
-    bookie = machine.start(diskCheckInterval=2000, **settings).ready()
+    bookie = machine.start(diskCheckInterval=60_000, **settings).ready()
     assert machine.add(bookie, 50) is ReturnCode.EOK
     wait_until(lambda: any((disk / "current/0.log").exists() for disk in disks), bookie)
     full = active_log_of(disks)
