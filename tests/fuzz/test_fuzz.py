@@ -24,7 +24,7 @@ def test_what_hunts_have_found_breaks_nothing(target: Target) -> None:
 
 
 @every_target
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.binary(max_size=300))
 def test_random_bytes_are_a_value_or_a_typed_error(target: Target, data: bytes) -> None:
     assert judge(target, data) == []
