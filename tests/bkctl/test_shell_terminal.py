@@ -41,8 +41,11 @@ def label(cluster: Cluster) -> str:
 
 @pytest.fixture
 def shell(cluster: Cluster, label: str, tmp_path: Path) -> Iterator[Terminal]:
+    config = tmp_path / "config.toml"
+    config.write_text("[shell]\ntiming = false\n")  # No line about a command that took long.
+    config.chmod(0o600)
     environ = {"BKCTL_SERVICE_URI": cluster.uri, "XDG_STATE_HOME": str(tmp_path),
-               "XDG_CONFIG_HOME": str(tmp_path)}  # fmt: skip
+               "BKCTL_CONFIG": str(config)}  # fmt: skip
     with terminal([*BKCTL, "shell"], columns=100, **environ) as running:
         running.prompts("bkctl>")
         running.shows("3 of 3 bookies writable")
