@@ -71,12 +71,16 @@ class Interrupts:
     """The signal handlers of one command. Outside the main thread they stay as they were."""
 
     def __init__(
-        self, timeout_s: float = 0.0, *, at_once: Callable[[int, str], None] | None = None
+        self,
+        timeout_s: float = 0.0,
+        *,
+        at_once: Callable[[int, str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``at_once`` is what a second signal calls, with a status and the last words."""
         self.last_words = ""
         """In which state a command leaves things that is ended at once."""
-        self._timeout_s, self._at_once = timeout_s, at_once or leave
+        self._timeout_s, self._at_once, self._clock = timeout_s, at_once or leave, clock
         self._stop: Stop | None = None
         self._first_s: float | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -107,7 +111,7 @@ class Interrupts:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         words, status = _STATUS[signal.Signals(number)]
-        now_s = time.monotonic()
+        now_s = self._clock()
         if self._first_s is None:
             self._first_s = now_s
         elif number != signal.SIGALRM and now_s - self._first_s > ECHO_S:

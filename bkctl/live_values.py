@@ -34,7 +34,8 @@ OLD_WAIT_S: Final = 0.3
 ASK_S: Final = 15
 """How long is asked before it is given up."""
 
-_POLL_S: Final = 0.01
+POLL_S: Final = 0.01
+"""How long it waits between two looks."""
 
 _FIRST: Final = {
     "decommission": ("down", "read-only"), "recover": ("down", "open", "in-recovery"),
@@ -109,7 +110,7 @@ def offered(
         goes_on = start(kind, asked)
         until_s = time.monotonic() + (WAIT_S if found is None else OLD_WAIT_S)
         while goes_on() and time.monotonic() < until_s:
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         found = cache.read(kind, asked) or found
     return [] if found is None else [one for one in found[0] if one[0].startswith(prefix)]
 

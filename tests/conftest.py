@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 from xdist.scheduler import LoadScopeScheduling
 
 # Until logging begins, Twisted keeps events; a command under test would print those of all tests
 # before it.
 globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+
+# How long an example takes says something of the machine, which others use too.
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 class Scheduling(LoadScopeScheduling):

@@ -21,7 +21,7 @@ from bkclient.blocking import reactor_in_thread
 
 T = TypeVar("T")
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 @functools.cache
@@ -74,7 +74,7 @@ async def sleep(seconds: float) -> None:
     await waited
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
     """Wait until a condition holds, looking every 10 ms; fail the test after ``timeout_s``."""
     reactor = the_reactor()
     deadline_s = reactor.seconds() + timeout_s

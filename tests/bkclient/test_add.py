@@ -369,7 +369,7 @@ def test_s5_acks_of_bookies_that_nobody_can_find_would_be_caught() -> None:
 # Longer random walks ---------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_random_walks_keep_every_promise(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 5))

@@ -182,7 +182,7 @@ def test_an_interruption_cancels_the_work_and_waits_for_its_end() -> None:
     class Impatient(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             if timeout is None:
-                waits(started, 10)
+                waits(started, 60)
                 raise Interrupted
             return waits(self, timeout)
 
@@ -201,7 +201,7 @@ ledger_id, last = client.write_ledger([b"from a script"], ensemble_size=3)
 print(client.read_entry(ledger_id, last).payload.decode())
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout, done.returncode) == ("from a script\n", 0), done.stderr
 

@@ -217,7 +217,7 @@ def test_what_was_not_read_cannot_have_been_written_back() -> None:
 # Any window and any order ----------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     window=st.integers(1, 4),
     copies=st.lists(st.sets(st.integers(0, 2)), max_size=6),

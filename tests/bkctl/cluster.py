@@ -12,7 +12,7 @@ import attrs
 
 from bkctl.process import ChildProcess
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 BKCTL = [sys.executable, "-c", "import sys; from bkctl.cli import main; sys.exit(main())"]
 
 
@@ -43,4 +43,4 @@ def local_cluster(directory: Path, bookies: int = 3, *options: str) -> Iterator[
         env = (directory / "bkctl.env").read_text()
         yield Cluster(directory, env.split("BKCTL_SERVICE_URI=")[1].split()[0])
     finally:
-        assert process.stop(30) == 0, process.log_tail(50)
+        assert process.stop(90) == 0, process.log_tail(50)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import attrs
 
 from bkclient.blocking import with_store
 from bkctl.cli import cli
+from bkctl.process import free_port
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost
 from wire.ids import BookieId
@@ -58,9 +58,7 @@ class Bookie:
 
 def new_bookie(tmp_path: Path) -> Bookie:
     """Make a cluster, and the directories and cookie of a bookie in it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     made = Bookie(tmp_path, port, {})
     made.settings = {
         "metadataServiceUri": made.uri,

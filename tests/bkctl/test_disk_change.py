@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from bkctl.cli import cli
+from bkctl.process import free_port
 from bookied.dirs import CURRENT, DirectoryLocks
 from tests.bkctl.disk import Result, snapshot
 from tests.bkctl.terminal import FakeHost
@@ -52,9 +53,7 @@ class Bookie:
 @pytest.fixture
 def bookie(tmp_path: Path) -> Bookie:
     """A bookie whose directories hold what a Java bookie left at a clean stop, and no cookie."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     made = Bookie(tmp_path, f"127.0.0.1:{port}")
     golden = DIRECTORY / "sorted" / "clean"
     shutil.copytree(golden / "journal", made.journal)

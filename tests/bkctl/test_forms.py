@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -133,13 +133,17 @@ def test_a_state_can_be_waited_for(run: Run, names: dict[str, str]) -> None:
     assert run("autorecovery", "status", "--until", "marked=0").status == 0
     assert run("autorecovery", "list", "--until", "done").status == 0
     opened = run("ledger", "create", "-E", 1, "-W", 1, "-A", 1).id
-    late = run(
-        "ledger", "show", "-", "--until", "state=closed", "--watch=0.1", "--timeout", 1,
-        "--json", typed=f"{opened}\n", ok=False,
-    )  # fmt: skip
-    assert late.status == ExitStatus.TIME_LIMIT
-    assert "state=closed is not so after" in late.error["error"]
-    rounds = [check(json.loads(line)) for line in late.out.splitlines()]
+    rounds: list[dict[str, Any]] = []
+    for limit_s in (1, 5, 30):  # However few rounds a busy machine gets to within a second.
+        if len(rounds) > 2:
+            break
+        late = run(
+            "ledger", "show", "-", "--until", "state=closed", "--watch=0.1", "--timeout", limit_s,
+            "--json", typed=f"{opened}\n", ok=False,
+        )  # fmt: skip
+        assert late.status == ExitStatus.TIME_LIMIT
+        assert "state=closed is not so after" in late.error["error"]
+        rounds = [check(json.loads(line)) for line in late.out.splitlines()]
     assert len(rounds) > 2
     assert {one["ledger_id"] for one in rounds} == {opened}
 

@@ -252,7 +252,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_for(condition, timeout_s: float = 20.0) -> None:
+def wait_for(condition, timeout_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, "timed out"
@@ -269,7 +269,7 @@ def java(request: pytest.FixtureRequest) -> Java:
 
 
 def four_letters(server: ZooKeeperProcess, word: bytes) -> bytes:
-    with closing(socket.create_connection((server.host, server.port), timeout=5)) as connection:
+    with closing(socket.create_connection((server.host, server.port), timeout=60)) as connection:
         connection.sendall(word)
         return connection.recv(4096)
 
@@ -332,7 +332,7 @@ class TestZooKeeperProcess:
 
 def with_client(kazoo_client, server: ZooKeeperProcess, action):
     client = kazoo_client.KazooClient(server.address)
-    client.start(timeout=20)
+    client.start(timeout=60)
     try:
         return action(client)
     finally:

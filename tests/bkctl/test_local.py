@@ -22,17 +22,18 @@ from bkctl.exit_status import ExitStatus
 from bkctl.java import ZooKeeperProcess
 from bkctl.local_cluster import CONF_FILE, STATE_FILE, LocalCluster
 from bkctl.local_zookeeper import settings as zookeeper_settings
+from bkctl.process import free_port
 from bookied.dirs import DirectoryLocks
 from tests.bkctl.cluster import BKCTL, local_cluster
 from tests.bkctl.terminal import FakeHost
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 BOOKIED = [sys.executable, "-m", "bookied"]
 
 
 def _run(*args: object) -> subprocess.CompletedProcess[str]:
     command = [*BKCTL, *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
 
 
 def _processes(directory: Path) -> list[int]:
@@ -213,7 +214,9 @@ def test_ctrl_c_stops_everything_and_removes_what_was_temporary(tmp_path: Path) 
     assert process.stdout is not None
     told = b""
     while not told.rstrip().endswith(b"\n}"):
-        told += process.stdout.readline()
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        told += line
     summary = json.loads(told)
     directory = Path(summary["directory"])
     assert directory.parent == tmp_path
@@ -234,8 +237,8 @@ def test_children_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stdout is not None
-    while b"# or:" not in process.stdout.readline():
-        pass
+    while b"# or:" not in (line := process.stdout.readline()):
+        assert line, "it has ended"
     assert len(_processes(directory)) == 2
     process.kill()
     process.communicate()
@@ -350,8 +353,7 @@ def test_bookies_may_join_a_zookeeper_that_runs(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.spark
 def test_a_zookeeper_alone_runs_until_ctrl_c(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     told, _ = _until_told(["local", "zookeeper", "--dir", str(tmp_path), "--port", str(port)])
     assert told["uri"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
     assert (tmp_path / "data").is_dir()

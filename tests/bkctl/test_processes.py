@@ -24,9 +24,9 @@ from tests.bkctl.cluster import BKCTL, Cluster, local_cluster
 
 pytestmark = pytest.mark.processes
 
-TIMEOUT_S = 60.0
-LIMIT_S, LIMIT_S_MAX = 3, 7.5
-"""A limit, and what it may come to with all that goes around it; kazoo alone waits ten more."""
+TIMEOUT_S = 120.0
+LIMIT_S, LIMIT_S_MAX = 3, 11.0
+"""A limit, and what it may come to with all that follows it; kazoo alone waits ten more."""
 MIB = 1024 * 1024
 RSS_BYTES_MAX = 180 * MIB
 
@@ -289,11 +289,17 @@ def test_a_writer_that_was_fenced_says_what_to_do(cluster: Cluster) -> None:
 
 def test_reading_can_be_interrupted_at_any_time(cluster: Cluster) -> None:
     ledger = _ok(cluster, "ledger", "create")
-    process = _start(cluster, "ledger", "tail", ledger, "--follow")
-    time.sleep(1.0)  # It is somewhere between its start and waiting for entries.
-    process.send_signal(signal.SIGINT)
-    status, _, err = _end(process)
-    assert status == ExitStatus.INTERRUPTED or (status == -signal.SIGINT and not err)
+    began = "from bkctl.cli import main; print('began', flush=True); main()"
+    for after_s in (0.1, 0.5, 1.5):
+        process = subprocess.Popen(
+            [sys.executable, "-c", began, "ledger", "tail", ledger, "--follow"],
+            env=_environ(cluster), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert _line(process) == b"began\n"
+        time.sleep(after_s)  # It is somewhere between its start and waiting for entries.
+        process.send_signal(signal.SIGINT)
+        status, _, err = _end(process)
+        assert (status, err.count("\n")) == (ExitStatus.INTERRUPTED, 1), err
 
 
 # Memory ----------------------------------------------------------------------------------------
@@ -362,8 +368,12 @@ def test_a_cluster_out_of_reach_ends_with_5_and_one_line() -> None:
 def test_the_time_limit_holds_where_a_zookeeper_takes_connections_and_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"zk+hierarchical://127.0.0.1:{silent.getsockname()[1]}/ledgers"
+        process = _start(None, "ledger", "list", "-u", uri, "--timeout", LIMIT_S)
+        # It connects, or its limit comes first. How long a Python takes to start is not its own.
+        while process.poll() is None and not select.select([silent], [], [], 0.05)[0]:
+            pass
         begun_s = time.monotonic()
-        status, _, err = _end(_start(None, "ledger", "list", "-u", uri, "--timeout", LIMIT_S))
+        status, _, err = _end(process)
         took_s = time.monotonic() - begun_s
     assert status == ExitStatus.TIME_LIMIT, err
     assert uri in err
@@ -376,10 +386,8 @@ def test_bookies_that_are_down_make_adds_fail_with_a_way_out(tmp_path: Path) -> 
         _ok(cluster, "ledger", "add", ledger, "one")
         listed = json.loads(_ok(cluster, "ledger", "show", ledger, "--json"))
         assert len(listed["fragments"][0]["ensemble"]) == 3
-        for pid in _bookie_pids(cluster):
+        for pid in _bookie_pids(cluster)[:2]:
             os.kill(pid, signal.SIGKILL)
-            if pid != _bookie_pids(cluster)[0]:
-                break
         status, _, err = _run(cluster, "ledger", "add", ledger, "two", "three", "four")
         assert status in {ExitStatus.UNREACHABLE, ExitStatus.FAILED, ExitStatus.TIME_LIMIT}, err
         assert f"`bkctl ledger recover {ledger}`" in err

@@ -17,8 +17,14 @@ from bkctl.process import free_port
 from tests.bookied.raw_client import RawClient
 from tests.reactor import call, run, the_reactor
 
-READY_S = 30.0
-END_S = 30.0
+READY_S = 90.0
+END_S = 90.0
+
+SESSION_MS = 10_000
+"""How long a bookie may be held up before others take it for gone."""
+
+SOON_FORGOTTEN = {"zkTimeout": 400}
+"""For one that is killed and started again: each start waits for the session of the one before."""
 
 
 def make_cluster(path: Path) -> str:
@@ -40,7 +46,7 @@ def write_conf(directory: Path, uri: str, **changes: object) -> Path:
         "bookieId": directory.name,
         "advertisedAddress": "127.0.0.1",
         "allowLoopback": "true",
-        "zkTimeout": 400,
+        "zkTimeout": SESSION_MS,
         "journalPreAllocSizeMB": 1,
         "journalDirectories": directory / "journal",
         "ledgerDirectories": directory / "ledgers",
@@ -94,28 +100,47 @@ class BookieProcess:
         """Wait until the process has told its service manager ``word``."""
         deadline_s = time.monotonic() + timeout_s
         while word not in self.told:
-            self._hear()
-            assert self.process.poll() is None, f"ended early:\n{self.output.read_text()}"
-            assert time.monotonic() < deadline_s, f"no {word}:\n{self.output.read_text()}"
+            self._hear_or_fail(word, deadline_s)
         return self
 
-    def told_within(self, seconds: float, after: Callable[[], object] = tuple) -> list[str]:
-        """Return what the process tells its service manager in so much time from now on.
+    def tells(self, *words: str, after: Callable[[], object] = tuple) -> None:
+        """Wait until the process has told each of these words anew.
 
         ``after`` is done first, and what is told in answer to it counts.
         """
-        while select.select([self._notify], [], [], 0)[0]:
-            self._hear()
-        so_far = len(self.told)
+        so_far = self._heard()
         after()
+        deadline_s = time.monotonic() + READY_S
+        while missing := set(words) - set(self.told[so_far:]):
+            self._hear_or_fail(" ".join(missing), deadline_s)
+
+    def told_within(self, seconds: float) -> list[str]:
+        """Return what the process tells its service manager in so much time from now on."""
+        so_far = self._heard()
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             self._hear()
         return self.told[so_far:]
 
-    def _hear(self) -> None:
-        if select.select([self._notify], [], [], 0.05)[0]:
-            self.told += self._notify.recv(4096).decode().splitlines()
+    def _heard(self) -> int:
+        """Hear what has been told; return how many words that makes."""
+        while select.select([self._notify], [], [], 0)[0]:
+            self._hear()
+        return len(self.told)
+
+    def _hear_or_fail(self, word: str, deadline_s: float) -> None:
+        # Looked at first: what it told before its end is there to be heard.
+        has_ended = self.process.poll() is not None
+        if not self._hear():
+            assert not has_ended, f"ended without {word}:\n{self.output.read_text()}"
+            assert time.monotonic() < deadline_s, f"no {word}:\n{self.output.read_text()}"
+
+    def _hear(self) -> bool:
+        """Wait a little for a message; return whether one came."""
+        if not select.select([self._notify], [], [], 0.05)[0]:
+            return False
+        self.told += self._notify.recv(4096).decode().splitlines()
+        return True
 
     def ready(self, timeout_s: float = READY_S) -> BookieProcess:
         return self.wait_for("READY=1", timeout_s)

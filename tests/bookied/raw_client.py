@@ -40,7 +40,7 @@ class Found(NamedTuple):
 class RawClient:
     """One connection. Everything that waits does so at most ``timeout_s``."""
 
-    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 60.0) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = ClientConnection(ProtocolVersion.V2)

@@ -57,17 +57,17 @@ def test_an_append_waits_for_zeros_that_are_on_their_way_to_its_place(path: Path
 
     def allocate(fd: int, offset: int, size: int) -> None:
         under_way.set()
-        assert gate.wait(10)
+        assert gate.wait(60)
         os.posix_fallocate(fd, offset, size)
 
     file = AheadFile(path, STEP, allocate)
-    assert under_way.wait(10)
+    assert under_way.wait(60)
     appender = threading.Thread(target=file.write, args=([block(7)],))
     appender.start()
     appender.join(0.05)
     assert appender.is_alive()
     gate.set()
-    appender.join(10)
+    appender.join(60)
     file.close()
     assert path.read_bytes() == block(7)
 
@@ -96,7 +96,7 @@ def test_a_sync_finds_blocks_that_are_written_already(path: Path) -> None:
 
 def wait_until(holds: Callable[[], bool]) -> None:
     changed = threading.Event()
-    for _ in range(1000):
+    for _ in range(6000):
         if holds():
             return
         changed.wait(0.01)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.add_rows import ROWS
@@ -131,7 +131,7 @@ def play(client: Client, data: bytes, cuts: list[int]) -> tuple[bytes, bool]:
     return client.receive(), client.is_closed
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     requests=streams,
     protocol=st.sampled_from(list(ProtocolVersion)),

@@ -80,7 +80,7 @@ def test_what_counts_as_readable_can_be_read(disk: Disk, is_direct: Direct) -> N
     file.close()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     sizes=st.lists(
         st.one_of(st.integers(0, 9000), st.sampled_from([BLOCK_BYTES, BUFFER_BYTES])), max_size=8

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.file_systems import fill, read_only, small_file_system
-from tests.bookied.processes import BookieProcess, make_cluster, write_conf
+from tests.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
 from tests.bookied.serving import packet
 from wire.codes import ReturnCode
 
@@ -24,6 +24,7 @@ SMALL = {
     "logSizeLimit": 4 * MB,
     "minUsableSizeForIndexFileCreation": 1,
     "gcWaitTime": 3_600_000,
+    **SOON_FORGOTTEN,
 }
 LEDGER_ID = 7
 
@@ -90,7 +91,7 @@ def disks(tmp_path: Path) -> Iterator[list[Path]]:
 
 
 def wait_until(fact: Callable[[], bool], bookie: BookieProcess) -> None:
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while not fact():
         assert bookie.process.poll() is None, bookie.output.read_text()
         assert time.monotonic() < deadline_s, bookie.output.read_text()
@@ -118,7 +119,7 @@ def test_a_bookie_goes_on_in_other_directories_when_one_is_filled_to_the_last_by
     where = ",".join(map(str, disks))
     settings = {"ledgerDirectories": where, "readOnlyModeOnAnyDiskFullEnabled": by_any}
     # So late that a write finds no room before a look at the disks does.
-    bookie = machine.start(diskCheckInterval=2000, **settings).ready()
+    bookie = machine.start(diskCheckInterval=60_000, **settings).ready()
     assert machine.add(bookie, 50) is ReturnCode.EOK
     wait_until(lambda: any((disk / "current/0.log").exists() for disk in disks), bookie)
     full = active_log_of(disks)

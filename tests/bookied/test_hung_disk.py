@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.live import is_cut, until
+from tests.bookied.processes import SOON_FORGOTTEN, BookieProcess
 from tests.bookied.wedged_disk import WATCHDOG_S, Wedged
 from wire import v2
 from wire.codes import ReturnCode
@@ -20,8 +21,6 @@ from wire.messages import AddResponse, ReadRequest
 pytestmark = pytest.mark.processes
 
 STOP_S = 2.0
-DRAINED_S = 25.0
-"""What a stop takes that has to cut clients: 10 s, and more on a busy machine."""
 
 
 @pytest.fixture
@@ -31,15 +30,21 @@ def wedged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Wedged]:
     found.end()
 
 
+def complaints(bookie: BookieProcess) -> int:
+    """Return how often it has said that something makes no progress."""
+    return bookie.output.read_text().count("the watchdog is not fed")
+
+
 def test_the_watchdog_is_fed_only_while_the_journal_makes_progress(wedged: Wedged) -> None:
     bookie = wedged.bookie
     with bookie.client() as client, bookie.client() as reader:
         assert client.add(7, 0) is ReturnCode.EOK
         wedged.hang()
         # Nothing to write: that a sync would hang keeps nobody waiting.
-        assert "WATCHDOG=1" in bookie.told_within(3 * WATCHDOG_S)
+        bookie.tells("WATCHDOG=1")
+        before = complaints(bookie)
         client.send_add(7, 1, b"hello")
-        until(lambda: "the watchdog is not fed" in bookie.output.read_text())
+        until(lambda: complaints(bookie) > before)
         assert bookie.told_within(4 * WATCHDOG_S) == []
         # It is not the reactor that hangs.
         assert isinstance(reader.read(7, 0), bytes)
@@ -47,24 +52,27 @@ def test_the_watchdog_is_fed_only_while_the_journal_makes_progress(wedged: Wedge
         answer = client.receive()
         assert isinstance(answer, AddResponse)
         assert answer.rc is ReturnCode.EOK
-        assert "WATCHDOG=1" in bookie.told_within(3 * WATCHDOG_S)
-    told = bookie.told_within(3.0, after=bookie.process.terminate)
-    assert {"STOPPING=1", "STATUS=stopping", "STATUS=flushing"} <= {*told}
+        bookie.tells("WATCHDOG=1")
+    bookie.tells("STOPPING=1", "STATUS=stopping", "STATUS=flushing", after=bookie.process.terminate)
     assert bookie.ended() == 0
 
 
-@pytest.mark.parametrize("wedged", [{"serverStopTimeoutMs": round(STOP_S * 1000)}], indirect=True)
+@pytest.mark.parametrize(
+    "wedged", [{"serverStopTimeoutMs": round(STOP_S * 1000), **SOON_FORGOTTEN}], indirect=True
+)
 def test_a_stop_ends_in_time_where_a_sync_never_returns(wedged: Wedged) -> None:
     bookie = wedged.bookie
     with bookie.client() as client:
         assert [client.add(7, entry_id) for entry_id in range(10)] == [ReturnCode.EOK] * 10
         wedged.hang()
+        before = complaints(bookie)
         client.send_add(7, 10, b"never acknowledged")
-        until(lambda: "the watchdog is not fed" in bookie.output.read_text())
+        until(lambda: complaints(bookie) > before)
         began_s = time.monotonic()
-        assert "STOPPING=1" in bookie.told_within(STOP_S / 2, after=bookie.process.terminate)
+        bookie.tells("STOPPING=1", after=bookie.process.terminate)
+        # No sync returns by itself: that it ends is its limit's doing.
         assert bookie.ended() == 5
-        assert STOP_S <= time.monotonic() - began_s < STOP_S + 10
+        assert time.monotonic() - began_s >= STOP_S
     (line,) = bookie.own_lines()
     assert line.startswith("bookied: not stopped within 2 s, still at: stopping; ")
     wedged.answer()
@@ -90,8 +98,6 @@ def test_a_stop_cuts_clients_that_hang(wedged: Wedged) -> None:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(read * 100)
         time.sleep(0.5)
-        began_s = time.monotonic()
-        assert bookie.stop() == 0
-        assert time.monotonic() - began_s < DRAINED_S
+        assert bookie.stop() == 0, "clients that hang hold it up for ever"
         assert all(map(is_cut, (silent, half)))
     assert "stopped" in bookie.last_line()

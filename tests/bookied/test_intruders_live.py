@@ -22,6 +22,7 @@ from bkclient.errors import SecurityError
 from bkclient.settings import load
 from bkclient.tls.contexts import TlsContexts
 from bkctl.https import TlsStream
+from tests.bookied.live import until
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.bookied.secured import conf, jaas_of_both
 from tests.bookied.serving import KEY, WRONG_KEY, packet
@@ -51,7 +52,7 @@ CLIENT, REVOKED = AUTHORITY.issue("client", unit="0:writers"), AUTHORITY.issue("
 PASSWORD, GUESS = "the-password", "a-guess"
 JAAS = jaas_of_both(PASSWORD)
 SASL_BOOKIE = {"bookieAuthProviderFactoryClass": "SASLBookieAuthProviderFactory"}
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 L = LedgerId(4)
 
 
@@ -380,6 +381,7 @@ def twice(fort: Fort, host: str, way: Way, outcome: object, metric: str, why: st
             assert way(intruder) == outcome
         finally:
             intruder.close()
+    until(lambda: fort.count(metric) >= before + 2 and fort.lines_about(host))
     assert fort.count(metric) == before + 2
     (line,) = fort.lines_about(host)
     assert why in line
@@ -401,6 +403,7 @@ def test_a_certificate_of_another_role_is_refused_everything(roles: Fort) -> Non
         intruder = Intruder(roles, host).begin_tls()
         assert intruder.ask(add(), ReadRequest(L, EntryId(0))) == [EUA, EUA]
         intruder.close()
+    until(lambda: len(roles.lines_about(host)) == 2)
     assert (roles.count(AUTH), roles.count(ASKED)) == (before[0] + 2, before[1] + 4)
     role, asked = roles.lines_about(host)
     assert "role 'writers' is not among authorizedRoles" in role

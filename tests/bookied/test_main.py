@@ -25,7 +25,14 @@ from bkclient.metadata import open_metadata
 from bookied.__main__ import main
 from bookied.dirs import VERSION
 from bookied.options import configure, log_path, parse_options
-from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.bookied.live import until
+from tests.bookied.processes import (
+    SOON_FORGOTTEN,
+    BookieProcess,
+    free_port,
+    make_cluster,
+    write_conf,
+)
 from tests.bookied.raw_client import RawClient
 from tests.bookied.serving import packet
 from tests.reactor import call, run, the_reactor
@@ -209,8 +216,7 @@ def test_a_second_signal_ends_at_once_with_5(machine: Machine) -> None:
 def test_signals_do_not_change_how_a_stopped_bookie_ends(machine: Machine) -> None:
     bookie = machine.start(machine.conf()).ready()
     bookie.process.terminate()
-    while "- stopped" not in bookie.output.read_text():
-        assert bookie.process.poll() is None
+    until(lambda: "- stopped" in bookie.output.read_text())
     while bookie.process.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             bookie.process.wait(0.005)
@@ -303,7 +309,7 @@ def test_a_foreign_cookie_ends_with_6_field_by_field(machine: Machine) -> None:
 
 @pytest.mark.processes
 def test_a_damaged_journal_ends_with_7(machine: Machine) -> None:
-    conf = machine.conf(flushInterval=3_600_000)
+    conf = machine.conf(flushInterval=3_600_000, **SOON_FORGOTTEN)
     bookie = machine.start(conf).ready()
     with bookie.client() as client:
         for entry_id in range(20):
@@ -332,11 +338,10 @@ def test_hup_opens_the_log_file_anew_and_usr1_writes_the_state(machine: Machine)
     bookie.process.send_signal(signal.SIGHUP)
     bookie.wait_for("RELOADING=1").ready()
     bookie.process.send_signal(signal.SIGQUIT)
-    deadline_s = time.monotonic() + 10
-    while '"writable"' not in log.read_text() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
+    until(lambda: '"writable"' in log.read_text())
     events = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {"what": "state", "value": "writable"}.items() <= events[1].items()
+    wanted = {"what": "state", "value": "writable"}
+    assert any(wanted.items() <= event.items() for event in events)
     assert bookie.stop() == 0
     assert bookie.output.read_text() == ""
 
@@ -353,7 +358,7 @@ def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine
         address = f"http://127.0.0.1:{port}{path}"
         headers = {"Authorization": f"Bearer {token}"}
         try:
-            with urlopen(Request(address, method=method, headers=headers), timeout=10) as answer:
+            with urlopen(Request(address, method=method, headers=headers), timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except HTTPError as error:
             with error:
@@ -376,10 +381,12 @@ def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine
 
 @pytest.mark.processes
 def test_a_bookie_killed_under_load_keeps_every_acknowledged_entry(machine: Machine) -> None:
-    conf = machine.conf(flushInterval=200, journalMaxSizeMB=1, logSizeLimit=1 << 20)
+    conf = machine.conf(
+        flushInterval=200, journalMaxSizeMB=1, logSizeLimit=1 << 20, **SOON_FORGOTTEN
+    )
     chance = random.Random(20261121)
     loads = [Load(ledger_id) for ledger_id in range(3)]
-    for _ in range(KILLS):
+    for life in range(KILLS):
         bookie = machine.start(conf).ready()
         for load in loads:
             with bookie.client() as client:
@@ -387,6 +394,8 @@ def test_a_bookie_killed_under_load_keeps_every_acknowledged_entry(machine: Mach
         for load in loads:
             load.begin(bookie.client())
         time.sleep(chance.uniform(0.01, 0.4))
+        if life == KILLS - 1:
+            until(lambda: sum(load.acknowledged for load in loads) > 100)
         bookie.kill()
         for load in loads:
             load.end()
@@ -394,7 +403,6 @@ def test_a_bookie_killed_under_load_keeps_every_acknowledged_entry(machine: Mach
     for load in loads:
         with bookie.client() as client:
             load.check(client)
-    assert sum(load.acknowledged for load in loads) > 100, "there was hardly any load"
     assert bookie.stop() == 0
 
 
@@ -501,10 +509,7 @@ def current_auditor(machine: Machine) -> str | None:
 def test_autorecovery_runs_alone_and_stops_when_it_is_told_to(machine: Machine) -> None:
     conf = machine.conf("b7")
     process = machine.start(conf, command=["autorecovery"]).ready()
-    deadline_s = time.monotonic() + 20
-    while current_auditor(machine) is None:
-        assert time.monotonic() < deadline_s, process.output.read_text()
-        time.sleep(0.1)
+    until(lambda: current_auditor(machine))
     assert current_auditor(machine) == "b7"
     process.process.send_signal(signal.SIGQUIT)
     process.process.send_signal(signal.SIGUSR1)
@@ -534,10 +539,7 @@ def test_autorecovery_alone_leaves_the_http_port_to_the_bookie_of_the_same_file(
 @pytest.mark.processes
 def test_a_bookie_with_autorecovery_is_a_candidate_for_auditor(machine: Machine) -> None:
     process = machine.start(machine.conf("b3"), "-withAutoRecovery").ready()
-    deadline_s = time.monotonic() + 20
-    while current_auditor(machine) is None:
-        assert time.monotonic() < deadline_s, process.output.read_text()
-        time.sleep(0.1)
+    until(lambda: current_auditor(machine))
     assert process.stop() == 0
     assert current_auditor(machine) is None
 

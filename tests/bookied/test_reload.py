@@ -19,7 +19,7 @@ from bookied.state import State
 from tests.bookied.clock_world import World, started
 from tests.bookied.fakes import config_for, done
 from tests.bookied.live import until
-from tests.bookied.processes import BookieProcess, make_cluster, write_conf
+from tests.bookied.processes import SESSION_MS, BookieProcess, make_cluster, write_conf
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -130,7 +130,7 @@ def test_hup_has_the_settings_file_read_again(tmp_path: Path) -> None:
 
     try:
         more = "serverIdleTimeoutMs=1000\nlogLevel=debug\njournalMaxSizeMB=7\nzkTimeout=500\n"
-        changed = before.replace("zkTimeout=400\n", "") + more
+        changed = before.replace(f"zkTimeout={SESSION_MS}\n", "") + more
         hup(changed, "settings that hold from the next start on: zkTimeout, journalMaxSizeMB")
         taken = "settings that hold from now on: serverIdleTimeoutMs=1000, logLevel=debug"
         assert taken in bookie.output.read_text()

@@ -35,7 +35,7 @@ from wire.codes import ReturnCode
 pytestmark = pytest.mark.processes
 
 ROTATIONS = 5
-PATIENCE_S = 10.0
+PATIENCE_S = 60
 ONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 
 
@@ -60,6 +60,8 @@ class Writing:
             tlsClientAuthentication="true",
             clientAuthProviderFactoryClass="SASLClientProviderFactory",
             saslJaasConfigFile=self.fort.directory / "jaas.conf",
+            addEntryTimeoutSec=PATIENCE_S,
+            readEntryTimeoutSec=PATIENCE_S,
         )
         config = load(ClientConfig, conf(told))[0]
         try:

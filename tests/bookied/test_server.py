@@ -79,7 +79,7 @@ def client(serving: Serving) -> Client:
 REQUESTS = (add(5, 0), read(5, 0), add(5, 1), add(5, 2, b"x" * 300), read(5, 2), read(6, 0))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cuts=st.lists(st.integers(0, 1000), max_size=12))
 def test_frames_may_come_in_any_pieces(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]

@@ -37,13 +37,13 @@ def bind(port: int = 0, keep_alive: KeepAlive | None = None) -> Any:
 def test_a_bound_port_refuses_until_it_listens() -> None:
     port = bind()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port.port), timeout=5)
+        socket.create_connection(("127.0.0.1", port.port), timeout=60)
     call(port.listen, Factory.forProtocol(Greeting))
-    with socket.create_connection(("127.0.0.1", port.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", port.port), timeout=60) as sock:
         assert sock.recv(5, socket.MSG_WAITALL) == b"hello"
     run(port.close())
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port.port), timeout=5)
+        socket.create_connection(("127.0.0.1", port.port), timeout=60)
 
 
 def test_a_port_that_somebody_listens_on_cannot_be_bound() -> None:
@@ -76,7 +76,7 @@ def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
 def test_all_addresses_are_reached_over_both_families() -> None:
     port = TcpListener(the_reactor()).bind("", 0)
     call(port.listen, Factory.forProtocol(Greeting))
-    with socket.create_connection(("127.0.0.1", port.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", port.port), timeout=60) as sock:
         assert sock.recv(5, socket.MSG_WAITALL) == b"hello"
     run(port.close())
 
@@ -93,7 +93,7 @@ def test_keep_alive_times_are_handed_on_to_connections() -> None:
             cast("Any", self.transport).loseConnection()
 
     call(port.listen, Factory.forProtocol(Looking))
-    with socket.create_connection(("127.0.0.1", port.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", port.port), timeout=60) as sock:
         assert sock.recv(1) == b""
     run(port.close())
     assert seen == [77, 7, 3]
@@ -101,7 +101,7 @@ def test_keep_alive_times_are_handed_on_to_connections() -> None:
 
 def test_a_service_manager_hears_what_it_is_told(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.settimeout(5)
+        manager.settimeout(60)
         manager.bind(str(tmp_path / "notify"))
         Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")}).tell("READY=1", "STATUS=serving")
         assert manager.recv(100) == b"READY=1\nSTATUS=serving"

@@ -126,7 +126,6 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(deadline=None)
 def test_rows_are_what_reads_of_the_entries_one_by_one_give(
     steps: list[tuple[int, int] | str],
 ) -> None:
@@ -577,7 +576,7 @@ def test_a_ledger_can_come_again_after_it_was_deleted() -> None:
     assert desk.read(1, 0) == sent
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), flip=st.integers(1, 255), at=st.floats(0, 1))
 def test_damage_is_an_error_for_what_it_hits_and_nothing_is_made_up(
     seed: int, flip: int, at: float

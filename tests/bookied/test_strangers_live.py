@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bookied.live import Live, WellBehaved, is_cut, kept_service
+from tests.bookied.live import Live, WellBehaved, is_cut, kept_service, until
 from tests.bookied.raw_client import RawClient
 from wire import v2
 from wire.ids import EntryId, LedgerId
@@ -16,7 +16,9 @@ from wire.messages import SASL, AuthRequest, ReadRequest
 
 pytestmark = pytest.mark.processes
 
-LOGIN_S, LATE_S = 3.0, 4.0
+LOGIN_S = 4.0
+"""Long enough for the client that behaves, on a machine that may be busy with other tests."""
+
 STRANGERS = 10
 JAAS = """
 Bookie {
@@ -65,18 +67,20 @@ def test_strangers_that_do_not_log_in_are_cut_in_time(
     live: Live, words: bytes, *, again: bool
 ) -> None:
     before = live.hits("login_time")
+    began_s = time.monotonic()
     with live.hostiles(STRANGERS):
-        began_s = time.monotonic()
-        for sock in live.of:
-            sock.sendall(words)
         left = set(live.of)
-        while left:
-            assert time.monotonic() - began_s < LOGIN_S + LATE_S
+        for sock in left:
+            sock.sendall(words)
+
+        def are_cut() -> bool:
             for sock in left if again else ():
                 with contextlib.suppress(ConnectionError):
                     sock.sendall(words)
-            left -= {sock for sock in left if is_cut(sock)}
-            time.sleep(0.1)
+            left.difference_update([sock for sock in left if is_cut(sock)])
+            return not left
+
+        until(are_cut)
         assert time.monotonic() - began_s >= LOGIN_S
     assert live.hits("login_time") == before + STRANGERS
     assert live.said("login_time") >= 1

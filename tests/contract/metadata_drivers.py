@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 SPOILT = b"\xffnonsense"
 
+RUN_S = 180.0
+"""How long a scenario may take in real time."""
+
 
 class Driver(Protocol):
     """One driver with one cluster of its own, and switches for what can go wrong."""
@@ -59,7 +62,7 @@ class DriverBase(ABC):
     def __init__(self) -> None:
         self.stores: list[MetadataStore] = []
 
-    async def until(self, condition: Callable[[], object], timeout_s: float = 15.0) -> None:
+    async def until(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
         """Wait until a condition holds; fail the test after ``timeout_s``."""
         for _ in range(int(timeout_s / 0.02)):
             if condition():
@@ -123,7 +126,7 @@ class SqliteDriver(DriverBase):
     """A file and a real reactor."""
 
     name = "sqlite"
-    timeout_s = 1.5
+    timeout_s = 4.0
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -137,13 +140,13 @@ class SqliteDriver(DriverBase):
         return store
 
     def run(self, scenario: Coroutine[Deferred[Any], Any, T]) -> T:
-        return reactor.run(scenario)
+        return reactor.run(scenario, RUN_S)
 
     async def sleep(self, seconds: float) -> None:
         await reactor.sleep(seconds)
 
     async def expire(self, store: Any) -> None:
-        connection = sqlite3.connect(self.path, timeout=5)
+        connection = sqlite3.connect(self.path, timeout=60)
         with connection:
             connection.execute(
                 "UPDATE session SET expires_ms = 0 WHERE id = ?", (store.session_id,)
@@ -151,7 +154,7 @@ class SqliteDriver(DriverBase):
         connection.close()
 
     async def spoil_mark(self, _store: Any, ledger_id: LedgerId) -> None:
-        connection = sqlite3.connect(self.path, timeout=5)
+        connection = sqlite3.connect(self.path, timeout=60)
         with connection:
             connection.execute(
                 "UPDATE node SET value = ? WHERE kind = 'mark' AND key = ?", (SPOILT, ledger_id)
@@ -194,7 +197,7 @@ class ZooKeeperDriver(DriverBase):
         return store
 
     def run(self, scenario: Coroutine[Deferred[Any], Any, T]) -> T:
-        return reactor.run(scenario, timeout_s=60)
+        return reactor.run(scenario, RUN_S)
 
     async def sleep(self, seconds: float) -> None:
         await reactor.sleep(seconds)
@@ -213,7 +216,7 @@ class ZooKeeperDriver(DriverBase):
         from kazoo.client import KazooClient
 
         client = KazooClient(f"127.0.0.1:{self.server.port}", client_id=identity)
-        client.start(timeout=10)
+        client.start(timeout=60)
         client.stop()
         client.close()
 

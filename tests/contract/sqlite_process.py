@@ -63,7 +63,7 @@ async def main(_reactor: Any, path: str, role: str, *arguments: str) -> None:
     store = open_metadata(
         f"sqlite://{path}",
         reactor=the_global_one,
-        session_timeout_s=1.0,
+        session_timeout_s=4.0,
         create=role == "make",
     )
     await store.connect()

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.index.key_values import KeyValues
@@ -111,9 +111,7 @@ operations = st.lists(
 
 
 @pytest.mark.parametrize("kind", ["sim", "rocks"])
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25)
 @given(steps=operations)
 def test_both_are_as_a_plain_map(
     kind: str, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]

@@ -24,7 +24,7 @@ def test_what_hunts_have_found_breaks_nothing(target: Target) -> None:
 
 
 @every_target
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.binary(max_size=300))
 def test_random_bytes_are_a_value_or_a_typed_error(target: Target, data: bytes) -> None:
     assert judge(target, data) == []
@@ -34,7 +34,7 @@ def test_random_bytes_are_a_value_or_a_typed_error(target: Target, data: bytes) 
 def test_a_short_hunt_finds_nothing() -> None:
     command = [sys.executable, "-m", "tests.fuzz", "--minutes", "0.4"]
     done = subprocess.run(
-        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=120
+        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=600
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -68,7 +68,11 @@ def test_a_hunt_goes_where_no_seed_went() -> None:
     hunt = Hunt(target)
     hunt.feed([b"\0" * 16])
     seeded = len(hunt.branches.seen)
-    hunt.run(random.Random(1), 0.5)
+    rng = random.Random(1)
+    for _ in range(60):  # However few executions a busy machine gets to within a second.
+        hunt.run(rng, 0.5)
+        if len(hunt.branches.seen) > seeded:
+            break
     assert len(hunt.branches.seen) > seeded
     assert hunt.executions > 20
     assert hunt.crashes == {}

@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from tests.bookied.processes import BookieProcess, make_cluster, write_conf
+from tests.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
 from tests.interop.ours import OurBookie
 from tests.interop.peers import JavaBookie, Peers
 from wire import v2, v3
@@ -284,6 +284,7 @@ def test_what_was_acknowledged_survives_every_kill(
         directory,
         make_cluster(tmp_path / "metadata"),
         **SMALL_FILES,
+        **SOON_FORGOTTEN,
         journalDirectories=",".join(str(directory / f"journal{n}") for n in range(2)),
         ledgerDirectories=",".join(str(directory / f"ledgers{n}") for n in range(2)),
     )

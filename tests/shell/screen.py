@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pexpect
 import pyte
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0
+"""How long is waited for what comes at once on a machine that has nothing else to do."""
 
 
 class Terminal:
@@ -53,9 +54,11 @@ class Terminal:
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.screen.display]
 
-    def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
+    def until(
+        self, condition: Callable[[list[str]], bool], timeout_s: float = TIMEOUT_S
+    ) -> list[str]:
         """Wait until what is on the screen is so; return it."""
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s = time.monotonic() + timeout_s
         while not condition(self.lines):
             assert time.monotonic() < deadline_s, "\n".join(["the screen stays so:", *self.lines])
             self.read()
@@ -68,6 +71,20 @@ class Terminal:
     def prompts(self, prompt: str) -> list[str]:
         """Wait until a prompt waits for keys: it is the line that the cursor is in."""
         return self.until(lambda lines: lines[self.screen.cursor.y] == prompt.rstrip())
+
+    def offers(self, typed: str, condition: Callable[[list[str]], bool]) -> list[str]:
+        """Type something that brings a menu of what is alive; return the screen with it.
+
+        A menu does not wait for ever for what a busy machine has to ask first. It is typed again
+        then, as people do, and the answer has come meanwhile.
+        """
+        for _ in range(5):
+            self.type(typed)
+            with suppress(AssertionError):
+                return self.until(condition, TIMEOUT_S / 6)
+            self.type("\x15")
+        self.type(typed)
+        return self.until(condition)
 
     def enter(self, line: str, prompt: str) -> list[str]:
         """Type a line, and wait for the prompt behind what it prints; return the screen."""

@@ -137,6 +137,6 @@ def test_real_questions_are_asked_on_another_thread() -> None:
 
     asked = Questions().ask("where", threading.current_thread)
     assert asked is not None
-    answer = asked.result(10)
+    answer = asked.result(60)
     assert answer.value is not threading.current_thread()
     assert answer.value.daemon

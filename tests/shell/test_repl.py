@@ -12,7 +12,7 @@ import pytest
 from shell.repl import is_plain, is_unfinished, prompt_parts, run, run_script
 from tests.shell.toy import ToyProgram, make_shell
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 TOY = [sys.executable, "-m", "tests.shell.toy"]
 
 

@@ -89,7 +89,8 @@ class Soak:
         every_s = restless_s / (RESTARTS + 1)
         restarts = itertools.cycle(itertools.product((signal.SIGTERM, signal.SIGKILL), NAMES))
         next_s = every_s
-        while (now_s := self._tick()) < restless_s:
+        # One restart at least, however short the run and slow the machine.
+        while (now_s := self._tick()) < restless_s or not self.events:
             if now_s >= next_s:
                 how, name = next(restarts)
                 self.events[now_s] = how.name

@@ -104,7 +104,11 @@ class Bookies:
     def client_config(self, *, v2: bool) -> ClientConfig:
         """Return what a client is told that speaks V2 or V3."""
         told = client_keys(self._client_pem, tlsClientAuthentication="true")
-        told |= {"useV2WireProtocol": str(v2).lower(), "addEntryTimeoutSec": 5}
+        told |= {
+            "useV2WireProtocol": str(v2).lower(), "addEntryTimeoutSec": 5,
+            # What is read back at the end has to come, however busy the machine.
+            "readEntryTimeoutSec": 30,
+        }  # fmt: skip
         return load(ClientConfig, _properties(told))[0]
 
     def _conf(self, name: str) -> Path:

@@ -79,7 +79,7 @@ def test_a_large_ledgers_map_is_cut_into_records() -> None:
     assert layout.decode_ledgers_map(data, header, PATH) == ledgers
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(at=st.integers(0, 10**6), flip=st.integers(1, 255))
 def test_a_damaged_map_is_not_trusted_or_still_true(at: int, flip: int) -> None:
     ledgers = {3: 100, 9: 200}
@@ -178,7 +178,7 @@ def test_the_direct_variant_of_java_is_read() -> None:
     assert {record.body for record in found} == {packet}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(at=st.integers(0, 10**6), flip=st.integers(1, 255))
 def test_a_read_gives_the_entry_or_an_error_whatever_was_flipped(at: int, flip: int) -> None:
     data, entries = a_log()

@@ -500,10 +500,10 @@ def test_a_log_is_never_synced_twice_at_once(tmp_path: Path) -> None:
     files.is_watching = True
     checkpoint = threading.Thread(target=writer.sync)
     checkpoint.start()
-    assert files.is_in.wait(10)
+    assert files.is_in.wait(60)
     append(writer, record(1, 1))
     drain(writer)
-    checkpoint.join(10)
+    checkpoint.join(60)
     writer.stop()
     assert files.at_once == 1
     assert failed == []

@@ -101,7 +101,7 @@ def ends(data: bytes) -> list[int]:
     return [record.offset + 4 + len(record.body) for record in found]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 5), at=st.floats(0, 1), flip=st.integers(1, 255))
 def test_a_flipped_byte_never_invents_a_record(seed: int, at: float, flip: int) -> None:
     data, records = a_journal(seed)

@@ -187,9 +187,9 @@ def test_a_thread_syncs_what_was_written_though_nothing_more_comes(tmp_path: Pat
     files = SyncsHeard()
     journal = threaded(tmp_path, loop, groups, files=files, sync_data=False, unsynced_s_max=0.001)
     journal.start()
-    files.heard.get(timeout=10)  # The start of the file.
+    files.heard.get(timeout=60)  # The start of the file.
     journal.append(record(1), 1)
-    files.heard.get(timeout=10)
+    files.heard.get(timeout=60)
     journal.stop()
     assert journal.synced.offset == 8192
 
@@ -317,7 +317,7 @@ class Loop:
         self.calls.put((function, args))
 
     def turn(self) -> None:
-        function, args = self.calls.get(timeout=10)
+        function, args = self.calls.get(timeout=60)
         function(*args)
 
 

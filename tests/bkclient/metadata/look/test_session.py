@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
@@ -37,7 +37,6 @@ def values(found: ReadSession, bodies: Any) -> list[bytes]:
     return [data_of(answer)[0] for some in found.ask(bodies) for _, answer in some]
 
 
-@settings(deadline=None)  # Hundreds of questions, in small pieces.
 @given(
     count=st.integers(0, AT_ONCE + 100),
     pieces=st.integers(7, 2000),

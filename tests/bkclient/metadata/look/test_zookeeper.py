@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient import admin
@@ -40,7 +40,6 @@ def ids_of(found: ZooKeeperLook, after: int | None = None) -> list[int]:
     return [ledger_id for ids in found.ledger_ranges(start) for ledger_id in ids]
 
 
-@settings(deadline=None)
 @given(
     layout=st.sampled_from(LAYOUTS),
     ids=st.sets(
