@@ -156,11 +156,32 @@ class TestRecover:
         world = World(3)
         lost(world)
         assert "nobody can take over" in run_in(world, "recover", "b2", "--dry-run").out
-        stuck = run_in(world, "recover", "b2", "--yes", ok=False)
-        assert (stuck.status, "--skip-unrecoverable goes on behind" in stuck.err) == (1, True)
-        failed = run_in(world, "recover", "b2", "--yes", "--skip-unrecoverable", ok=False)
+        failed = run_in(world, "recover", "b2", "--yes", ok=False)
         assert failed.status == 8
         assert "warning: ledger" in failed.err
+
+    def test_it_goes_on_behind_a_ledger_that_cannot_be_moved_and_names_it(self) -> None:
+        world = World(5)
+        single = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        client = world.client()
+        while world.stored(only_there := closed_ledger(world, client, 3, **single)).ensemble != (
+            B2,
+        ):
+            world.run(client.delete_ledger(only_there))
+        other = lost(world)
+        assert only_there < other
+        words = ("recover", "b2", "--yes", "--concurrency", 1)
+        ended = run_in(world, *words, "--stop-at-unrecoverable", ok=False)
+        assert ended.status == 1
+        assert "2 of 2 ledgers are left" in ended.err
+        assert "--skip-unrecoverable goes on behind" in ended.err
+        assert B2 in world.stored(other).all_bookies()
+        failed = run_in(world, *words, ok=False)
+        assert failed.status == 8
+        assert f"warning: ledger {only_there}: " in failed.err
+        assert f"1 ledger of 2 not moved: {only_there}; " in failed.err
+        check_whole(world, other, payloads(10))
+        assert run_in(world, *words, "--skip-unrecoverable", ok=False).status == 8
 
     def test_a_plan_tells_how_much_there_is_to_do(self) -> None:
         world = World(5)
