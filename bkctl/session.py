@@ -194,7 +194,7 @@ class Session:
             from bkctl.trace import trace
 
             self._is_traced = True
-            trace(client, self.trace)
+            trace(client, self.trace, each=self.options.verbose > 2)  # noqa: PLR2004 -- -vvv
             self._at_end.callback(trace, client, None)
         return client
 
