@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import HeldLock, NotFoundError
 from bkclient.walk import walk
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.api import DamagedMark
+    from bkclient.metadata.api import DamagedMark, UnderreplicationQueue
 
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
 """The auditor's periodic checks whose last time is kept in the metadata."""
@@ -144,6 +145,26 @@ async def marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIter
             None if lock is None else lock.owner,
             None if lock is None else lock.since_ms,
         )
+
+
+async def count_marks(store: UnderreplicationQueue, at_most: int | None = None) -> int:
+    """Count the marks, those that cannot be read too, until there are ``at_most``."""
+    damaged: list[LedgerId] = []
+    count = 0
+    async for _ in store.list_underreplicated(lambda one, _why: damaged.append(one)):
+        count += 1
+        if count == at_most:
+            return count
+    count += len(damaged)
+    return count if at_most is None else min(count, at_most)
+
+
+def how_to_mend_mark(ledger_id: LedgerId) -> str:
+    """Return what becomes of a mark that cannot be read: a worker needs no more than its node."""
+    return (
+        "the worker that takes the ledger removes it; while none does, remove the node "
+        f"{zk_paths.mark(ledger_id)} with the metadata service's own tools, and an audit marks anew"
+    )
 
 
 async def set_enabled(client: Client, *, enabled: bool, pause: Pause | None = None) -> bool:

@@ -63,6 +63,7 @@ from wire.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames
 from wire.varint import encode_varint
 
 if TYPE_CHECKING:
+    from bkclient.request_trace import RequestTrace
     from bkclient.tls.contexts import TlsEnd
 
 log = Logger()
@@ -131,6 +132,8 @@ class BookieChannel(Protocol):
         self._tls_end: TlsEnd | None = None
         self._handshake: Deferred[None] | None = None
         self.on_lost: Callable[[BookieChannel], None] = lambda _channel: None
+        self.trace: RequestTrace | None = None
+        """Who hears of each request; streams that are open by then go on as they are."""
 
     # Twisted calls these
 
@@ -247,6 +250,8 @@ class BookieChannel(Protocol):
         if adds:
             self._adds_asked += 1
             deferred.addBoth(self._add_answered)
+        if self.trace is not None:
+            self.trace.request(self.bookie_id, self._clock, request, deferred)
         pending = _Pending(request, deferred, timeout_s)
         if self.lost is not None:
             self._clock.callLater(0, _fail, deferred, self.lost)
@@ -308,6 +313,8 @@ class BookieChannel(Protocol):
             keys, frames = list[RequestKey](txn_ids), read_frames_v3(ledger_id, asked, txn_ids)
         bulk = BulkRead(asked, keys)
         bulk.deferred.addBoth(self._forget_bulk, keys, bulk)
+        if self.trace is not None:
+            self.trace.bulk(self.bookie_id, self._clock, ledger_id, asked, bulk.deferred)
         if self.lost is not None or not asked:
             self._clock.callLater(0, bulk.finish)
             return bulk.deferred
@@ -340,7 +347,8 @@ class BookieChannel(Protocol):
 
         On a V2 connection there can be one stream a ledger: their acks look alike.
         """
-        stream = AddStream(self, self._clock, ledger_id, self._add_timeout_s, acked, failed)
+        make = AddStream if self.trace is None else self.trace.stream
+        stream = make(self, self._clock, ledger_id, self._add_timeout_s, acked, failed)
         streams = self._streams.setdefault(ledger_id, [])
         assert not (self._is_v2 and streams), f"two writers of ledger {ledger_id}"
         streams.append(stream)
@@ -447,7 +455,7 @@ class BookieChannel(Protocol):
             self._send_waiting(key)
             return
         pending = self._pending.get(key)
-        if pending is None or _OPERATIONS[type(pending.request)] is not answer.operation:
+        if pending is None or OPERATIONS[type(pending.request)] is not answer.operation:
             return  # Too late, or never asked for.
         del self._pending[key]
         self._alarms.drop(key, pending.timeout_s)
@@ -498,7 +506,7 @@ def _fail(deferred: Deferred[Any], error: ClientError) -> None:
     deferred.errback(error)
 
 
-_OPERATIONS: Final[dict[type, Operation]] = {
+OPERATIONS: Final[dict[type, Operation]] = {
     AddRequest: Operation.ADD_ENTRY,
     ReadRequest: Operation.READ_ENTRY,
     BatchReadRequest: Operation.BATCH_READ_ENTRY,

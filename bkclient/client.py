@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from bkclient.placement import Ensemble, Placement
     from bkclient.pool import Connect
     from bkclient.reader import LedgerReader
+    from bkclient.request_trace import RequestTrace
     from bkclient.topology import RunScript
     from bkclient.writer import LedgerWriter
 
@@ -113,6 +114,7 @@ class Client:
             "greeting": greeting,
         }
         self._cluster: Cluster | None = None
+        self._trace: RequestTrace | None = None
         self._is_closed = False
         self._owns_store = False
 
@@ -180,9 +182,16 @@ class Client:
             from bkclient.assembly import assemble
 
             self._cluster = assemble(self.store, **self._parts)
+            self._cluster.pool.trace(self._trace)
             if self._is_closed:
                 self._cluster.pool.close()
         return self._cluster
+
+    def trace_requests(self, trace: RequestTrace | None) -> None:
+        """Have every request to a bookie told from now on, or no more."""
+        self._trace = trace
+        if self._cluster is not None:
+            self._cluster.pool.trace(trace)
 
     @property
     def has_topology_script(self) -> bool:

@@ -8,8 +8,8 @@ the marks that an auditor would make; who repairs them are the cluster's workers
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from twisted.internet.task import deferLater
@@ -23,8 +23,12 @@ from bkclient.prospects import Lacking, LedgerProspect, prospects
 from bkclient.recover_bookies import BookieLedger, ledgers_on_bookies
 from bkclient.stored_cookies import delete_cookies, insist_gone, needs_cookies
 from bkclient.walk import READS_AT_ONCE
+from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+if TYPE_CHECKING:
+    from bkclient.metadata.api import DamagedMark
 
 LOOK_S_PER_LEDGER: Final = 3.0
 LOOK_S_MAX: Final = 30.0
@@ -53,6 +57,8 @@ class DecommissionProgress:
     ledgers_left: int = 0
     auditor: BookieId | None = None
     stuck: tuple[LedgerProspect, ...] = ()
+    damaged: Mapping[LedgerId, str] = attrs.field(factory=dict)
+    """Marks that could not be read just now, and why; they may name the bookie."""
 
 
 @attrs.frozen
@@ -125,14 +131,21 @@ async def ledgers_left(client: Client, bookie_id: BookieId) -> list[BookieLedger
 
 
 async def decommission_status(
-    client: Client, bookie_id: BookieId, left: Collection[BookieLedger]
+    client: Client,
+    bookie_id: BookieId,
+    left: Collection[BookieLedger],
+    damaged: DamagedMark | None = None,
 ) -> DecommissionStatus:
-    """Return how it stands, given what ``ledgers_left`` returned."""
+    """Return how it stands, given what ``ledgers_left`` returned.
+
+    Raises:
+        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+    """
     store = client.store
     ids = {one.ledger_id for one in left}
     marked = {
         ledger_id
-        async for ledger_id, mark in store.list_underreplicated()
+        async for ledger_id, mark in store.list_underreplicated(damaged)
         if ledger_id in ids and bookie_id in mark.replicas
     }
     locked = {lock.ledger_id for lock in await store.held_locks()}
@@ -154,17 +167,22 @@ async def _state_of(client: Client, bookie_id: BookieId) -> str:
     return "read-only" if bookie_id in await client.store.read_only_bookies() else "down"
 
 
-async def cancel_decommission(client: Client, bookie_id: BookieId) -> MarksTakenBack:
+async def cancel_decommission(
+    client: Client, bookie_id: BookieId, damaged: DamagedMark | None = None
+) -> MarksTakenBack:
     """Take back the marks that name this bookie alone, of ledgers that lack nothing.
 
     Who else marks ledgers is not told apart: what a check has found to be missing there, or what
     the bookie lost while it was down, has to be mended. A ledger that a worker has at the moment
     keeps its mark. Of a bookie that is down the next audit makes them again.
+
+    Raises:
+        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
     """
     store = client.store
     available = await store.writable_bookies() | await store.read_only_bookies()
     taken_back, kept = [], []
-    async for ledger_id, mark in store.list_underreplicated():
+    async for ledger_id, mark in store.list_underreplicated(damaged):
         if set(mark.replicas) == {bookie_id} and await store.take_underreplicated(ledger_id):
             try:
                 lacks = await _lacks(client, ledger_id, available)
@@ -205,6 +223,7 @@ class _Decommission:
         self._keep_cookie = keep_cookie
         self._ledgers = 0
         self._left_last = 0
+        self._damaged: dict[LedgerId, str] = {}
         self._stuck_since_s = 0.0
 
     async def run(self) -> DecommissionReport:
@@ -236,7 +255,21 @@ class _Decommission:
             )
 
     async def _mark(self, ledger_id: LedgerId) -> None:
-        await self._store.mark_underreplicated(ledger_id, (self._bookie_id,))
+        try:
+            await self._store.mark_underreplicated(ledger_id, (self._bookie_id,))
+        except MetadataFormatError as error:
+            self._note_damaged(ledger_id, error)
+
+    async def _is_marked(self, ledger_id: LedgerId) -> bool:
+        """Tell whether workers come for a ledger: also where they cannot read what for."""
+        try:
+            return await self._store.underreplicated(ledger_id) is not None
+        except MetadataFormatError as error:
+            self._note_damaged(ledger_id, error)
+            return True
+
+    def _note_damaged(self, ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        self._damaged[ledger_id] = str(error)
 
     async def _wait(self, step: str, left: list[LedgerId]) -> None:
         await self._report(step, len(left), await self._stuck(left))
@@ -269,22 +302,31 @@ class _Decommission:
                 return
             if _needs_bookie(metadata, self._bookie_id):
                 left.append(ledger_id)
-                if await self._store.underreplicated(ledger_id) is None:
+                if not await self._is_marked(ledger_id):
                     await self._mark(ledger_id)
 
         await for_each(ledgers, look, READS_AT_ONCE)
         return sorted(left)
 
     async def _marked(self) -> list[LedgerId]:
-        return [
+        """Return the ledgers with marks that name the bookie, or may."""
+        unclear: list[LedgerId] = []
+
+        def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+            unclear.append(ledger_id)
+            self._note_damaged(ledger_id, error)
+
+        marked = [
             ledger_id
-            async for ledger_id, mark in self._store.list_underreplicated()
+            async for ledger_id, mark in self._store.list_underreplicated(damaged)
             if self._bookie_id in mark.replicas
         ]
+        return [*marked, *unclear]
 
     async def _report(
         self, step: str, left: int = 0, stuck: tuple[LedgerProspect, ...] = ()
     ) -> None:
+        damaged, self._damaged = self._damaged, {}
         self._report_to(
             DecommissionProgress(
                 bookie_id=self._bookie_id,
@@ -293,5 +335,6 @@ class _Decommission:
                 ledgers_left=left,
                 auditor=await self._store.current_auditor(),
                 stuck=stuck,
+                damaged=damaged,
             )
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -33,6 +33,9 @@ from wire.messages import (
     Request,
     WriteLacRequest,
 )
+
+if TYPE_CHECKING:
+    from bkclient.request_trace import RequestTrace
 
 log = Logger()
 
@@ -93,11 +96,19 @@ class BookiePool:
         self._txn_ids = itertools.count(1)
         self._slots: dict[tuple[BookieId, ProtocolVersion, int], _Slot] = {}
         self._closed: ClientError | None = None
+        self._trace: RequestTrace | None = None
         self.quarantine = Quarantine(clock, rng, config)
+
+    def trace(self, trace: RequestTrace | None) -> None:
+        """Have every connection tell of its requests from now on, or no more."""
+        self._trace = trace
+        for slot in self._slots.values():
+            if slot.channel is not None:
+                slot.channel.trace = trace
 
     def anew(self) -> BookiePool:
         """Return a pool like this one that is connected with nobody; its owner closes it."""
-        return BookiePool(
+        pool = BookiePool(
             self._connect,
             self.clock,
             self._registry,
@@ -105,6 +116,8 @@ class BookiePool:
             protocol=self.protocol,
             rng=self._rng,
         )
+        pool.trace(self._trace)
+        return pool
 
     def next_txn_id(self) -> int:
         """Return an id that no other request of this client has."""
@@ -237,7 +250,7 @@ class BookiePool:
 
     def _new_channel(self, bookie: BookieId, protocol: ProtocolVersion) -> BookieChannel:
         config = self.config
-        return BookieChannel(
+        channel = BookieChannel(
             self.clock,
             bookie,
             protocol=protocol,
@@ -248,6 +261,8 @@ class BookiePool:
             no_delay=config.tcp_no_delay,
             keepalive=config.tcp_keepalive,
         )
+        channel.trace = self._trace
+        return channel
 
     async def address(self, bookie: BookieId) -> tuple[str, int]:
         """Return where a bookie listens: by its registration, else by its id.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -207,12 +207,10 @@ async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | No
 
 
 async def _others_lost(client: Client, bookie_id: BookieId) -> int:
-    return sum(
-        [
-            any(missing != bookie_id for missing in mark.replicas)
-            async for _, mark in client.store.list_underreplicated()
-        ]
-    )
+    damaged: list[LedgerId] = []
+    found = client.store.list_underreplicated(lambda one, _why: damaged.append(one))
+    others = [any(one != bookie_id for one in mark.replicas) async for _, mark in found]
+    return sum(others) + len(damaged)
 
 
 def _too_few(writable: int, found: Sequence[BookieLedger]) -> Iterator[Objection]:
@@ -230,6 +228,7 @@ def _wait(
     session: Session, bookie_id: BookieId, total: int, *, keep_cookie: bool
 ) -> DecommissionReport:
     begun = told = False
+    warn_of_mark = _damaged_marks(session)
     with session.progress("moving", total=total, unit="ledgers") as progress:
 
         def report(step: DecommissionProgress) -> None:
@@ -244,11 +243,25 @@ def _wait(
                 session.warn("no auditor is elected: do any workers run? `bkctl doctor` looks")
             for one in step.stuck:
                 session.warn(f"no progress: ledger {one.ledger_id}: {one.why}")
+            for ledger_id, why in step.damaged.items():
+                warn_of_mark(ledger_id, why)
 
         done: DecommissionReport = session.call(
             decommission_bookie, bookie_id, report, keep_cookie=keep_cookie
         )
     return done
+
+
+def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
+    """Return what tells, once, of a mark that cannot be read."""
+    told: set[LedgerId] = set()
+
+    def warn(ledger_id: LedgerId, why: object) -> None:
+        if ledger_id not in told:
+            told.add(ledger_id)
+            session.warn(f"{why}; {autorecovery.how_to_mend_mark(ledger_id)}")
+
+    return warn
 
 
 # While it runs ----------------------------------------------------------------------------------
@@ -330,7 +343,7 @@ def _cancel(
         steps = [] if is_writable else [f"let {bookie_id} take adds"]
         session.plan([f"take back the marks that name {bookie_id} alone", *steps])
         return
-    marks: MarksTakenBack = session.call(cancel_decommission, bookie_id)
+    marks: MarksTakenBack = session.call(cancel_decommission, bookie_id, _damaged_marks(session))
     if marks.kept:
         session.warn(f"it has lost replicas, and these keep their marks: {named(marks.kept)}")
     if not is_writable:
@@ -353,7 +366,9 @@ def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
         lacking = [Lacking(one.ledger_id, (bookie_id,)) for one in left]
         session.emit_all(session.iterate(prospects, lacking), LedgerProspect)
     else:
-        found: DecommissionStatus = session.call(decommission_status, bookie_id, left)
+        found: DecommissionStatus = session.call(
+            decommission_status, bookie_id, left, _damaged_marks(session)
+        )
         session.emit(found)
         if found.is_out and found.state == "down":
             _warn_of_unknown(session, bookie_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -10,7 +10,7 @@ import click
 
 from bkctl.command import Command, Effect
 from bkctl.exit_status import ExitStatus
-from bkctl.params import BookieIdType
+from bkctl.params import KEY_VALUE, BookieIdType
 
 if TYPE_CHECKING:
     from bkctl.session import Session
@@ -37,6 +37,7 @@ LAZY: Final = {
         "Suspend a bookie's compaction, resume it, or ask.",
     ),
     "config": ("bkctl.bookie_http:config", "Show the settings that a bookie runs with."),
+    "config-set": ("bkctl.bookie_http:config_set", "Change settings of a bookie that runs."),
     "metrics": ("bkctl.bookie_http:metrics", "Show what a bookie counts."),
 }
 """For the group they hang in."""
@@ -253,12 +254,47 @@ def compaction(
 def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where: Any) -> None:
     """Show the settings that a bookie runs with.
 
-    A Java bookie tells those of its file alone.
+    A Java bookie tells those of its file alone. `config-set` changes some.
     """
     from bkctl import bookie_http_work
 
     found = bookie_http_work.settings(_admin(session, bookie_id, where), keys)
     session.emit_all(found, bookie_http_work.BookieSetting)
+
+
+@click.command(
+    "config-set",
+    cls=Command,
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie config-set b1 gcWaitTime=600000 --dry-run", "what that would change"),
+        ("bkctl bookie config-set b1 compactionRateByEntries=5000 logLevel=debug", "both or none"),
+    ),
+    exits=_EXITS,
+    replaces="curl -X PUT http://BOOKIE:8080/api/v1/config/server_config",
+)
+@_asking
+@click.argument("pairs", metavar="KEY=VALUE...", type=KEY_VALUE, nargs=-1, required=True)
+def config_set(
+    session: Session, bookie_id: BookieId, pairs: Sequence[tuple[str, str]], **where: Any
+) -> None:
+    """Change settings of a bookie that runs.
+
+    They hold until the settings are read again. Only what SIGHUP changes too can be set, all that
+    is given or none of it; the error names those settings. A Java bookie takes any.
+    """
+    from bkctl import bookie_config_work
+
+    admin = _admin(session, bookie_id, where)
+    if not admin.speaks_v2:
+        session.warn("a Java bookie takes any key and value, and looks at most of them no more")
+    if session.dry_run:
+        session.plan(
+            f"set {one.key} to {one.value}; it is {'not set' if one.was is None else one.was}"
+            for one in bookie_config_work.planned(admin, pairs)
+        )
+        return
+    session.emit_all(bookie_config_work.change(admin, pairs), bookie_config_work.ChangedSetting)
 
 
 @click.command(

@@ -9,11 +9,12 @@ from __future__ import annotations
 import http.client
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 
+from bkclient.declaration import MASKED, is_secret_key
 from bkclient.errors import BookieUnavailableError
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 
@@ -103,7 +104,8 @@ class AdminClient:
         """
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         sent = None if body is None else json.dumps(body)
-        self._tell(as_curl(method, self._address, path, sent, with_token=bool(self._token)))
+        told = None if body is None else json.dumps(_masked(body))
+        self._tell(as_curl(method, self._address, path, told, with_token=bool(self._token)))
         connection = self._connection()
         try:
             connection.request(method, path, body=sent, headers=headers)
@@ -143,6 +145,13 @@ class AdminClient:
         if answer.status == http.client.NOT_FOUND:
             raise NothingFoundError(answer.reason)
         raise CommandError(f"the bookie failed: {answer.reason}")
+
+
+def _masked(body: object) -> object:
+    """Return a body without the secrets that are told apart by their keys."""
+    if not isinstance(body, Mapping):
+        return body
+    return {key: MASKED if is_secret_key(key) else value for key, value in body.items()}
 
 
 def as_curl(

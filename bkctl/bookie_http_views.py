@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from bkctl.bookie_config_work import ChangedSetting
 from bkctl.bookie_http_work import (
     BookieSetting,
     Compactions,
@@ -145,6 +146,15 @@ BOOKIE_HTTP_VIEWS: Final[dict[type, View]] = {
         (
             Field("key", "The setting.", lambda v: v.key),
             Field("value", "Its value; secrets are masked.", lambda v: v.value),
+        ),
+        "key",
+    ),
+    ChangedSetting: View(
+        "changes",
+        (
+            Field("key", "The setting.", lambda v: v.key),
+            Field("was", "What it was, if it was set; secrets are masked.", lambda v: v.was),
+            Field("value", "What it is; secrets are masked.", lambda v: v.value),
         ),
         "key",
     ),

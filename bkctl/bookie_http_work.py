@@ -343,15 +343,20 @@ def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
     Raises:
         NothingFoundError: it has no setting of a name.
     """
-    path = "/api/v2/config" if admin.speaks_v2 else "/api/v1/config/server_config"
-    found = admin.ask("GET", path).json
+    found = all_settings(admin)
     missing = [key for key in keys if key not in found]
     if missing:
         raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}")
-    return [BookieSetting(key, _shown(key, str(found[key]))) for key in keys or sorted(found)]
+    return [BookieSetting(key, shown(key, found[key])) for key in keys or sorted(found)]
 
 
-def _shown(key: str, value: str) -> str:
+def all_settings(admin: AdminClient) -> dict[str, str]:
+    """Return its settings by their keys, with the secrets that it tells."""
+    path = "/api/v2/config" if admin.speaks_v2 else "/api/v1/config/server_config"
+    return {key: str(value) for key, value in admin.ask("GET", path).json.items()}
+
+
+def shown(key: str, value: str) -> str:
     """Mask a secret: a bookie of ours does so itself, Java's tells whoever asks."""
     return MASKED if value and is_secret_key(key) else value
 

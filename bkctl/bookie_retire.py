@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from bkctl.bookie_http import where_to_ask
 from bkctl.command import Command, Effect
@@ -48,8 +49,9 @@ def _recover_options(function: Any) -> Any:
             click.option("--query", is_flag=True, help="Only list the ledgers that list them."),
             click.option("--skip-open", is_flag=True,
                          help="Leave open ledgers alone, so that no writer is fenced."),
-            click.option("--skip-unrecoverable", is_flag=True,
-                         help="Go on behind a ledger that cannot be moved."),
+            click.option("--skip-unrecoverable/--stop-at-unrecoverable", default=True,
+                         help="Go on behind a ledger that cannot be moved, or end there.  "
+                              "[default: go on]"),
             click.option("--delete-cookie", is_flag=True,
                          help="Then remove their cookies: these directories never start again."),
             click.option("--to", type=BOOKIE_ID, metavar="BOOKIE",
@@ -88,6 +90,8 @@ def recover(session: Session, /, bookie_ids: Sequence[BookieId], **options: Any)
 
     This works without autorecovery, from this process. A ledger that is open and grows on one of
     the bookies is recovered first: its writer is fenced. It may be interrupted and run again.
+
+    Status 8 says that ledgers were left, and the error which ones.
     """
     from bkctl import bookie_retire_work, bookie_work
 
@@ -121,7 +125,7 @@ def recover_either(ctx: click.Context, /, names: Sequence[str], **options: Any) 
         ids = [BOOKIE_ID.convert(one, None, ctx) for name in names for one in name.split(",")]
         ctx.invoke(recover, bookie_ids=ids, **options)
         return
-    given = {name: value for name, value in options.items() if value and value != AT_ONCE}
+    given = [one for one in options if ctx.get_parameter_source(one) is not ParameterSource.DEFAULT]
     if len(names) > 1 or given:
         raise UsageError(
             f"{names[0]} is a ledger: one at a time, and without the options for bookies",

@@ -90,8 +90,11 @@ def recover(
     tell_of_racks(session, found)
     session.emit(report)
     if report.left:
-        left = counted(len(report.left), "ledger")
-        raise PartlyDoneError(f"{left} not moved", next_step="the warnings say why")
+        left = f"{counted(len(report.left), 'ledger')} of {len(found)} not moved"
+        raise PartlyDoneError(
+            f"{left}: {named([one.ledger_id for one in report.left])}",
+            next_step="the warnings say why; run it again once that is mended",
+        )
 
 
 def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | None) -> None:
@@ -248,12 +251,13 @@ def move(
     session: Session, bookies: Sequence[BookieId], options: RecoverOptions, total: int
 ) -> RecoverReport:
     """Move the ledgers, with progress; tell of each that is not moved."""
-    ended = 0
+    ended = moved = 0
     with session.progress("moving", total=total, unit="ledgers") as progress:
 
         def report(one: LedgerMove) -> None:
-            nonlocal ended
+            nonlocal ended, moved
             ended += 1
+            moved += one.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}
             progress.update(ended)
             if one.error is not None:
                 session.warn(f"ledger {one.ledger_id}: {one.error}")
@@ -265,7 +269,8 @@ def move(
         except LedgerRecoveryError:
             if not options.skip_unrecoverable:
                 session.failed = (
-                    "what is moved stays so; --skip-unrecoverable goes on behind such a ledger"
+                    f"{total - moved} of {counted(total, 'ledger')} are left, what is moved stays "
+                    "so; --skip-unrecoverable goes on behind such a ledger"
                 )
             raise
     return done

@@ -16,6 +16,7 @@ from bkctl.canvas import Canvas
 from bkctl.cluster_map import branches
 from bkctl.emit import safe
 from bkctl.errors import NothingFoundError
+from bkctl.similar import nearest
 from bkctl.units import counted
 from bkctl.views import STATE_WORDS
 from wire.ledger_metadata import LedgerMetadata
@@ -106,10 +107,39 @@ async def nodes(
                 shown = secrets or what.kind not in _HOLDS_SECRETS
                 yield MetadataNode(stored=stored, known=what, raw=stored.value if shown else None)
     except NotFoundError as error:
-        raise NothingFoundError(
-            f"there is no node {path or '/'}",
-            next_step="`bkctl cluster tree` shows those there are",
-        ) from error
+        raise await _missing(client, path) from error
+
+
+async def _missing(client: Client, path: str) -> NothingFoundError:
+    """Return the error for a node that is not there, with what was perhaps meant."""
+    said = f"there is no node {path or '/'}"
+    # As ZooKeeper's own tools name it: with the cluster's root in front.
+    below = path
+    while "/" in below[1:]:
+        below = below[below.index("/", 1) :]
+        if await _below(client, below) is not None:
+            return NothingFoundError(
+                f"{said}; did you mean {below}?", next_step="paths begin below the cluster's root"
+            )
+    above, known = path, await _below(client, path)
+    while known is None and above:
+        above = "" if zk_paths.is_top(above) else zk_paths.parent(above)
+        known = await _below(client, above)
+    missing = path.removeprefix(above).lstrip("/").partition("/")[0]
+    if known and (near := nearest(missing, known)):
+        said += f"; did you mean {known[near[0]]}?"
+    return NothingFoundError(
+        said, next_step=f"`bkctl cluster tree {above or '/'} --depth 1` shows what is there"
+    )
+
+
+async def _below(client: Client, path: str) -> Mapping[str, str] | None:
+    """Return the names and paths of what is below a node; None where it is not there."""
+    try:
+        found = [one.path async for some in client.store.nodes(path, depth=1) for one in some]
+    except NotFoundError:
+        return None
+    return {one.rpartition("/")[2]: one for one in found[1:]}
 
 
 # What a node says -------------------------------------------------------------------------------

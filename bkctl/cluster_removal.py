@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkclient.autorecovery import count_marks
 from bkclient.blocking import with_store
 from bkclient.metadata import zk_paths
 from bkclient.metadata.access import store_options
@@ -107,7 +108,7 @@ async def stock(store: MetadataStore) -> Stock | None:
         not_closed=not_closed,
         unreadable=unreadable,
         size_bytes=size_bytes,
-        marks=len([mark async for mark in store.list_underreplicated()]),
+        marks=await count_marks(store),
         cookies=tuple(sorted(await store.known_bookies())),
         logs=tuple(await store.list_logs()),
         registered=tuple(sorted(await store.writable_bookies() | await store.read_only_bookies())),

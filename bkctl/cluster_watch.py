@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from twisted.internet.defer import Deferred
 
+from bkclient.autorecovery import count_marks
 from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
 from bkctl.top_work import MARKS_MAX, flushed
 
@@ -128,11 +129,7 @@ async def look(client: Client) -> Seen:
     states = dict.fromkeys(await store.known_bookies(), "down")
     states |= dict.fromkeys(await store.read_only_bookies(), "read-only")
     states |= dict.fromkeys(await store.writable_bookies(), "writable")
-    marks = 0
-    async for _ in store.list_underreplicated():
-        marks += 1
-        if marks == MARKS_MAX:
-            break
+    marks = await count_marks(store, MARKS_MAX)
     return Seen(
         bookies=dict(sorted(states.items())),
         auditor=await store.current_auditor(),

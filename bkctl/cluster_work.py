@@ -6,12 +6,13 @@ Functions whose first argument is a ``client`` are coroutines for the reactor's 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
 from bkclient import admin
+from bkclient.autorecovery import count_marks
 from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
@@ -95,7 +96,6 @@ async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:
         ledgers = 0
         async for ids in store.ledger_ranges():
             ledgers += len(ids)
-    marked = [mark async for mark in _first(store.list_underreplicated())]
     return ClusterSummary(
         uri=store.uri,
         instance_id=await store.instance_id(),
@@ -105,16 +105,9 @@ async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:
         down=len(down),
         autorecovery=await store.replication_enabled(),
         auditor=await store.current_auditor(),
-        underreplicated=bool(marked),
+        underreplicated=await count_marks(store, 1) > 0,
         ledgers=ledgers,
     )
-
-
-async def _first(values: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Yield one value, if there is one."""
-    async for value in values:
-        yield value
-        return
 
 
 async def cluster_id(client: Client) -> ClusterId:

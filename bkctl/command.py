@@ -255,13 +255,13 @@ class Group(click.Group):
 
     def similar(self, ctx: click.Context, word: str) -> list[str]:
         """Return command lines that were perhaps meant by ``word``, nearest first."""
-        from bkctl.similar import nearest
+        from bkctl.similar import meant_elsewhere, nearest
 
-        path = ctx.command_path
-        near = nearest(word, self.list_commands(ctx), count=2)
+        path, known = ctx.command_path, self.list_commands(ctx)
+        near = meant_elsewhere(word, known) or nearest(word, known, count=2)
         return [f"`{path} {name}`" for name in near] or [
             f"`{path} {name} {word}`"
-            for name in self.list_commands(ctx)
+            for name in known
             if isinstance(inner := self.get_command(ctx, name), click.Group)
             and word in inner.list_commands(ctx)
         ]

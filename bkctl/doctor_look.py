@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 TELL_EVERY: Final = 1000
 """Ledgers between two signs of progress."""
 
-_REMOVE_MARK: Final = "remove that node with the metadata service's own tools; an audit marks anew"
-
 _BAD: Final = {Danger.LOSS, Danger.RISK}
 
 
@@ -102,8 +100,8 @@ async def look_at_cluster(
     bookies = await together(_bookie(client, one) for one in listed)
     damaged: dict[str, str] = {}
 
-    def mark_is_damaged(_ledger_id: LedgerId, error: MetadataFormatError) -> None:
-        damaged[str(error)] = _REMOVE_MARK
+    def mark_is_damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        damaged[str(error)] = autorecovery.how_to_mend_mark(ledger_id)
 
     marks = tuple([mark async for mark in autorecovery.marks(client, mark_is_damaged)])
     ledgers = Ledgers(

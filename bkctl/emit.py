@@ -409,7 +409,11 @@ class Emitter:
             return _yes_or_no
         if field.kind in {Kind.COUNT, Kind.NUMBER}:
             return flat
-        return lambda found: safe(flat(self._plain(field, found)))
+        if field.kind is Kind.LEDGER_ID:
+            return functools.partial(format_ledger_id, form=options.ledger_id_format)
+        if field.kind in {Kind.SECONDS, Kind.DATA}:
+            return lambda found: safe(flat(self._plain(field, found)))
+        return lambda found: safe(flat(found))
 
     def _chosen(self, view: View, fields: Sequence[Field]) -> Sequence[Field]:
         """Return the fields of ``--columns`` in its order, else ``fields``."""

@@ -144,7 +144,7 @@ class _Whole:
         if len(self._buffer) > self._max:
             raise FramingError(
                 f"the input is longer than an entry can be ({self._max} bytes)",
-                next_step="cut it with --chunks 1MiB or --lines",
+                next_step="cut it with --chunks 1MiB or --lines instead of --whole",
             )
         return []
 

@@ -340,6 +340,19 @@ class Stream(Source):
             return f"tail -n +{pump.entries + 1} {source} | {command}"
         return f"{source} from entry {pump.entries + 1} on | {command}"
 
+    def read_whole(self) -> None:
+        """Read all there is, as one entry: whether it can be one is known only then.
+
+        Raises:
+            FramingError: it is too large.
+        """
+        data = self._start
+        while data:
+            self.position += len(data)
+            self._by.feed(data)
+            data = read_some(self._stream)
+        self._start = b""
+
     def tell_ending(self, session: Session) -> None:
         if self._framing.value == "lines" and self._last_byte not in {b"", b"\n"}:
             session.note(
@@ -374,7 +387,14 @@ def open_source(
         chosen = Framing.LINES
     entry_bytes_max = session.config.frame_bytes_max - _FRAME_OVERHEAD_BYTES
     by = cutter(chosen, entry_bytes_max=entry_bytes_max, chunk_bytes=chunk_bytes or CHUNK_BYTES)
-    return Stream(stream, path or "-", chosen, by, start)
+    source = Stream(stream, path or "-", chosen, by, start)
+    if chosen is Framing.WHOLE:
+        try:
+            source.read_whole()
+        except BaseException:
+            source.close()
+            raise
+    return source
 
 
 def read_some(stream: Any) -> bytes:

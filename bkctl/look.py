@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class Look(Protocol):
     """What can be seen. Everything blocks, and raises ``ClientError`` where it cannot be seen."""
 
+    def begin(self) -> None:
+        """See what there is from now on; nothing where that was done since ``close``."""
+
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
         """Yield the ids of all ledgers above ``after``, ascending, many at a time."""
 
@@ -44,6 +47,9 @@ class ClientLook:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    def begin(self) -> None:
+        """Leave that to the client, which hears of changes."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
         """See ``Look``."""

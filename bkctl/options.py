@@ -388,7 +388,9 @@ _DECLARED: Final = (
         help="Progress on stderr: a bar on a terminal, else a line now and then.",
     ),
     _option("-q", "--quiet", is_flag=True, help="Only results and errors."),
-    _option("-v", "--verbose", count=True, help="Say more; twice for everything."),
+    _option(
+        "-v", "--verbose", count=True, help="Say more; -vv tells each request, -vvv each entry."
+    ),
     _option(
         "--log-level",
         type=click.Choice(LOG_LEVELS),

@@ -194,7 +194,7 @@ class Session:
             from bkctl.trace import trace
 
             self._is_traced = True
-            trace(client, self.trace)
+            trace(client, self.trace, each=self.options.verbose > 2)  # noqa: PLR2004 -- -vvv
             self._at_end.callback(trace, client, None)
         return client
 
@@ -207,11 +207,11 @@ class Session:
         if self._look is None:
             uri, config = self._where()
             found = None if self.options.verbose > 1 else self.host.look(uri, config)
-            self._look = found or self._client_look()
             if found is not None:
                 found.warn = self._warn_of_metadata
-                with _unanswered(uri):
-                    found.begin()
+            self._look = found or self._client_look()
+        with _unanswered(self.uri):
+            self._look.begin()
         self._connected = True
         return self._look
 
@@ -345,15 +345,16 @@ class Session:
         self.emitter.many(values, kind)
 
     def finish(self) -> None:
-        """Write out what the emitter holds back, and end the look at the metadata.
-
-        Called once the command is through.
-        """
+        """Let go of all that the command had, once it is through."""
         with self._at_end:
-            if self._look is not None:
-                self._look.close()
-            if self._emitter is not None:
-                self._emitter.finish()
+            self.finish_round()
+
+    def finish_round(self) -> None:
+        """Write out what the emitter holds back, and end the look at the metadata."""
+        if self._look is not None:
+            self._look.close()
+        if self._emitter is not None:
+            self._emitter.finish()
 
     @property
     def keeps_report(self) -> bool:

@@ -266,6 +266,8 @@ class Connection:
 
 async def cluster_state(store: MetadataStore) -> ClusterState:
     """Return what there is to show of a cluster."""
+    from bkclient.autorecovery import count_marks
+
     writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
     known = await store.known_bookies()
     return ClusterState(
@@ -273,18 +275,9 @@ async def cluster_state(store: MetadataStore) -> ClusterState:
         len(writable),
         len(read_only),
         len(known - writable - read_only),
-        await _marks(store),
+        await count_marks(store, MARKS_MAX),
         await store.replication_enabled(),
     )
-
-
-async def _marks(store: MetadataStore) -> int:
-    count = 0
-    async for _ in store.list_underreplicated():
-        count += 1
-        if count >= MARKS_MAX:
-            break
-    return count
 
 
 async def _ledgers(client: Client, prefix: str, form: str) -> Candidates:

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    "cat": ("read", "get"),
+    "ls": ("list", "tree"),
+    "rm": ("delete",),
+    "stat": ("show", "info", "get"),
+}
+"""Words of shells and of `zkCli.sh`, and ours for the same."""
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:
@@ -18,3 +27,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``; did you mean NAME?`` for the end of an error, or nothing."""
     near = nearest(word, known)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def meant_elsewhere(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known words for what other tools call ``word``."""
+    there = frozenset(known)
+    return [one for one in ELSEWHERE.get(word, ()) if one in there]

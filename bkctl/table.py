@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -45,6 +45,8 @@ class Table:
         self._headers, self._color = headers, color
         self._widths: list[int] = []
         self._shown: list[int] = []
+        self._form = ""
+        """A line of texts in which each character takes one column."""
         self.started = False
 
     @property
@@ -77,23 +79,32 @@ class Table:
             if rank == 0:
                 break
             self._shown.remove(last)
+        aligned = (f"%{'' if self._columns[n][2] else '-'}{self._widths[n]}s" for n in self._shown)
+        self._form = _GAP.join(aligned)
 
     def _total(self) -> int:
         return sum(self._widths[n] for n in self._shown) + len(_GAP) * (len(self._shown) - 1)
 
     def _line(self, cells: Sequence[Cell | str]) -> str:
+        if _are_ascii(cells):
+            return (self._form % tuple([cells[n] for n in self._shown])).rstrip()
         parts = []
         for n in self._shown:
             cell, width, right = cells[n], self._widths[n], self._columns[n][2]
-            if isinstance(cell, str) and cell.isascii():
-                parts.append(cell.rjust(width) if right else cell.ljust(width))
-                continue
             text = _text(cell)
             fill = " " * (width - display_width(text))
             if self._color and isinstance(cell, Cell):
                 text = colored(cell)
             parts.append(fill + text if right else text + fill)
         return _GAP.join(parts).rstrip()
+
+
+def _are_ascii(cells: Sequence[Any]) -> bool:
+    """Tell whether these are nothing but texts of which each character takes one column."""
+    try:
+        return "".join(cells).isascii()
+    except TypeError:
+        return False
 
 
 def _text(cell: Cell | str) -> str:

@@ -188,12 +188,9 @@ async def _instance_id(client: Client) -> str | None:
 
 
 async def _marks(client: Client) -> int:
-    count = 0
-    async for _ in client.store.list_underreplicated():
-        count += 1
-        if count == MARKS_MAX:
-            break
-    return count
+    from bkclient.autorecovery import count_marks
+
+    return await count_marks(client.store, MARKS_MAX)
 
 
 # Top --------------------------------------------------------------------------------------------

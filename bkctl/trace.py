@@ -1,4 +1,4 @@
-"""``-vv``: each operation on the metadata, with how long it took."""
+"""``-vv``: each operation on the metadata and each request to a bookie, with how long it took."""
 
 from __future__ import annotations
 
@@ -62,13 +62,24 @@ class TracedStore:
             self.tell(text)
 
 
-def trace(client: BlockingClient, tell: Callable[[str], object] | None) -> None:
-    """Have a connection tell of every operation on the metadata from now on, or no more."""
+def trace(
+    client: BlockingClient, tell: Callable[[str], object] | None, *, each: bool = False
+) -> None:
+    """Have a connection tell of all that it asks from now on, or no more.
+
+    With ``each`` there is a line for every entry of what goes out as many.
+    """
     store: Any = client.client.store
     if not isinstance(store, TracedStore):
         store = TracedStore(store)
         client.client.store = store
     store.tell = tell
+    if tell is None:
+        client.client.trace_requests(None)
+        return
+    from bkclient.request_trace import RequestTrace
+
+    client.client.trace_requests(RequestTrace(tell, each=each))
 
 
 def _word(value: Any) -> str:

@@ -156,7 +156,7 @@ class Rounds:
             if error.exit_status not in _GOES_ON:
                 raise
             failed = error
-        session.finish()
+        session.finish_round()
         if failed is not None:
             from bkctl.report import tell
 

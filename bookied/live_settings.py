@@ -46,6 +46,20 @@ def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> Booki
     Raises:
         SettingsRefusedError: at least one cannot be; it says why, and none is changed.
     """
+    changed = attrs.evolve(config, **read_settings(given))
+    before = set(_errors(config))
+    for error in _errors(changed):
+        if error not in before:
+            raise SettingsRefusedError(f"{error.key}: {error.message}")
+    return changed
+
+
+def read_settings(given: Mapping[str, object]) -> dict[str, Any]:
+    """Return values by their names in ``BookieConfig``, each looked at by itself.
+
+    Raises:
+        SettingsRefusedError: one cannot be changed, or is nothing that it may be.
+    """
     by_key = changeable()
     fixed = sorted(given.keys() - by_key.keys())
     if fixed:
@@ -53,15 +67,7 @@ def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> Booki
             f"not while the bookie runs: {', '.join(fixed)}; these can be changed: "
             f"{', '.join(sorted(by_key))}"
         )
-    values: dict[str, Any] = {
-        by_key[key].argument: _value(by_key[key], value) for key, value in given.items()
-    }
-    changed = attrs.evolve(config, **values)
-    before = set(_errors(config))
-    for error in _errors(changed):
-        if error not in before:
-            raise SettingsRefusedError(f"{error.key}: {error.message}")
-    return changed
+    return {by_key[key].argument: _value(by_key[key], value) for key, value in given.items()}
 
 
 def _value(one: Declared, given: object) -> object:

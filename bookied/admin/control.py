@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import partial
@@ -16,7 +17,13 @@ from twisted.logger import Logger
 
 from bkclient.admin import BookieState as Registered
 from bkclient.admin import BookieStatus, bookie_info, list_bookies
-from bkclient.autorecovery import AutorecoveryDisabledError, NoAuditorError, trigger_audit
+from bkclient.autorecovery import (
+    AutorecoveryDisabledError,
+    NoAuditorError,
+    count_marks,
+    how_to_mend_mark,
+    trigger_audit,
+)
 from bkclient.client import Client
 from bkclient.metadata.api import AlreadySetError, MetadataStore
 from bkclient.sanity import check_bookie
@@ -37,7 +44,7 @@ from bookied.parts import make_client
 from bookied.service import BookieService
 from bookied.state import SERVING, State
 from wire.digest import Entry
-from wire.errors import BookKeeperError
+from wire.errors import BookKeeperError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -65,6 +72,14 @@ class TooMuchError(BookKeeperError):
 
 class RefusedError(BookKeeperError):
     """The settings of the bookie forbid it."""
+
+
+@attrs.frozen
+class Marked:
+    """What a mark says: who lacks replicas, or why that cannot be read, and what to do."""
+
+    missing: tuple[BookieId, ...]
+    problem: str | None = None
 
 
 class Control:
@@ -370,7 +385,7 @@ class Control:
         known = await store.known_bookies() | writable | read_only
         return ClusterSummary(
             auditor=await store.current_auditor(),
-            has_underreplicated=bool(await self.underreplicated(limit=1)),
+            has_underreplicated=await count_marks(self.store, 1) > 0,
             replication_enabled=await store.replication_enabled(),
             bookies=len(known),
             writable=len(writable),
@@ -378,14 +393,20 @@ class Control:
             down=len(known) - len(writable) - len(read_only),
         )
 
-    async def underreplicated(self, *, limit: int | None = None) -> dict[LedgerId, list[str]]:
-        """Return the ledgers that are marked for repair, with the bookies that lack them."""
-        found: dict[LedgerId, list[str]] = {}
-        async for ledger_id, mark in self.store.list_underreplicated():
-            found[ledger_id] = list(mark.replicas)
+    async def underreplicated(self, *, limit: int | None = None) -> dict[LedgerId, Marked]:
+        """Return the ledgers that are marked for repair, ascending."""
+        found: dict[LedgerId, Marked] = {}
+
+        def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+            problem = f"{error}; {how_to_mend_mark(ledger_id)}"
+            log.warn("{problem}", problem=problem)
+            found[ledger_id] = Marked((), problem)
+
+        async for ledger_id, mark in self.store.list_underreplicated(damaged):
+            found[ledger_id] = Marked(mark.replicas)
             if limit is not None and len(found) >= limit:
                 break
-        return found
+        return dict(itertools.islice(found.items(), limit))
 
     def repair_failures(self) -> Mapping[LedgerId, tuple[float, str]]:
         """Return which ledgers the worker beside this bookie could not mend, when and why."""

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from bookied.admin.exchange import NOT_FOUND, Asked, Reply
 from bookied.exit_status import BookieStopError
 from bookied.listener import BoundPort
+from bookied.metrics.http import HttpCounts
 from bookied.metrics.text import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def listen(
     host: str,
     port: int,
     answer: Callable[..., Any],
+    counts: HttpCounts,
     contexts: TlsContexts | None = None,
 ) -> BoundPort:
     """Serve HTTP on a port, whoever answers; in TLS if there are contexts.
@@ -37,14 +39,19 @@ def listen(
     from bookied.admin.web import site
 
     bound: BoundPort = listener.bind(_bindable(host), port)
-    bound.listen(site(answer, clock, contexts))
+    bound.listen(site(answer, clock, counts, contexts))
     scheme = "HTTP" if contexts is None else "HTTPS"
     log.info("{scheme} on {host}, port {port}", scheme=scheme, host=host, port=bound.port)
     return bound
 
 
 def listen_for_metrics(
-    listener: Any, clock: IReactorTime, host: str, port: int, page: Callable[[], str]
+    listener: Any,
+    clock: IReactorTime,
+    host: str,
+    port: int,
+    page: Callable[[], str],
+    counts: HttpCounts,
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 
@@ -54,7 +61,7 @@ def listen_for_metrics(
         return Reply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")
 
     try:
-        return listen(listener, clock, host, port, answer)
+        return listen(listener, clock, host, port, answer, counts)
     except BookieStopError as error:
         log.warn("no metrics: {error}", error=error)
         return None

@@ -8,6 +8,7 @@ from bookied.admin.metrics_port import listen_for_metrics
 from bookied.autorecovery.service import AutoRecoveryService
 from bookied.listener import BoundPort
 from bookied.metrics import own, repair
+from bookied.metrics.http import HttpCounts
 from bookied.metrics.page import Metrics
 from bookied.metrics.text import Family
 
@@ -18,6 +19,7 @@ class RepairMetrics:
     def __init__(self, service: AutoRecoveryService) -> None:
         self._service, self._config = service, service.config
         self._port: BoundPort | None = None
+        self._http = HttpCounts()
         self.metrics = Metrics(
             service.parts.clock,
             families=self._families,
@@ -29,7 +31,12 @@ class RepairMetrics:
         """Serve, if the port is free."""
         parts, config = self._service.parts, self._config
         self._port = listen_for_metrics(
-            parts.listener, parts.clock, config.stats_host, config.stats_port, self.metrics.text
+            parts.listener,
+            parts.clock,
+            config.stats_host,
+            config.stats_port,
+            self.metrics.text,
+            self._http,
         )
 
     def reload(self) -> None:
@@ -44,3 +51,4 @@ class RepairMetrics:
     def _families(self) -> Iterator[Family]:
         yield from repair.families(self._service.stats, prefix="")
         yield from own.of_process(self.metrics.lag)
+        yield from self._http.families()

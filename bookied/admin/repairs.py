@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bkclient.autorecovery import how_to_mend_mark
 from bkclient.client import Client
 from bkclient.decommission import DecommissionProgress, decommission
 from bkclient.recover_bookies import (
@@ -77,8 +78,9 @@ async def _decommission(client: Client, bookie_id: BookieId, job: Job, *, keep_c
         done = step.ledgers - step.ledgers_left
         if step.stuck or done != job.done:
             waits = "; ".join(f"ledger {one.ledger_id}: {one.why}" for one in step.stuck)
+        unread = (f"{why}; {how_to_mend_mark(one)}" for one, why in step.damaged.items())
         job.total, job.done = step.ledgers, done
-        job.said = f"{step.step}: {waits}" if waits else step.step
+        job.said = ": ".join((step.step, *filter(None, ("; ".join(unread), waits))))
 
     done = await decommission(client, bookie_id, report, keep_cookie=keep_cookie)
     cookie = "its cookie is removed" if done.cookie_deleted else "no cookie was removed"

@@ -19,6 +19,7 @@ from bookied.config import BookieConfig
 from bookied.exit_status import BookieStopError, ExitStatus, SecurityStartError
 from bookied.listener import BoundPort
 from bookied.metrics import java, own, repair
+from bookied.metrics.http import HttpCounts
 from bookied.metrics.own import OwnFigures
 from bookied.metrics.page import Metrics
 from bookied.metrics.text import Family
@@ -58,6 +59,7 @@ class AdminServer:
         self._port: BoundPort | None = None
         self._api: Any = None
         self._tls: TlsContexts | None = None
+        self._http = HttpCounts()
         self.metrics = Metrics(
             self._clock,
             families=self._families,
@@ -81,6 +83,7 @@ class AdminServer:
                 config.http_host,
                 config.http_port,
                 self._api.answer,
+                self._http,
                 self._tls,
             )
             self._publish()
@@ -91,6 +94,7 @@ class AdminServer:
             config.stats_host,
             config.stats_port,
             self.metrics.text,
+            self._http,
         )
 
     async def close(self) -> None:
@@ -154,6 +158,7 @@ class AdminServer:
         if figures.repair is not None:
             yield from repair.families(figures.repair)
         yield from own.families(self._about(), figures)
+        yield from self._http.families()
 
     def _publish(self) -> None:
         protocol = "http" if self._tls is None else "https"

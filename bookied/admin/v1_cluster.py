@@ -31,6 +31,8 @@ NO_LEDGER: Final = "Not found method. Should be GET method, with ledger_id provi
 
 LEDGERS_OF_PAGE: Final = 100
 ENTRIES_OF_PAGE: Final = 1000
+PROBLEM: Final = "X-Problem"
+PROBLEMS_TOLD: Final = 10
 KILO: Final = 1000
 UNITS: Final = ("", "KB", "MB", "GB", "TB")
 
@@ -199,16 +201,24 @@ async def set_autorecovery(control: Control, asked: Asked) -> Reply:
 async def list_underreplicated(control: Control, asked: Asked) -> Reply:
     wanted = asked.query.get("missingreplica", "").strip()
     unwanted = asked.query.get("excludingmissingreplica", "").strip()
+    marked = await control.underreplicated()
     found = {
-        ledger_id: missing
-        for ledger_id, missing in (await control.underreplicated()).items()
-        if (not wanted or wanted in missing) and (not unwanted or unwanted not in missing)
+        ledger_id: mark.missing
+        for ledger_id, mark in marked.items()
+        if mark.problem is None or not (wanted or unwanted)
+        if (not wanted or wanted in mark.missing) and (not unwanted or unwanted not in mark.missing)
     }
     if not found:
-        return refusal("No under replicated ledgers found")
-    if "printmissingreplica" in asked.query:
-        return in_json({str(ledger_id): missing for ledger_id, missing in found.items()})
-    return in_json(list(found))
+        reply = refusal("No under replicated ledgers found")
+    elif "printmissingreplica" in asked.query:
+        reply = in_json({str(ledger_id): missing for ledger_id, missing in found.items()})
+    else:
+        reply = in_json(list(found))
+    problems = [mark.problem for mark in marked.values() if mark.problem is not None]
+    if problems:  # Java's form of the body has no room for them.
+        told = {PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])}
+        reply = attrs.evolve(reply, headers=told)
+    return reply
 
 
 async def who_is_auditor(control: Control, _asked: Asked) -> Reply:

@@ -303,8 +303,8 @@ async def underreplicated(control: Control, asked: Asked) -> tuple[values.Underr
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
     found = await control.underreplicated(limit=limit)
     return tuple(
-        values.Underreplicated(ledger_id=ledger_id, missing=tuple(missing))
-        for ledger_id, missing in found.items()
+        values.Underreplicated(ledger_id=ledger_id, missing=mark.missing, problem=mark.problem)
+        for ledger_id, mark in found.items()
     )
 
 

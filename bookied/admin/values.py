@@ -222,10 +222,14 @@ class Autorecovery:
 
 @attrs.frozen(kw_only=True)
 class Underreplicated:
-    """A ledger that waits for repair, and the bookies that lack it."""
+    """A ledger that waits for repair, and the bookies that lack it.
+
+    ``problem`` says why that cannot be read, and what to do; null where it can.
+    """
 
     ledger_id: int
     missing: tuple[str, ...]
+    problem: str | None
 
 
 @attrs.frozen(kw_only=True)

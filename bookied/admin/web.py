@@ -41,6 +41,7 @@ from bookied.admin.exchange import (
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.values import Failed, Problem, Readiness, to_json
 from bookied.gate import host_of
+from bookied.metrics.http import HttpCounts
 from bookied.metrics.text import CONTENT_TYPE
 from wire.errors import BookKeeperError
 
@@ -224,6 +225,15 @@ class _QuietSite(Site):
     noisy = False
     displayTracebacks = False  # noqa: N815 -- Twisted's
 
+    def __init__(self, answer: Answerer, clock: IReactorTime, counts: HttpCounts) -> None:
+        self.counts = counts
+        super().__init__(  # type: ignore[no-untyped-call]
+            AdminResource(answer, counts),
+            requestFactory=_BoundedRequest,
+            timeout=IDLE_S,
+            reactor=clock,
+        )
+
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 -- Twisted's
         """Speak no HTTP/2, whatever is installed: its requests have no limit here."""
         return [b"http/1.1"]
@@ -237,9 +247,9 @@ class AdminResource(Resource):
 
     isLeaf = True  # noqa: N815 -- Twisted's
 
-    def __init__(self, answer: Answerer) -> None:
+    def __init__(self, answer: Answerer, counts: HttpCounts) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._answer = answer
+        self._answer, self._counts = answer, counts
 
     def render(self, request: Request) -> int:
         """Answer one request, now or later; nobody is told if its client has gone meanwhile."""
@@ -253,9 +263,14 @@ class AdminResource(Resource):
         answering = Deferred.fromCoroutine(self._answer(address, asked, _credentials(request)))
         gone = request.notifyFinish()
         gone.addErrback(lambda _failure: answering.cancel())
-        answering.addCallback(_send, request, gone)
+        answering.addCallback(self._send, request, gone)
         answering.addErrback(_ended)
         return NOT_DONE_YET
+
+    def _send(self, reply: Reply, request: Request, gone: Deferred[None]) -> None:
+        self._counts.answered(reply.status)
+        if not gone.called:
+            _write(reply, request)
 
 
 def _credentials(request: Request) -> Credentials:
@@ -265,9 +280,7 @@ def _credentials(request: Request) -> Credentials:
     return Credentials(authorization, connection.certified, host_of(connection))
 
 
-def _send(reply: Reply, request: Request, gone: Deferred[None]) -> None:
-    if gone.called:
-        return
+def _write(reply: Reply, request: Request) -> None:
     request.setResponseCode(reply.status)
     request.setHeader("Content-Type", reply.content_type)
     request.setHeader("Cache-Control", "no-store")
@@ -304,6 +317,7 @@ class _BoundedRequest(Request):
 
     def _cut(self) -> None:
         log.info("a request with a body of more than {limit} bytes was cut", limit=BODY_BYTES_MAX)
+        self.channel.site.counts.bodies_cut += 1  # type: ignore[attr-defined]
         self.channel.forceAbortClient()
 
 
@@ -340,22 +354,22 @@ class _BoundedFactory(WrappingFactory):
     noisy = False
     protocol = _Connection
 
-    def __init__(self, served: Site, contexts: TlsContexts | None) -> None:
+    def __init__(self, served: _QuietSite, contexts: TlsContexts | None) -> None:
         super().__init__(served)  # type: ignore[no-untyped-call]
-        self.contexts = contexts
+        self.contexts, self._counts = contexts, served.counts
 
     def buildProtocol(self, addr: IAddress | None) -> ProtocolWrapper | None:  # type: ignore[override]
         if len(self.protocols) >= CONNECTIONS_MAX:
+            self._counts.connections_refused += 1
             return None
         return super().buildProtocol(addr)
 
 
 def site(
-    answer: Answerer, clock: IReactorTime, contexts: TlsContexts | None = None
+    answer: Answerer,
+    clock: IReactorTime,
+    counts: HttpCounts,
+    contexts: TlsContexts | None = None,
 ) -> _BoundedFactory:
     """Return what serves the answers of ``Api.answer`` on a port, in TLS if there are contexts."""
-    resource = AdminResource(answer)
-    served = _QuietSite(  # type: ignore[no-untyped-call]
-        resource, requestFactory=_BoundedRequest, timeout=IDLE_S, reactor=clock
-    )
-    return _BoundedFactory(served, contexts)
+    return _BoundedFactory(_QuietSite(answer, clock, counts), contexts)

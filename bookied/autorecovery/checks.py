@@ -242,9 +242,13 @@ async def overdue_marks(
     store: MetadataStore, overdue_s: float, now_ms: int
 ) -> tuple[LedgerId, ...]:
     """Return the ledgers that have been marked for longer than that, and report them."""
+
+    def damaged(_ledger_id: LedgerId, error: FormatError) -> None:
+        log.warn("since when is not known: {error}", error=error)
+
     overdue = [
         ledger_id
-        async for ledger_id, mark in store.list_underreplicated()
+        async for ledger_id, mark in store.list_underreplicated(damaged)
         if mark.ctime_ms is not None and now_ms - mark.ctime_ms > overdue_s * 1000
     ]
     if overdue:

@@ -10,8 +10,10 @@ import attrs
 import pytest
 
 from bkclient.config import ClientConfig
+from bkclient.errors import BookieUnavailableError
 from bkclient.metadata.memory import MemoryCluster
 from bkclient.settings import MASKED
+from bkctl import bookie_config_work
 from bkctl import bookie_http_work as work
 from bkctl.bookie_http_client import AdminClient, Answer, HttpAddress
 from bkctl.bookie_http_views import BOOKIE_HTTP_VIEWS
@@ -113,6 +115,67 @@ def test_settings_are_chosen_by_key(stage: Stage) -> None:
     assert len(work.settings(stage.admin, ())) > 100
     with pytest.raises(NothingFoundError, match="nonsense"):
         work.settings(stage.admin, ("nonsense",))
+
+
+def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -> None:
+    pairs = [("gcWaitTime", "70000"), ("majorCompactionThreshold", "0.7")]
+    before = {one.key: one.value for one in work.settings(stage.admin, ())}
+    told = [(key, before[key], value) for key, value in pairs]
+    plan = bookie_config_work.planned(stage.admin, pairs)
+    assert [(one.key, one.was, one.value) for one in plan] == told
+    assert {one.key: one.value for one in work.settings(stage.admin, ())} == before
+    done_now = bookie_config_work.change(stage.admin, pairs)
+    assert [(one.key, one.was, one.value) for one in done_now] == told
+    assert work.settings(stage.admin, ("gcWaitTime",))[0].value == "70000"
+
+
+@pytest.mark.parametrize("act", [bookie_config_work.planned, bookie_config_work.change])
+def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path: Path, act) -> None:
+    world = World(tmp_path)
+    done(world.service.start())
+    admin = InMemory(world, v1=False)
+    before = work.all_settings(admin)
+    with pytest.raises(ConflictError, match=r"while the bookie runs: bookiePort; .*gcWaitTime"):
+        act(admin, [("gcWaitTime", "70000"), ("bookiePort", "1")])
+    with pytest.raises(ConflictError, match="gcWaitTime: 'soon'"):
+        act(admin, [("gcWaitTime", "soon")])
+    with pytest.raises(NothingFoundError, match="did you mean gcWaitTime"):
+        act(admin, [("gcWaitTimee", "1")])
+    with pytest.raises(UsageError, match="each key once"):
+        act(admin, [("gcWaitTime", "1"), ("gcWaitTime", "2")])
+    assert work.all_settings(admin) == before
+    world.stop()
+
+
+def test_a_java_bookie_is_told_any_key_and_its_secrets_are_masked() -> None:
+    kept = {"gcWaitTime": "1", "passwd": "old"}
+
+    class Java(Canned):
+        speaks_v2 = False
+
+        def request(self, method: str, path: str, body: object = None) -> Answer:
+            assert path == "/api/v1/config/server_config"
+            if method == "PUT":
+                assert isinstance(body, dict)
+                kept.update(body)
+                return Answer(200, "Success set server config.")
+            return Answer(200, json.dumps(kept))
+
+    java = Java(200, "")
+    found = bookie_config_work.change(java, [("passwd", "hunter2"), ("own.key", "x=y")])
+    assert kept["passwd"] == "hunter2"
+    assert [(one.key, one.was, one.value) for one in found] == [
+        ("passwd", MASKED, MASKED), ("own.key", None, "x=y"),
+    ]  # fmt: skip
+
+
+def test_the_trace_of_a_request_has_no_secret_in_it() -> None:
+    told: list[str] = []
+    admin = AdminClient("127.0.0.1", 1, tell=told.append)
+    with pytest.raises(BookieUnavailableError):
+        admin.request("PUT", "/x", {"tlsKeyStorePassword": "hunter2", "gcWaitTime": "1"})
+    assert "hunter2" not in told[0]
+    assert "gcWaitTime" in told[0]
 
 
 def test_ready_is_an_answer_or_a_conflict(stage: Stage, tmp_path: Path) -> None:
@@ -256,6 +319,8 @@ def test_wrong_usage_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
     assert (status, "leave nothing to do" in err) == (2, True)
     status, _, err = run("bookie", "state", "b1", "--http", "nowhere")
     assert (status, "is not HOST:PORT" in err) == (2, True)
+    status, _, _ = run("bookie", "config-set", "b1", "x", "--http", "a:1")
+    assert status == 2
     missing = str(tmp_path / "token")
     status, _, err = run("bookie", "state", "b1", "--http", "a:1", "--token-file", missing)
     assert (status, f"token file {missing}: " in err) == (3, True)

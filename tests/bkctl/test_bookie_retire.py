@@ -9,6 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.decommission import DecommissionProgress, decommission
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkclient.prospects import Prospect
 from bkclient.recover_bookies import recover_bookies
@@ -196,11 +197,32 @@ class TestRecover:
         world = World(3)
         lost(world)
         assert "nobody can take over" in run_in(world, "recover", "b2", "--dry-run").out
-        stuck = run_in(world, "recover", "b2", "--yes", ok=False)
-        assert (stuck.status, "--skip-unrecoverable goes on behind" in stuck.err) == (1, True)
-        failed = run_in(world, "recover", "b2", "--yes", "--skip-unrecoverable", ok=False)
+        failed = run_in(world, "recover", "b2", "--yes", ok=False)
         assert failed.status == 8
         assert "warning: ledger" in failed.err
+
+    def test_it_goes_on_behind_a_ledger_that_cannot_be_moved_and_names_it(self) -> None:
+        world = World(5)
+        single = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        client = world.client()
+        while world.stored(only_there := closed_ledger(world, client, 3, **single)).ensemble != (
+            B2,
+        ):
+            world.run(client.delete_ledger(only_there))
+        other = lost(world)
+        assert only_there < other
+        words = ("recover", "b2", "--yes", "--concurrency", 1)
+        ended = run_in(world, *words, "--stop-at-unrecoverable", ok=False)
+        assert ended.status == 1
+        assert "2 of 2 ledgers are left" in ended.err
+        assert "--skip-unrecoverable goes on behind" in ended.err
+        assert B2 in world.stored(other).all_bookies()
+        failed = run_in(world, *words, ok=False)
+        assert failed.status == 8
+        assert f"warning: ledger {only_there}: " in failed.err
+        assert f"1 ledger of 2 not moved: {only_there}; " in failed.err
+        check_whole(world, other, payloads(10))
+        assert run_in(world, *words, "--skip-unrecoverable", ok=False).status == 8
 
     def test_a_plan_tells_how_much_there_is_to_do(self) -> None:
         world = World(5)
@@ -270,6 +292,37 @@ class TestDecommission:
         assert world.clock.seconds() - began_s >= 10
         check_whole(world, ledger_id, payloads(10))
         assert not has_cookie(world)
+
+    def test_a_mark_that_cannot_be_read_is_told_with_what_mends_it_and_stops_nothing(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        store = store_of(world)
+        world.run(store.mark_underreplicated(ledger_id, (B2,)))
+        world.metadata.set(zk_paths.mark(ledger_id), b"\xffnonsense")
+        told = f"the mark of ledger {ledger_id}: "
+        for words in (["bookie", "decommission-status", "b2"], ["cluster", "info"]):
+            assert run_in(world, *words).status == 0
+        assert told in run_in(world, "bookie", "decommission-status", "b2").err
+        worker = world.client()
+        world.clock.callLater(
+            10, lambda: Deferred.fromCoroutine(recover_bookies(worker, [B2])).addErrback(print)
+        )
+        said = run_in(world, "decommission", "b2", "--yes", "--force", "others-lost")
+        assert "b2 is out: 1 ledger moved" in said.out
+        assert said.err.count(told) == 1
+        assert zk_paths.mark(ledger_id) in said.err
+        check_whole(world, ledger_id, payloads(10))
+
+    def test_cancelling_goes_on_behind_a_mark_that_cannot_be_read(self) -> None:
+        world = World(5)
+        ledger_id, spoilt = lost(world), LedgerId(0)
+        for one in (ledger_id, spoilt):
+            world.run(store_of(world).mark_underreplicated(one, (B2,)))
+        world.metadata.set(zk_paths.mark(spoilt), b"\xffnonsense")
+        world.restart("b2")
+        said = run_in(world, "decommission", "b2", "--cancel")
+        assert said.out == "bookie b2 stays: 1 mark taken back, and it takes adds\n"
+        assert f"the mark of ledger {spoilt}: " in said.err
 
     def test_it_wants_the_bookies_id_and_shows_what_goes(self) -> None:
         world = World(5)

@@ -315,6 +315,8 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
     [
         (["ledgr"], "did you mean `bkctl ledger`"),
         (["ledger", "raed", "1"], "did you mean `bkctl ledger read`"),
+        (["cluster", "ls", "/"], "did you mean `bkctl cluster tree`"),
+        (["ledger", "rm", "1"], "did you mean `bkctl ledger delete`"),
         (["list"], "`bkctl ledger list` or `bkctl bookie list`"),
         (["ledger", "read", "1", "--frist", "2"], "--first"),
         (["ledger", "read"], "Missing argument 'LEDGER_ID'"),

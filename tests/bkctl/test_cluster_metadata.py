@@ -99,6 +99,28 @@ class TestTree:
             said = run_in(world, "cluster", command, "/nowhere", ok=False)
             assert (said.status, "no node /nowhere" in said.err) == (3, True)
 
+    @pytest.mark.parametrize(
+        ("path", "meant", "see"),
+        [
+            ("/nowhere", "", "`bkctl cluster tree / --depth 1`"),
+            ("/cookis/b1", "; did you mean /cookies?", "`bkctl cluster tree / --depth 1`"),
+            ("/cookies/b11", "; did you mean /cookies/b1?", "`bkctl cluster tree /cookies --"),
+            ("/00/0000/L9999/x", "", "`bkctl cluster tree /00/0000 --depth 1`"),
+            ("/ledgers/cookies/b1", "; did you mean /cookies/b1?", "below the cluster's root"),
+            (".logs/order", "; did you mean .logs/orders?", "`bkctl cluster tree .logs --depth 1`"),
+            (".log", "; did you mean .logs?", "`bkctl cluster tree / --depth 1`"),
+        ],
+    )
+    def test_the_nearest_node_there_is_and_what_was_meant_are_told(
+        self, world: World, path: str, meant: str, see: str
+    ) -> None:
+        for command in ("tree", "get"):
+            said = run_in(world, "cluster", command, path, ok=False)
+            assert said.status == 3
+            assert f"{path}{meant}" in said.err
+            assert ("did you mean" in said.err) == bool(meant)
+            assert see in said.err
+
 
 class TestGet:
     def test_a_ledger_is_shown_without_its_password(self, world: World) -> None:

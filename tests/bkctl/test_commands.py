@@ -182,6 +182,29 @@ def test_a_line_that_is_too_long_leaves_a_closable_ledger_and_says_how(run: Run)
     assert run("ledger", "recover", ledger, "--yes").out.startswith(f"ledger {ledger} recovered")
 
 
+@pytest.mark.parametrize("piped", [True, False])
+def test_an_input_too_large_for_one_entry_is_refused_before_anything_is_made(
+    run: Run, tmp_path: Path, *, piped: bool
+) -> None:
+    data = b"x" * 6_000_000
+    file = tmp_path / "large"
+    file.write_bytes(data)
+    ledger, count = run("ledger", "create").id, run("ledger", "list", "--count").out
+    source = "-" if piped else file
+    typed = data if piped else b""
+    for words in (
+        ("write", source),
+        ("write", source, "--dry-run"),
+        ("add", ledger, *(["-"] if piped else ["--file", file])),
+    ):
+        refused = run("ledger", *words, "--whole", "--json", typed=typed, ok=False)
+        assert refused.status == ExitStatus.USAGE
+        assert "longer than an entry can be" in refused.err
+        assert "--chunks 1MiB" in refused.error["hint"]
+    assert run("ledger", "list", "--count").out == count
+    run("ledger", "add", ledger, "still handed over")
+
+
 @pytest.fixture(scope="module")
 def ten(run: Run) -> str:
     return run("ledger", "write", "-", typed="".join(f"entry {n}\n" for n in range(10))).id

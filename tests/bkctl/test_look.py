@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +12,11 @@ import pytest
 
 from bkclient.metadata.api import NEW
 from bkctl.cli import cli
+from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
 from tests.bkclient.metadata.look.both import ROOT, Both
-from tests.bkclient.metadata.look.server import GET_DATA, NO_AUTH, Server
+from tests.bkclient.metadata.look.server import GET_DATA, NO_AUTH, SYNC, Server
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.bkctl.imports import run_without
 from tests.bkctl.looked import NAMES, URI, LookedHost, cluster
@@ -208,3 +211,34 @@ def test_bookies_are_listed_by_state() -> None:
     ]  # fmt: skip
     host = run(cluster(), "bookie", "list", "--state", "ro", "-o", "id")
     assert host.out.text == f"{NAMES[1]}\n"
+
+
+class Ending(LookedHost):
+    """A host on which something happens between the first round and the second, the last."""
+
+    def __init__(self, server: Server, happens: Callable[[], object]) -> None:
+        super().__init__(server)
+        self._happens: list[Callable[[], object]] = [happens]
+
+    def sleep(self, _seconds: float) -> None:
+        if not self._happens:
+            raise Interrupted("time limit reached", ExitStatus.TIME_LIMIT)
+        self._happens.pop()()
+
+
+def test_each_round_is_brought_up_to_date_before_it_is_read() -> None:
+    server = cluster(1)
+    host = Ending(server, server.asked.clear)
+    words = ["-u", URI, "bookie", "list", "--no-ask", "--watch"]
+    assert cli.run(words, host) == ExitStatus.TIME_LIMIT
+    operations = [operation for operation, _ in server.asked]
+    assert operations.count(SYNC) == 1
+    assert operations[0] == SYNC
+
+
+def test_a_report_and_the_rounds_it_is_of_go_on_together(tmp_path: Path) -> None:
+    host, path = Ending(cluster(1), lambda: None), tmp_path / "report.jsonl"
+    words = ["-u", URI, "bookie", "list", "--no-ask", "--watch", "--report", str(path)]
+    assert cli.run(words, host) == ExitStatus.TIME_LIMIT
+    names = [json.loads(line).get("bookie_id") for line in path.read_text().splitlines()]
+    assert names.count(NAMES[0]) == 2

@@ -9,6 +9,7 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookie_http_client import AdminClient, HttpAddress, as_curl
 from tests.bkclient.fakes import World
+from tests.bkclient.repairs import closed_ledger, open_writer
 from tests.bkctl.test_bookie import written
 from tests.bkctl.world import run_in
 
@@ -42,6 +43,56 @@ def test_nothing_is_told_with_less_or_after_the_command() -> None:
     assert not _traced(run_in(world, "ledger", "show", "0", "-v").err)
     assert _traced(run_in(world, "ledger", "show", "0", "-vv").err)
     assert not _traced(run_in(world, "ledger", "show", "0").err)
+
+
+def _asked(text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.startswith("bookie ")]
+    return [re.sub(r" \d+\.\d ms: ", " MS ", line) for line in lines]
+
+
+def test_requests_to_bookies_are_told_with_their_answers() -> None:
+    world = World(3)
+    single = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+    ledger_id = closed_ledger(world, world.client(), 4, **single)
+    (bookie,) = world.stored(ledger_id).ensemble
+    told = _asked(run_in(world, "ledger", "read", ledger_id, "--first", 2, "--last", 2, "-vv").err)
+    assert told == [f"bookie {bookie}: read_entry({ledger_id}, 2) MS EOK"]
+    assert _asked(run_in(world, "ledger", "read", ledger_id, "-v").err) == []
+    world.bookies[bookie].ledgers[ledger_id].entries.pop(2)
+    lost = _asked(run_in(world, "ledger", "read", ledger_id, "--first", 2, "-vv", ok=False).err)
+    assert any(line.endswith("MS ENOENTRY") or "1 ENOENTRY" in line for line in lost), lost
+
+
+def test_what_goes_out_together_is_one_line_unless_every_entry_is_wanted() -> None:
+    world = World(3)
+    ledger_id = closed_ledger(world, world.client(), 100)
+    for words in (["ledger", "read", ledger_id], ["ledger", "verify", ledger_id]):
+        told = _asked(run_in(world, *words, "-vv").err)
+        assert 0 < len(told) < 20
+        assert all(line.endswith(" EOK") for line in told), told
+        each = _asked(run_in(world, *words, "-vvv").err)
+        assert len(each) >= 100
+        assert any(f"read_entry({ledger_id}, 57) MS EOK" in line for line in each)
+
+
+def test_adds_are_told_by_batch_once_they_are_answered() -> None:
+    world = World(3)
+    options = ("-E", 1, "-W", 1, "-A", 1, "-o", "id")
+    typed = "".join(f"{number}\n" for number in range(50))
+    said = run_in(world, "ledger", "write", "-", *options, "-vv", typed=typed)
+    told = [line for line in _asked(said.err) if "add_entry" in line]
+    assert 0 < len(told) < 10
+    assert f"add_entry({said.id}, " in told[0]
+    assert told[-1].endswith(" EOK")
+    each = _asked(run_in(world, "ledger", "write", "-", *options, "-vvv", typed=typed).err)
+    assert sum("add_entry" in line for line in each) == 50
+
+
+def test_a_fencing_read_says_so() -> None:
+    world = World(3)
+    writer = open_writer(world, world.client(), 3)
+    told = _asked(run_in(world, "ledger", "recover", writer.ledger_id, "--yes", "-vv").err)
+    assert any("FENCE" in line for line in told), told
 
 
 def test_requests_over_http_are_told_as_commands_without_the_token() -> None:

@@ -42,7 +42,7 @@ Names = tuple[str, ...]
 
 
 class ZooKeeperLook:
-    """A cluster in ZooKeeper as it is from the first question on.
+    """A cluster in ZooKeeper as it is from the first question on, and anew after ``close``.
 
     ``warn`` hears of nodes that are not what they should be. Every question may raise what
     ``ReadSession.ask`` does, and ``MetadataAccessError`` where we may not look.
@@ -65,8 +65,9 @@ class ZooKeeperLook:
         self._layout()
 
     def close(self) -> None:
-        """End the session."""
+        """End the session; the next question begins another one, and sees what is then."""
         self._session.close()
+        self._layout_found = None
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
         """Yield the ids of all ledgers above ``after``, ascending.

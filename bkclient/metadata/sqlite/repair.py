@@ -41,7 +41,6 @@ from wire.records import (
     UnderreplicatedMark,
     decode_check_time,
     decode_lock,
-    decode_mark,
     decode_vote,
     encode_check_time,
     encode_lock,
@@ -80,7 +79,7 @@ class SqliteRepair(SqlitePart):
         def mark(rows: Rows, _session_id: int) -> None:
             _prepare(rows)
             row = rows.get(MARK, ledger_id)
-            old = UnderreplicatedMark(()) if row is None else decode_mark(row.value)
+            old = UnderreplicatedMark(()) if row is None else stored_mark(ledger_id, row.value)
             added = tuple(bookie for bookie in missing if bookie not in old.replicas)
             since_ms = rows.now_ms if self._mark_times else old.ctime_ms
             value = encode_mark(UnderreplicatedMark(old.replicas + added, since_ms))

@@ -154,16 +154,17 @@ class TreeRepair(TreePart):
             try:
                 await insist(partial(create_with_parents, self._tree, path, value))
             except NodeExistsError:
-                if await self._add_to_mark(path, missing):
+                if await self._add_to_mark(ledger_id, missing):
                     return
             else:
                 return
 
-    async def _add_to_mark(self, path: str, missing: tuple[BookieId, ...]) -> bool:
+    async def _add_to_mark(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> bool:
         """Add to a mark what it lacks; return ``False`` when it changed or went meanwhile."""
+        path = zk_paths.mark(ledger_id)
         try:
             node = await self._tree.get(path)
-            mark = decode_mark(node.value)
+            mark = stored_mark(ledger_id, node.value)
             added = tuple(b for b in dict.fromkeys(missing) if b not in mark.replicas)
             if added:
                 mark = attrs.evolve(

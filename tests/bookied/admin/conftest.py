@@ -11,11 +11,13 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
+from bkclient.metadata import zk_paths
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked, Reply
 from bookied.admin.web import Access, Api, Credentials
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
+from wire.ids import LedgerId
 
 TOKEN = "open sesame"
 PATIENCE_S = 15
@@ -55,6 +57,12 @@ class Operator:
         reply = self.ask("GET", path)
         assert reply.status == 200, reply
         return json.loads(reply.body)
+
+
+def spoil_mark(operator: Operator, ledger_id: LedgerId) -> None:
+    """Mark a ledger with what nobody can read."""
+    done(operator.control.store.mark_underreplicated(ledger_id, ()))
+    operator.world.cluster.set(zk_paths.mark(ledger_id), b"\xffnonsense")
 
 
 @pytest.fixture

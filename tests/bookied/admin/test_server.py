@@ -67,6 +67,32 @@ def test_metrics_have_a_port_of_their_own_where_that_is_all_that_is_wanted(tmp_p
     done(admin.close())
 
 
+def test_what_is_refused_over_http_is_on_the_page(tmp_path: Path) -> None:
+    world = World(tmp_path, http_enabled=True, http_port=8080, http_token="secret")
+    admin = served(world)
+    address = ("127.0.0.1", 8080)
+
+    def counted() -> dict[str, int]:
+        lines = fetch(world, address, "/metrics").splitlines()
+        name = 'bookied_http_requests_total{status="'
+        return {
+            line.removeprefix(name)[:3]: int(float(line.split()[-1]))
+            for line in lines
+            if line.startswith(name)
+        }
+
+    assert counted() == {"401": 0, "403": 0, "404": 0, "405": 0}
+    for request in (
+        "PUT /api/v2/bookie/read-only HTTP/1.0\r\n\r\n",
+        "PUT /api/v1/bookie/gc HTTP/1.0\r\nAuthorization: Bearer wrong\r\n\r\n",
+        "GET /nonsense HTTP/1.0\r\n\r\n",
+        "PATCH /heartbeat HTTP/1.0\r\n\r\n",
+    ):
+        exchange(world, address, request)
+    assert counted() == {"200": 1, "401": 2, "403": 0, "404": 1, "405": 1}
+    done(admin.close())
+
+
 def test_a_token_in_a_file_is_read_again_when_asked_and_kept_if_it_cannot(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")

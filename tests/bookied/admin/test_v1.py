@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.v1_bookie import NO_OBJECT
 from bookied.admin.web import Access
 from bookied.config import StorageClass
-from tests.bookied.admin.conftest import Operator
+from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
 from wire.codes import DigestType
@@ -311,6 +312,25 @@ def test_underreplicated_ledgers_are_chosen_by_the_bookies_that_lack_them(
     assert operator.get(f"{at}?missingreplica=b9") == [1]
     assert operator.get(f"{at}?excludingmissingreplica=b9") == [0]
     assert operator.get(f"{at}?missingreplica=b9&printmissingreplica=") == {"1": ["b9"]}
+
+
+def test_a_mark_that_cannot_be_read_hides_no_other_and_is_told(operator: Operator) -> None:
+    create(operator, 2)
+    store = operator.control.store
+    done(store.mark_underreplicated(LedgerId(0), [BookieId("b8")]))
+    spoil_mark(operator, LedgerId(1))
+    at = f"{REPAIR}/list_under_replicated_ledger"
+    for query, listed in (
+        ("", [0, 1]),
+        ("?printmissingreplica", {"0": ["b8"], "1": []}),
+        ("?missingreplica=b8", [0]),
+        ("?excludingmissingreplica=b9", [0]),
+    ):
+        reply = operator.ask("GET", at + query)
+        assert json.loads(reply.body) == listed
+        assert "the mark of ledger 1: " in reply.headers["X-Problem"]
+        assert zk_paths.mark(LedgerId(1)) in reply.headers["X-Problem"]
+    assert operator.get(f"{BOOKIE}/cluster_info")["clusterUnderReplicated"] is True
 
 
 def test_the_cluster_is_told_in_java_s_words(operator: Operator) -> None:

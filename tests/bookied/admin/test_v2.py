@@ -15,7 +15,7 @@ from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.exchange import Reply
 from bookied.admin.web import Api
 from bookied.config import StorageClass
-from tests.bookied.admin.conftest import Operator
+from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.admin.test_v1 import create, metadata_of
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
@@ -35,6 +35,18 @@ BODIES: dict[str, Any] = {
 
 def problem(reply: Reply) -> tuple[int, str]:
     return reply.status, json.loads(reply.body)["error"]["code"]
+
+
+def test_a_mark_that_cannot_be_read_hides_no_other_and_says_what_to_do(operator: Operator) -> None:
+    create(operator, 2)
+    done(operator.control.store.mark_underreplicated(LedgerId(1), [BookieId("b8")]))
+    spoil_mark(operator, LedgerId(0))
+    spoilt, whole = operator.get("/api/v2/autorecovery/underreplicated")
+    assert whole == {"ledger_id": 1, "missing": ["b8"], "problem": None}
+    assert (spoilt["ledger_id"], spoilt["missing"]) == (0, [])
+    assert "the mark of ledger 0: " in spoilt["problem"]
+    assert "an audit marks anew" in spoilt["problem"]
+    assert len(operator.get("/api/v2/autorecovery/underreplicated?limit=1")) == 1
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.method} {one.path}")

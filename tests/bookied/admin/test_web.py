@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 
 from bookied.admin.exchange import JSON, Asked, Reply
 from bookied.admin.web import BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_S, Access, Credentials, site
+from bookied.metrics.http import HttpCounts
 
 
 class Transport(StringTransport):
@@ -28,7 +29,8 @@ class Server:
         self.asked: list[tuple[str, Asked, Credentials]] = []
         self.given_up = 0
         self.reply = reply
-        self.factory = site(self.answer, self.clock)
+        self.counts = HttpCounts()
+        self.factory = site(self.answer, self.clock, self.counts)
 
     async def answer(self, path: str, asked: Asked, given: Credentials) -> Reply:
         self.asked.append((path, asked, given))
@@ -86,12 +88,14 @@ def test_a_body_that_is_too_long_cuts_the_connection_announced_or_not() -> None:
     assert transport.aborted
     protocol.connectionLost(Failure(ConnectionLost()))
     assert server.asked == []
+    assert server.counts.bodies_cut == 2
 
 
 def test_connections_are_counted_and_idle_ones_end() -> None:
     server = Server(Reply(200, "fine"))
     held = [server.connect() for _ in range(CONNECTIONS_MAX)]
     assert server.factory.buildProtocol(None) is None
+    assert server.counts.connections_refused == 1
     server.clock.advance(IDLE_S + 1)
     assert all(transport.disconnecting for _, transport in held)
     held[0][0].connectionLost(Failure(ConnectionLost()))

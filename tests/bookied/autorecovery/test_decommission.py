@@ -16,12 +16,14 @@ from bkclient.decommission import (
 from bkclient.errors import IllegalOperationError, MetadataSerializationError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.recover_bookies import recover_bookies
 from bkclient.stored_cookies import CookieNeededError
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
     closed_ledger,
+    mark,
     marks,
     member,
     open_writer,
@@ -98,6 +100,42 @@ def test_it_needs_no_auditor_only_workers() -> None:
     run.finish()
     check_whole(world, ledger_id, payloads(4))
     assert {one.auditor for one in run.progress} == {None}
+
+
+def test_a_mark_that_cannot_be_read_is_told_and_hides_no_other() -> None:
+    world = World(6)
+    client = world.client()
+    ledgers = [closed_ledger(world, client, 4, **STRIPED) for _ in range(8)]
+    held = [one for one in ledgers if "b1" in world.stored(one).all_bookies()]
+    spared = next(one for one in ledgers if one not in held)
+    retire(world, "b1")
+    for ledger_id in (held[0], spared):
+        mark(world, ledger_id, "b1")
+        world.metadata.set(zk_paths.mark(ledger_id), b"\xffnonsense")
+    run = Decommission(world, "b1")
+    world.settle(100)
+    assert not run.running.done
+    told = {one: why for step in run.progress for one, why in step.damaged.items()}
+    assert list(told) == [held[0]]
+    assert f"the mark of ledger {held[0]}: " in told[held[0]]
+    world.run(recover_bookies(client, [BookieId("b1")]))
+    assert run.finish().ledgers == len(held)
+    told = {one: why for step in run.progress for one, why in step.damaged.items()}
+    assert set(told) == {held[0], spared}
+    assert not has_cookie(world, "b1")
+
+
+def test_a_worker_mends_what_a_mark_that_cannot_be_read_is_of() -> None:
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 4)
+    retire(world, member(world, ledger_id).bookie_id)
+    lost = world.stored(ledger_id).ensemble[0]
+    mark(world, ledger_id, lost)
+    world.metadata.set(zk_paths.mark(ledger_id), b"\xffnonsense")
+    RunningWorker(world)
+    Decommission(world, lost).finish()
+    check_whole(world, ledger_id, payloads(4))
+    assert marks(world) == {}
 
 
 def test_a_bookie_that_runs_is_refused() -> None:
