@@ -239,7 +239,8 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         -1,
         key="addEntryQuorumTimeoutSec",
         unit="s",
-        doc="How long an add may wait for its ack quorum; not above 0 is for ever.",
+        doc="How long a writer's add may wait for its ack quorum; not above 0 is for ever. Up to "
+        "addEntryTimeoutSec a bookie that falls silent ends the writer before it is replaced.",
     )
     connect_timeout_ms: int = setting(
         10_000,
@@ -548,6 +549,20 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         unit="bytes/s",
         doc="Limit on what is copied in repairs; not above 0 is none.",
     )
+
+    def cross_check(self) -> Iterator[Finding]:
+        """Say so, too, when writers end before who is silent is noticed, and can be replaced."""
+        yield from super().cross_check()
+        quorum_s, add_s = self.add_quorum_timeout_s, self.add_timeout_s
+        if 0 < quorum_s <= add_s:
+            source = "readTimeout" if self._add_timeout_s is None else "addEntryTimeoutSec"
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.RISKY,
+                "addEntryQuorumTimeoutSec",
+                f"is {quorum_s}, and {source} {add_s}: a bookie that falls silent ends writers "
+                "before they can replace it",
+            )
 
     @property
     def add_timeout_s(self) -> int:
