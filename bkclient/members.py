@@ -202,4 +202,5 @@ class Member:
     def _failed(self, entries: list[int], error: ClientError) -> None:
         self._ailing = True
         if entries and not self._gone:
+            self._pool.quarantine.count(self.bookie, error, len(entries))
             self._on_failed(self, entries, error)

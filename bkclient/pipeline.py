@@ -364,7 +364,6 @@ class AddPipeline:
         self._run(self.quorum.handle(AddsAcked(member.index, member.bookie, entries)))
 
     def _failed(self, member: Member, entries: list[int], error: ClientError) -> None:
-        self._pool.quarantine.count(member.bookie, error, len(entries))
         self._run(self.quorum.handle(AddsFailed(member.index, member.bookie, entries, error)))
 
     # Carrying out commands

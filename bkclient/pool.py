@@ -15,14 +15,21 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocol, IReactorTime
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
-from bkclient.errors import BookieUnavailableError, ClientClosedError, ClientError
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientClosedError,
+    ClientError,
+    ReadFailedError,
+    refusal,
+)
 from bkclient.greeting import Greeting
 from bkclient.metadata.api import BookieRegistry, NotFoundError
 from bkclient.quarantine import Quarantine
-from wire.codes import AddFlag, ProtocolVersion, ReadFlag
+from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -148,9 +155,22 @@ class BookiePool:
         protocol = self.protocol_of(request)
         channel = self.ready(bookie, ledger_id, protocol)
         if channel is not None:
-            return channel.request(request, timeout_s=timeout_s)
-        connected = self.channel(bookie, ledger_id, protocol)
-        return connected.addCallback(BookieChannel.request, request, timeout_s=timeout_s)
+            sent = channel.request(request, timeout_s=timeout_s)
+        else:
+            sent = self.channel(bookie, ledger_id, protocol)
+            sent.addCallback(BookieChannel.request, request, timeout_s=timeout_s)
+        if self.config.health_check:
+            sent.addBoth(self._count, bookie)
+        return sent
+
+    def _count(self, outcome: Any, bookie: BookieId) -> Any:
+        """Note errors, whatever was asked."""
+        if not isinstance(outcome, Failure):
+            if outcome.rc is not ReturnCode.EOK:
+                self.quarantine.count(bookie, refusal(outcome.rc, ReadFailedError, ""))
+        elif isinstance(outcome.value, ClientError):
+            self.quarantine.count(bookie, outcome.value)
+        return outcome
 
     def ready(
         self, bookie: BookieId, ledger_id: LedgerId, protocol: ProtocolVersion
