@@ -35,6 +35,7 @@ from bkclient.errors import (
     WriteFailedError,
     refusal,
 )
+from bkclient.silence import Silence
 from bkclient.streams import AddStream
 from wire.adds import Key, take_acks_v2, take_acks_v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
@@ -127,6 +128,7 @@ class BookieChannel(Protocol):
         self._bulks: dict[RequestKey, BulkRead] = {}
         self._streams: dict[int, list[AddStream]] = {}
         self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
+        self._silence = Silence()
         self._on_writable: list[Deferred[None]] = []
         self._tls_end: TlsEnd | None = None
         self._handshake: Deferred[None] | None = None
@@ -223,6 +225,16 @@ class BookieChannel(Protocol):
         self._handshake = handshake
         return handshake
 
+    def is_usable(self) -> bool:
+        """Return whether to send anything more.
+
+        A connection that nothing came on for too long is closed here, if nothing is in flight.
+        """
+        silence = self._silence
+        if silence.is_doubted and silence.is_over(self._clock.seconds()) and not self.in_flight:
+            self._give_up()
+        return self.lost is None
+
     @property
     def in_flight(self) -> int:
         """How many requests wait for an answer."""
@@ -312,7 +324,7 @@ class BookieChannel(Protocol):
             self._clock.callLater(0, bulk.finish)
             return bulk.deferred
         self._bulks.update(dict.fromkeys(keys, bulk))
-        bulk.wait(self._clock, timeout_s)
+        bulk.wait(self._clock, timeout_s, lambda: self.timed_out(timeout_s))
         self.write(frames)
         return bulk.deferred
 
@@ -366,6 +378,7 @@ class BookieChannel(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Match what came in: runs of plain acks at once, everything else one by one."""
         connection = self._connection
+        self._silence.heard_s = self._clock.seconds()
         connection.receive_data(data)
         try:
             self._take_plain_acks()
@@ -466,8 +479,29 @@ class BookieChannel(Protocol):
 
     # Time-outs and the end
 
+    def timed_out(self, waited_s: float) -> None:
+        """Note that something had no answer; all in flight fails where nothing came for too long.
+
+        After a time-out that is shorter than others, the bookie still has the usual time.
+        """
+        now_s = self._clock.seconds()
+        self._silence.timed_out(now_s, waited_s, max(waited_s, self._read_timeout_s))
+        if self.lost is None and self._silence.is_over(now_s):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """End a connection that nothing comes on; the next request makes a new one."""
+        silent_s = self._silence.lasts_s(self._clock.seconds())
+        text = f"bookie {self.bookie_id} has sent nothing for {silent_s:.1f} s, though it was asked"
+        log.warn("{text}: its connection is given up", text=text)
+        self._fail_all(RequestTimeoutError(text))
+        self._drop_connection(gently=False)
+
     def _expire(self, key: RequestKey) -> None:
-        pending = self._pending.pop(key)
+        pending = self._pending.pop(key, None)
+        if pending is None:
+            return  # Another time-out at the same moment has ended the connection.
+        self.timed_out(pending.timeout_s)
         what = type(pending.request).__name__
         text = f"bookie {self.bookie_id} did not answer {what} in {pending.timeout_s:g} s"
         self._send_waiting(key)

@@ -70,6 +70,11 @@ class _Slot:
     retry_at_s: float = 0.0
     last_error: ClientError | None = None
 
+    def usable(self) -> BookieChannel | None:
+        """Return the connection, unless it is of no use any more."""
+        channel = self.channel
+        return channel if channel is not None and channel.is_usable() else None
+
 
 class BookiePool:
     """All connections of one client.
@@ -177,7 +182,7 @@ class BookiePool:
     ) -> BookieChannel | None:
         """Return the channel if it is connected."""
         slot = self._slots.get(self._key(bookie, ledger_id, protocol))
-        return None if slot is None else slot.channel
+        return None if slot is None else slot.usable()
 
     def pending(self, bookie: BookieId) -> int:
         """Return how many requests wait for a bookie's answer, over all connections to it."""
@@ -196,8 +201,9 @@ class BookiePool:
         key = self._key(bookie, ledger_id, protocol or self.protocol)
         slot = self._slots.setdefault(key, _Slot())
         deferred: Deferred[BookieChannel] = Deferred()
-        if slot.channel is not None:
-            deferred.callback(slot.channel)
+        channel = slot.usable()
+        if channel is not None:
+            deferred.callback(channel)
             return deferred
         refused = self._closed
         if slot.connecting is None and self.clock.seconds() < slot.retry_at_s:
