@@ -31,9 +31,7 @@ class BulkRead:
         """The keys of the answers that are awaited."""
         return list(self._entry_of)
 
-    def wait(
-        self, clock: IReactorTime, timeout_s: float, timed_out: Callable[[], object]
-    ) -> None:
+    def wait(self, clock: IReactorTime, timeout_s: float, timed_out: Callable[[], object]) -> None:
         """Wait for answers so long, and no longer; ``timed_out`` hears of it if there are none."""
         self._timer = clock.callLater(timeout_s, self._expire, timed_out)
 

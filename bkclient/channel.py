@@ -35,6 +35,7 @@ from bkclient.errors import (
     WriteFailedError,
     refusal,
 )
+from bkclient.keep_alive import KeepAlive
 from bkclient.silence import Silence
 from bkclient.streams import AddStream
 from wire.adds import Key, take_acks_v2, take_acks_v3
@@ -106,6 +107,7 @@ class BookieChannel(Protocol):
         read_timeout_s: float = 5.0,
         no_delay: bool = True,
         keepalive: bool = True,
+        keepalive_times: KeepAlive | None = None,
     ) -> None:
         self.bookie_id, self.protocol = bookie_id, protocol
         self.lost: ClientError | None = None
@@ -121,6 +123,7 @@ class BookieChannel(Protocol):
         self.next_txn_id = itertools.count(1).__next__ if next_txn_id is None else next_txn_id
         self._add_timeout_s, self._read_timeout_s = add_timeout_s, read_timeout_s
         self._no_delay, self._keepalive = no_delay, keepalive
+        self._keepalive_times = keepalive_times or KeepAlive()
         self._pending: dict[RequestKey, _Pending] = {}
         self._adds_asked = 0
         """How many adds are out as requests, so that their acks are not for streams."""
@@ -142,6 +145,7 @@ class BookieChannel(Protocol):
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(self._no_delay)
             transport.setTcpKeepAlive(self._keepalive)
+            self._keepalive_times.apply(transport.getHandle())
         transport.registerProducer(self, True)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:

@@ -273,6 +273,7 @@ class BookiePool:
             read_timeout_s=config.read_timeout_s,
             no_delay=config.tcp_no_delay,
             keepalive=config.tcp_keepalive,
+            keepalive_times=config.keepalive_times,
         )
 
     async def address(self, bookie: BookieId) -> tuple[str, int]:

@@ -15,8 +15,8 @@ class Silence:
     """Whether a peer is silent altogether, or only slow.
 
     A time-out in which no byte came casts doubt. Where none comes for about as long again, it is
-    over; any byte ends the doubt. One time-out alone says nothing: after a pause of our own process all
-    timers come before what lies in the socket.
+    over; any byte ends the doubt. One time-out alone says nothing: after a pause of our own process
+    all timers come before what lies in the socket.
     """
 
     heard_s: float = float("-inf")
