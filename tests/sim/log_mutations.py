@@ -207,7 +207,7 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         "L1",
         _impatient,
         "scarce",
-        30,
+        60,
     ),
 }
 """By name; part of ``mutations.MUTATIONS``."""

@@ -842,7 +842,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "I2 I3 I6 I7",
         _one_negative_ends,
         "partial",
-        80,
+        150,
     ),
     "hang-is-negative": switch(
         "a time-out counts as negative",
@@ -889,7 +889,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         60,
     ),
     "close-over-closed": switch(
-        "a slow recoverer closes again", "10, S24", "I4 I2 I16", _close_over_closed, "partial", 120
+        "a slow recoverer closes again", "10, S24", "I4 I2 I16", _close_over_closed, "partial", 250
     ),
     "own-end": switch(
         "a slow recoverer reports its own end",
