@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Union
 
 from twisted.internet.defer import Deferred
@@ -31,9 +31,9 @@ class BulkRead:
         """The keys of the answers that are awaited."""
         return list(self._entry_of)
 
-    def wait(self, clock: IReactorTime, timeout_s: float) -> None:
-        """Wait for answers so long, and no longer."""
-        self._timer = clock.callLater(timeout_s, self.finish)
+    def wait(self, clock: IReactorTime, timeout_s: float, timed_out: Callable[[], object]) -> None:
+        """Wait for answers so long, and no longer; ``timed_out`` hears of it if there are none."""
+        self._timer = clock.callLater(timeout_s, self._expire, timed_out)
 
     def take(self, key: Hashable, answer: BulkAnswer) -> None:
         """Take the answer with this key."""
@@ -47,6 +47,10 @@ class BulkRead:
         self._stop_timer()
         if not self.deferred.called:
             self.deferred.callback(self._answers)
+
+    def _expire(self, timed_out: Callable[[], object]) -> None:
+        timed_out()
+        self.finish()
 
     def _stop_timer(self) -> None:
         if self._timer is not None and self._timer.active():

@@ -35,6 +35,8 @@ from bkclient.errors import (
     WriteFailedError,
     refusal,
 )
+from bkclient.keep_alive import KeepAlive
+from bkclient.silence import Silence
 from bkclient.streams import AddStream
 from wire.adds import Key, take_acks_v2, take_acks_v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
@@ -106,6 +108,7 @@ class BookieChannel(Protocol):
         read_timeout_s: float = 5.0,
         no_delay: bool = True,
         keepalive: bool = True,
+        keepalive_times: KeepAlive | None = None,
     ) -> None:
         self.bookie_id, self.protocol = bookie_id, protocol
         self.lost: ClientError | None = None
@@ -121,6 +124,7 @@ class BookieChannel(Protocol):
         self.next_txn_id = itertools.count(1).__next__ if next_txn_id is None else next_txn_id
         self._add_timeout_s, self._read_timeout_s = add_timeout_s, read_timeout_s
         self._no_delay, self._keepalive = no_delay, keepalive
+        self._keepalive_times = keepalive_times or KeepAlive()
         self._pending: dict[RequestKey, _Pending] = {}
         self._adds_asked = 0
         """How many adds are out as requests, so that their acks are not for streams."""
@@ -128,6 +132,7 @@ class BookieChannel(Protocol):
         self._bulks: dict[RequestKey, BulkRead] = {}
         self._streams: dict[int, list[AddStream]] = {}
         self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
+        self._silence = Silence()
         self._on_writable: list[Deferred[None]] = []
         self._tls_end: TlsEnd | None = None
         self._handshake: Deferred[None] | None = None
@@ -143,6 +148,7 @@ class BookieChannel(Protocol):
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(self._no_delay)
             transport.setTcpKeepAlive(self._keepalive)
+            self._keepalive_times.apply(transport.getHandle())
         transport.registerProducer(self, True)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -225,6 +231,16 @@ class BookieChannel(Protocol):
         transport.startTLS(end, True)
         self._handshake = handshake
         return handshake
+
+    def is_usable(self) -> bool:
+        """Return whether to send anything more.
+
+        A connection that nothing came on for too long is closed here, if nothing is in flight.
+        """
+        silence = self._silence
+        if silence.is_doubted and silence.is_over(self._clock.seconds()) and not self.in_flight:
+            self._give_up()
+        return self.lost is None
 
     @property
     def in_flight(self) -> int:
@@ -319,7 +335,7 @@ class BookieChannel(Protocol):
             self._clock.callLater(0, bulk.finish)
             return bulk.deferred
         self._bulks.update(dict.fromkeys(keys, bulk))
-        bulk.wait(self._clock, timeout_s)
+        bulk.wait(self._clock, timeout_s, lambda: self.timed_out(timeout_s))
         self.write(frames)
         return bulk.deferred
 
@@ -374,6 +390,7 @@ class BookieChannel(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Match what came in: runs of plain acks at once, everything else one by one."""
         connection = self._connection
+        self._silence.heard_s = self._clock.seconds()
         connection.receive_data(data)
         try:
             self._take_plain_acks()
@@ -474,8 +491,29 @@ class BookieChannel(Protocol):
 
     # Time-outs and the end
 
+    def timed_out(self, waited_s: float) -> None:
+        """Note that something had no answer; all in flight fails where nothing came for too long.
+
+        After a time-out that is shorter than others, the bookie still has the usual time.
+        """
+        now_s = self._clock.seconds()
+        self._silence.timed_out(now_s, waited_s, max(waited_s, self._read_timeout_s))
+        if self.lost is None and self._silence.is_over(now_s):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """End a connection that nothing comes on; the next request makes a new one."""
+        silent_s = self._silence.lasts_s(self._clock.seconds())
+        text = f"bookie {self.bookie_id} has sent nothing for {silent_s:.1f} s, though it was asked"
+        log.warn("{text}: its connection is given up", text=text)
+        self._fail_all(RequestTimeoutError(text))
+        self._drop_connection(gently=False)
+
     def _expire(self, key: RequestKey) -> None:
-        pending = self._pending.pop(key)
+        pending = self._pending.pop(key, None)
+        if pending is None:
+            return  # Another time-out at the same moment has ended the connection.
+        self.timed_out(pending.timeout_s)
         what = type(pending.request).__name__
         text = f"bookie {self.bookie_id} did not answer {what} in {pending.timeout_s:g} s"
         self._send_waiting(key)

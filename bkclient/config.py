@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 import attrs
 
 from bkclient.auth.config import ClientAuthConfig, JaasConfig
+from bkclient.keep_alive import KeepAlive
 from bkclient.settings import Finding, FindingKind, OtherKey, Severity, setting
 from bkclient.tls.config import ClientTlsConfig
 from wire.codes import DigestType
@@ -198,10 +199,8 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     """What one client can be told; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
-        OtherKey("clientTcpUserTimeoutMillis", "requests have their own time-outs"),
         OtherKey("reppDis*", "no file turns it on, in Java neither: its programs hand switches in"),
         OtherKey("reppEnableValidation", "what is chosen always keeps the rules"),
-        OtherKey("tcpKeep*", "the system's keep-alive times are used"),
         OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
         OtherKey("*FormatterClass", "names a Java class; bkctl has --ledger-id-format"),
         OtherKey("numWorkerThreads", "one reactor thread does the work"),
@@ -247,7 +246,8 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         -1,
         key="addEntryQuorumTimeoutSec",
         unit="s",
-        doc="How long an add may wait for its ack quorum; not above 0 is for ever.",
+        doc="How long a writer's add may wait for its ack quorum; not above 0 is for ever. Up to "
+        "addEntryTimeoutSec a bookie that falls silent ends the writer before it is replaced.",
     )
     connect_timeout_ms: int = setting(
         10_000,
@@ -287,6 +287,24 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     )
     tcp_no_delay: bool = setting(True, key="clientTcpNoDelay", doc="Disable Nagle's algorithm.")
     tcp_keepalive: bool = setting(True, key="clientSockKeepalive", doc="TCP keep-alive.")
+    tcp_keepalive_idle_s: int = setting(
+        -1, key="tcpKeepIdle", unit="s", doc="Idle time before a probe; -1 is the system's."
+    )
+    tcp_keepalive_interval_s: int = setting(
+        -1, key="tcpKeepIntvl", unit="s", doc="Pause between probes; -1 is the system's."
+    )
+    tcp_keepalive_count: int = setting(
+        -1, key="tcpKeepCnt", doc="Probes without answer; -1 is the system's."
+    )
+    tcp_user_timeout_ms: int = setting(
+        0,
+        key="clientTcpUserTimeoutMillis",
+        unit="ms",
+        minimum=0,
+        maximum=_INT32_MAX,
+        doc="How long a bookie may leave what was sent unconfirmed before the system drops the "
+        "connection; 0 is the system's. Requests that time out end one sooner, as a rule.",
+    )
     speculative_read_timeout_ms: int = setting(
         2000,
         key="speculativeReadTimeout",
@@ -571,9 +589,22 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     )
 
     def cross_check(self) -> Iterator[Finding]:
-        """Give what the metadata's settings say, and what is wrong with those of placement."""
+        """Give what the metadata's settings say, and what is wrong with those of placement.
+
+        And that writers end before who is silent is noticed, and can be replaced.
+        """
         yield from super().cross_check()
         yield from self.placement_faults()
+        quorum_s, add_s = self.add_quorum_timeout_s, self.add_timeout_s
+        if 0 < quorum_s <= add_s:
+            source = "readTimeout" if self._add_timeout_s is None else "addEntryTimeoutSec"
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.RISKY,
+                "addEntryQuorumTimeoutSec",
+                f"is {quorum_s}, and {source} {add_s}: a bookie that falls silent ends writers "
+                "before they can replace it",
+            )
 
     def placement_faults(self) -> Iterator[Finding]:
         """Give what Java refuses of a policy's settings when a client starts.
@@ -618,6 +649,16 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     def read_timeout_s(self) -> int:
         """How long a bookie may take to answer anything but an add."""
         return self.timeout_s if self._read_timeout_s is None else self._read_timeout_s
+
+    @property
+    def keepalive_times(self) -> KeepAlive:
+        """When the system finds out that a bookie is gone."""
+        return KeepAlive(
+            idle_s=self.tcp_keepalive_idle_s,
+            interval_s=self.tcp_keepalive_interval_s,
+            count=self.tcp_keepalive_count,
+            unconfirmed_ms=self.tcp_user_timeout_ms,
+        )
 
     @property
     def speculative_first_ms(self) -> int:

@@ -7,6 +7,7 @@ and ReadLastConfirmedAndEntryOp.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar, Union
 
 import attrs
@@ -23,6 +24,7 @@ from bkclient.errors import (
     ClientError,
     InterruptedOperationError,
     ReadFailedError,
+    RequestTimeoutError,
     refusal,
 )
 from bkclient.placement import Placement, least_loaded_first
@@ -166,6 +168,7 @@ class EntryFetcher:
         if self._speculation.first_s > 0:
             wait_s = min(wait_s, self._speculation.first_s)
         channel = self._pool.channel(bookie, self._ledger_id)
+        channel.addTimeout(wait_s, self._pool.clock, partial(self._not_connected, bookie))
         answers = channel.addCallback(BookieChannel.read_many, self._ledger_id, entries, wait_s)
         return answers.addCallbacks(
             self._verified_bulk,
@@ -173,6 +176,10 @@ class EntryFetcher:
             callbackArgs=(bookie, ensemble, len(entries)),
             errbackArgs=(bookie, ensemble),
         )
+
+    @staticmethod
+    def _not_connected(bookie: BookieId, _failure: Failure, timeout_s: float) -> None:
+        raise RequestTimeoutError(f"no connection with bookie {bookie} in {timeout_s:g} s")
 
     def _verified_bulk(
         self,

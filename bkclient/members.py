@@ -105,7 +105,7 @@ class Member:
         stream = self._stream
         if self._hold is not None:
             self._backlog += batch.packed
-        elif stream is None or stream.channel.lost is not None:
+        elif stream is None or not stream.channel.is_usable():
             self._backlog += batch.packed
             self._connect(self._protocol)
         elif self._ailing and not stream.channel.writable:
@@ -202,4 +202,5 @@ class Member:
     def _failed(self, entries: list[int], error: ClientError) -> None:
         self._ailing = True
         if entries and not self._gone:
+            self._pool.quarantine.count(self.bookie, error, len(entries))
             self._on_failed(self, entries, error)

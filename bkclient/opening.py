@@ -218,6 +218,10 @@ class RecoveryRun:
         self._report("reading", entry_id)
 
     def _make_pipeline(self, lac0: EntryId) -> AddPipeline:
+        """Return the way back for entries, without the add-quorum time-out, as in Java.
+
+        It would end each recovery, and then the next, before who is silent can be replaced.
+        """
         meta = self._metadata
         return AddPipeline(
             self._cluster.pool,

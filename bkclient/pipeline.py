@@ -81,6 +81,8 @@ class AddPipeline:
         stamped_lac: gives what entries carry as LAC; ``None`` is the LAC of the moment.
         flags: what every add carries.
         rate: how many may go a second; shared with the reads of the same handle.
+        quorum_timeout_s: how long an add may wait for its ack quorum before all end; not above 0
+            is for ever.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class AddPipeline:
         stamped_lac: Callable[[], int] | None = None,
         flags: AddFlag = AddFlag.NONE,
         rate: RateLimit | None = None,
+        quorum_timeout_s: float = 0,
     ) -> None:
         self.quorum = quorum
         self.length = length
@@ -124,6 +127,7 @@ class AddPipeline:
         self._running = False
         self._changes_in_a_row = 0
         self._sent_at: deque[tuple[float, list[int]]] = deque()
+        self._quorum_timeout_s = quorum_timeout_s
         self._quorum_timer: IDelayedCall | None = None
 
     # Adding
@@ -360,7 +364,6 @@ class AddPipeline:
         self._run(self.quorum.handle(AddsAcked(member.index, member.bookie, entries)))
 
     def _failed(self, member: Member, entries: list[int], error: ClientError) -> None:
-        self._pool.quarantine.count(member.bookie, error, len(entries))
         self._run(self.quorum.handle(AddsFailed(member.index, member.bookie, entries, error)))
 
     # Carrying out commands
@@ -466,9 +469,9 @@ class AddPipeline:
     # The add-quorum time-out
 
     def _watch_quorum(self, packed: list[Packed]) -> None:
-        if self._config.add_quorum_timeout_s <= 0:
+        if self._quorum_timeout_s <= 0:
             return
-        due_s = self._clock.seconds() + self._config.add_quorum_timeout_s
+        due_s = self._clock.seconds() + self._quorum_timeout_s
         self._sent_at.append((due_s, [entry_id for entry_id, _ in packed]))
         if self._quorum_timer is None:
             self._wait_for_quorum()
@@ -483,7 +486,7 @@ class AddPipeline:
         if left_s > 0:
             self._quorum_timer = self._clock.callLater(left_s, self._wait_for_quorum)
             return
-        text = f"no ack quorum in {self._config.add_quorum_timeout_s} s"
+        text = f"no ack quorum in {self._quorum_timeout_s:g} s"
         self._run(self.quorum.handle(AddsOverdue(AddQuorumTimeoutError(text))))
 
 

@@ -15,14 +15,21 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocol, IReactorTime
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from bkclient.channel import BookieChannel
 from bkclient.config import ClientConfig
-from bkclient.errors import BookieUnavailableError, ClientClosedError, ClientError
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientClosedError,
+    ClientError,
+    ReadFailedError,
+    refusal,
+)
 from bkclient.greeting import Greeting
 from bkclient.metadata.api import BookieRegistry, NotFoundError
 from bkclient.quarantine import Quarantine
-from wire.codes import AddFlag, ProtocolVersion, ReadFlag
+from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -65,6 +72,11 @@ class _Slot:
     failures: int = 0
     retry_at_s: float = 0.0
     last_error: ClientError | None = None
+
+    def usable(self) -> BookieChannel | None:
+        """Return the connection, unless it is of no use any more."""
+        channel = self.channel
+        return channel if channel is not None and channel.is_usable() else None
 
 
 class BookiePool:
@@ -161,16 +173,29 @@ class BookiePool:
         protocol = self.protocol_of(request)
         channel = self.ready(bookie, ledger_id, protocol)
         if channel is not None:
-            return channel.request(request, timeout_s=timeout_s)
-        connected = self.channel(bookie, ledger_id, protocol)
-        return connected.addCallback(BookieChannel.request, request, timeout_s=timeout_s)
+            sent = channel.request(request, timeout_s=timeout_s)
+        else:
+            sent = self.channel(bookie, ledger_id, protocol)
+            sent.addCallback(BookieChannel.request, request, timeout_s=timeout_s)
+        if self.config.health_check:
+            sent.addBoth(self._count, bookie)
+        return sent
+
+    def _count(self, outcome: Any, bookie: BookieId) -> Any:
+        """Note errors, whatever was asked."""
+        if not isinstance(outcome, Failure):
+            if outcome.rc is not ReturnCode.EOK:
+                self.quarantine.count(bookie, refusal(outcome.rc, ReadFailedError, ""))
+        elif isinstance(outcome.value, ClientError):
+            self.quarantine.count(bookie, outcome.value)
+        return outcome
 
     def ready(
         self, bookie: BookieId, ledger_id: LedgerId, protocol: ProtocolVersion
     ) -> BookieChannel | None:
         """Return the channel if it is connected."""
         slot = self._slots.get(self._key(bookie, ledger_id, protocol))
-        return None if slot is None else slot.channel
+        return None if slot is None else slot.usable()
 
     def pending(self, bookie: BookieId) -> int:
         """Return how many requests wait for a bookie's answer, over all connections to it."""
@@ -189,8 +214,9 @@ class BookiePool:
         key = self._key(bookie, ledger_id, protocol or self.protocol)
         slot = self._slots.setdefault(key, _Slot())
         deferred: Deferred[BookieChannel] = Deferred()
-        if slot.channel is not None:
-            deferred.callback(slot.channel)
+        channel = slot.usable()
+        if channel is not None:
+            deferred.callback(channel)
             return deferred
         refused = self._closed
         if slot.connecting is None and self.clock.seconds() < slot.retry_at_s:
@@ -260,6 +286,7 @@ class BookiePool:
             read_timeout_s=config.read_timeout_s,
             no_delay=config.tcp_no_delay,
             keepalive=config.tcp_keepalive,
+            keepalive_times=config.keepalive_times,
         )
         channel.trace = self._trace
         return channel

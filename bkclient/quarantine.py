@@ -41,6 +41,9 @@ A connection that is gone tells of itself; ``unreachable`` counts where connecti
 class Quarantine:
     """Counts errors of each bookie over an interval; too many, and it is left out for a time.
 
+    Whatever it was asked counts, as in Java: the pool sees all requests but adds, each ``Member``
+    the adds. Entries that fail their digest count here, and do not in Java.
+
     Nothing runs by itself: intervals end when somebody asks or counts.
     """
 

@@ -27,6 +27,10 @@ class StreamChannel(Protocol):
 
     def when_writable(self) -> Deferred[None]: ...
 
+    def timed_out(self, waited_s: float) -> None: ...
+
+    def is_usable(self) -> bool: ...
+
     def forget_stream(self, stream: AddStream) -> None: ...
 
 
@@ -119,6 +123,7 @@ class AddStream:
             self._sent.popleft()
             overdue += [self.outstanding.pop(key) for key in waited_for]
         if overdue:
+            self.channel.timed_out(self._timeout_s)
             self.failed(overdue, self._timed_out(overdue))
 
     def _timed_out(self, overdue: Sequence[int]) -> ClientError:

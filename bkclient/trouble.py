@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.errors import ClientError
+from bkclient.errors import ClientDigestMismatchError, ClientError
 from bkclient.quarantine import Quarantine
 from wire.ids import BookieId
 
@@ -25,7 +25,7 @@ class TroubleBook:
         *,
         minds_slow: bool = True,
     ) -> None:
-        """Remember for ``memory_s``, 0 for not at all; failed reads count for ``quarantine``."""
+        """Remember for ``memory_s``, 0 for not at all; damage counts for ``quarantine``, too."""
         self._clock, self._memory_s, self._quarantine = clock, memory_s, quarantine
         self._minds_slow = minds_slow
         self._failed_s: dict[BookieId, float] = {}
@@ -37,9 +37,12 @@ class TroubleBook:
         self._latest_s = self._failed_s[bookie] = self._clock.seconds()
 
     def read_failed(self, bookie: BookieId, error: ClientError) -> None:
-        """Note that a bookie failed a read in a way that no sound one does."""
+        """Note that a bookie failed a read in a way that no sound one does.
+
+        What it says itself, or does not, the pool has counted.
+        """
         self.failed(bookie)
-        if self._quarantine is not None:
+        if self._quarantine is not None and isinstance(error, ClientDigestMismatchError):
             self._quarantine.count(bookie, error)
 
     def slow(self, bookie: BookieId) -> None:

@@ -98,6 +98,7 @@ class LedgerWriter:
             stamped_lac=lambda: self.last_add_confirmed,
             flags=AddFlag.DEFERRED_SYNC if deferred_sync else AddFlag.NONE,
             rate=rate,
+            quorum_timeout_s=config.add_quorum_timeout_s,
         )
         self._explicit_lac = ExplicitLac(
             cluster.pool,

@@ -10,10 +10,10 @@ import errno
 import socket
 from typing import Any, Final, Protocol, cast
 
-import attrs
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
 
+from bkclient.keep_alive import KeepAlive
 from bookied.exit_status import AddressError, PortInUseError
 
 BACKLOG: Final = 512
@@ -49,27 +49,6 @@ class Listener(Protocol):
             AddressError: the address is not ours, or we may not have the port.
         """
         ...
-
-
-@attrs.frozen(kw_only=True)
-class KeepAlive:
-    """When TCP finds out that a peer is gone; what is not above 0 is left to the system."""
-
-    idle_s: int = -1
-    interval_s: int = -1
-    count: int = -1
-    unconfirmed_ms: int = 0
-
-    def apply(self, sock: socket.socket) -> None:
-        """Set it on a listening socket: Linux hands it on to the accepted ones."""
-        for option, value in (
-            (socket.TCP_KEEPIDLE, self.idle_s),
-            (socket.TCP_KEEPINTVL, self.interval_s),
-            (socket.TCP_KEEPCNT, self.count),
-            (socket.TCP_USER_TIMEOUT, self.unconfirmed_ms),
-        ):
-            if value > 0:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class TcpListener:

@@ -22,6 +22,7 @@ from bkclient.config import ClientConfig
 from bkclient.connect import TcpConnect
 from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.greeting import Greeting, greeting_of
+from bkclient.keep_alive import KeepAlive
 from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore
@@ -33,7 +34,7 @@ from bookied.exit_status import BookieStopError, ExitStatus, SecurityStartError
 from bookied.files import Files, RealFiles
 from bookied.identity import Host, RealHost
 from bookied.index.key_values import OpenKeyValues
-from bookied.listener import KeepAlive, Listener, TcpListener
+from bookied.listener import Listener, TcpListener
 from bookied.metrics.stats import MetadataStats
 
 log = Logger()

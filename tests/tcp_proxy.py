@@ -67,6 +67,8 @@ class Flow:
         self._source: End | None = None
         self._target: End | None = None
         self.lost_some = False
+        self.is_forgotten = False
+        """Whether all that comes vanishes from now on, whatever the traffic on this way is."""
         way.flows.add(self)
 
     def connect(self, *, source: End | None = None, target: End | None = None) -> None:
@@ -84,7 +86,7 @@ class Flow:
 
     def take(self, data: bytes | None) -> None:
         """Take bytes in; ``None`` is the end of the connection."""
-        if self._way.traffic is Traffic.VANISHES:
+        if self._way.traffic is Traffic.VANISHES or self.is_forgotten:
             self.lost_some = True
             return
         self._due.append((self._reactor.seconds() + self._way.delay_s, data))
@@ -195,6 +197,11 @@ class TcpProxy:
         """Be half-open: whatever is sent vanishes, and nobody is told."""
         self.to_server.swallow()
         self.to_client.swallow()
+
+    def forget(self) -> None:
+        """Be half-open for the connections there are; those to come pass."""
+        for link in self.links:
+            link.up.is_forgotten = link.down.is_forgotten = True
 
     def delay(self, delay_s: float) -> None:
         """Let bytes be under way for so long, in each direction."""

@@ -96,6 +96,8 @@ class FakeBookie:
         self.ledgers: dict[int, FakeLedger] = {}
         self.policy: Callable[[Request], Ruling] = lambda _request: Fate.SERVE
         self.up = True
+        self.is_there = True
+        """Whether its host is; else nobody is even refused."""
         self.read_only = False
         self.knows_batch = True
         self.held: list[tuple[Callable[[], None], Request]] = []
@@ -145,6 +147,12 @@ class FakeBookie:
         """Return payloads by entry id, taken apart without verifying (CRC32C)."""
         ledger = self.ledgers.get(ledger_id)
         return {} if ledger is None else {e: p[36:] for e, p in sorted(ledger.entries.items())}
+
+    def go_silent(self, *, is_there: bool = True) -> None:
+        """Leave present connections half-open; with the host gone, there are no new ones."""
+        self.is_there = is_there
+        for link in self.connections:
+            link.is_half_open = True
 
     def crash(self) -> None:
         """Go away: connections break, new ones are refused; the disk stays."""
@@ -281,6 +289,8 @@ class FakeLink:
         self._world, self._bookie, self._protocol = world, bookie, protocol
         self._server = ServerConnection()
         self._open = True
+        self.is_half_open = False
+        """Whether all that is sent vanishes, in both directions."""
         self._there: list[bytes] = []
         self._back: list[bytes] = []
         bookie.connections.append(self)
@@ -289,7 +299,7 @@ class FakeLink:
 
     def write(self, data: bytes) -> None:
         assert isinstance(data, bytes)
-        if self._open:
+        if self._open and not self.is_half_open:
             self._there.append(data)
             if len(self._there) == 1:
                 self._world.later(self._arrive)
@@ -320,7 +330,7 @@ class FakeLink:
 
     def _arrive(self) -> None:
         data, self._there = b"".join(self._there), []
-        if not self._open or not self._bookie.up:
+        if not self._open or self.is_half_open or not self._bookie.up:
             return
         self._server.receive_data(data)
         while (event := self._server.next_event()) is not NEED_DATA:
@@ -328,7 +338,7 @@ class FakeLink:
             self._bookie.received(self, event)
 
     def to_client(self, frame: bytes) -> None:
-        if self._open:
+        if self._open and not self.is_half_open:
             self._back.append(frame)
             if len(self._back) == 1:
                 self._world.later(self._answer)
@@ -434,6 +444,9 @@ class World:
             if made.called:
                 return
             bookie = self.bookies[BookieId(f"b{port}")]
+            if not bookie.is_there:
+                self.clock.callLater(timeout_s, made.errback, error.TimeoutError())
+                return
             if not bookie.up:
                 made.errback(error.ConnectionRefusedError())
                 return

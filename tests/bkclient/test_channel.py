@@ -378,6 +378,133 @@ class V2Tests(Stage):
         self.failureResultOf(read, BookieUnavailableError)
 
 
+class SilenceTests(Stage):
+    """A connection that nothing comes on is given up; one that is slow is kept."""
+
+    def read(self, entry_id: int = 0, timeout_s: float | None = None) -> Deferred[Any]:
+        return self.channel.request(ReadRequest(L, EntryId(entry_id)), timeout_s=timeout_s)
+
+    def answer(self, txn_id: int) -> None:
+        self.channel.dataReceived(v3_reply(txn_id, entry(txn_id - 1), Operation.READ_ENTRY))
+
+    def test_two_time_outs_in_a_row_end_it_and_all_that_is_in_flight(self) -> None:
+        failed: list[tuple[list[int], ClientError]] = []
+        stream = self.channel.open_stream(L, lambda _: None, lambda *what: failed.append(what))
+        first = self.read()
+        self.clock.advance(5)
+        self.failureResultOf(first, RequestTimeoutError)
+        self.assertFalse(self.transport.aborted)
+        second, long = self.read(1), self.read(2, timeout_s=60)
+        self.clock.advance(3)
+        bulk = self.channel.read_many(L, [7, 8], 5)
+        stream.send(b"frame", [encode_varint(99)], [7])
+        self.clock.advance(2)
+        for read in (second, long):
+            error = self.failureResultOf(read, RequestTimeoutError).value
+            self.assertTrue(error.outcome_unknown)
+        self.assertEqual([entries for entries, _ in failed], [[7]])
+        self.assertIsInstance(failed[0][1], RequestTimeoutError)
+        self.assertEqual(self.successResultOf(bulk), {})
+        self.assertTrue(self.transport.aborted)
+        self.assertIsInstance(self.channel.lost, RequestTimeoutError)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_adds_that_go_out_all_the_time_end_it_too(self) -> None:
+        for protocol in ProtocolVersion:
+            with self.subTest(protocol=protocol):
+                self.transport = Transport()
+                channel, failed = self.make(protocol), list[int]()
+                stream = channel.open_stream(
+                    L, failed.extend, lambda entries, _, failed=failed: failed.extend(entries)
+                )
+                began_s = self.clock.seconds()
+                for number in range(200):
+                    stream.send(b"frame", [self.key(protocol, number)], [number])
+                    if channel.lost is not None:
+                        break
+                    self.clock.advance(0.1)
+                self.assertTrue(self.transport.aborted)
+                self.assertLess(abs(self.clock.seconds() - began_s - 10), 0.3)
+                self.clock.advance(0)
+                self.assertEqual(sorted(failed), list(range(number + 1)), "each fails, and once")
+
+    def key(self, protocol: ProtocolVersion, number: int) -> int | bytes:
+        return number if protocol is ProtocolVersion.V2 else encode_varint(1000 + number)
+
+    def test_bulk_reads_that_nobody_answers_end_it_too(self) -> None:
+        for asked_s in (0, 3, 6):
+            self.clock.advance(asked_s - self.clock.seconds())
+            bulk = self.channel.read_many(L, [1, 2], 2.0)
+            self.clock.advance(2)
+            self.assertEqual(self.successResultOf(bulk), {})
+            self.assertEqual(self.transport.aborted, asked_s == 6)
+
+    def test_a_bookie_that_answers_anything_at_all_keeps_it(self) -> None:
+        for number in range(20):
+            read = self.read(number)
+            self.clock.advance(4.9)
+            if number % 2:
+                self.answer(1)  # To what has timed out long ago.
+            self.clock.advance(0.1)
+            self.failureResultOf(read, RequestTimeoutError)
+        self.assertFalse(self.transport.aborted)
+
+    def test_a_part_of_an_answer_shows_that_it_is_slow(self) -> None:
+        for number in range(10):
+            read = self.read(number)
+            self.clock.advance(2)
+            self.channel.dataReceived(b"\x00\x4f\xff\xf0" if number == 0 else b"part")
+            self.clock.advance(3)
+            self.failureResultOf(read, RequestTimeoutError)
+        self.assertFalse(self.transport.aborted)
+
+    def test_answers_that_came_while_we_stood_still_count(self) -> None:
+        reads = [self.read(number) for number in range(3)]
+        self.clock.rightNow += 600  # Timers come before the socket is read.
+        self.clock.advance(0)
+        for read in reads:
+            self.failureResultOf(read, RequestTimeoutError)
+        self.assertFalse(self.transport.aborted)
+        self.answer(1)
+        self.assertTrue(self.channel.is_usable())
+
+    def test_an_idle_one_is_given_up_when_it_is_wanted_again(self) -> None:
+        read = self.read()
+        self.clock.advance(5)
+        self.failureResultOf(read, RequestTimeoutError)
+        self.clock.advance(4)
+        self.assertTrue(self.channel.is_usable())
+        self.clock.advance(1)
+        self.assertFalse(self.transport.aborted)
+        self.assertFalse(self.channel.is_usable())
+        self.assertTrue(self.transport.aborted)
+
+    def test_an_idle_one_that_answered_late_is_kept(self) -> None:
+        read = self.read()
+        self.clock.advance(5)
+        self.failureResultOf(read, RequestTimeoutError)
+        self.clock.advance(4)
+        self.answer(1)
+        self.clock.advance(600)
+        self.assertTrue(self.channel.is_usable())
+
+    def test_nothing_is_failed_by_asking_whether_it_is_usable(self) -> None:
+        """Or callbacks would run inside a call that sends something."""
+        first, long = self.read(), self.read(1, timeout_s=60)
+        self.clock.advance(5)
+        self.failureResultOf(first, RequestTimeoutError)
+        self.clock.advance(30)
+        self.assertTrue(self.channel.is_usable())
+        self.assertNoResult(long)
+
+    def test_who_closes_it_at_a_time_out_ends_the_others_that_are_due(self) -> None:
+        first, second = self.read(), self.read(1)
+        first.addErrback(lambda _failure: self.channel.close(ClientClosedError("closed")))
+        self.clock.advance(5)
+        self.successResultOf(first)
+        self.failureResultOf(second, ClientClosedError)
+
+
 class BulkReadTests(Stage):
     """Reads by the dozen: whatever does not come in time is simply not in the result."""
 

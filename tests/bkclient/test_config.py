@@ -63,6 +63,26 @@ def test_zk_servers_that_agree_with_the_uri_are_fine() -> None:
     assert load(ClientConfig, parse_properties(text))[1] == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("addEntryQuorumTimeoutSec=5", "is 5, and readTimeout 5: "),
+        ("addEntryQuorumTimeoutSec=3\naddEntryTimeoutSec=8", "is 3, and addEntryTimeoutSec 8: "),
+        ("addEntryQuorumTimeoutSec=6", None),
+        ("addEntryQuorumTimeoutSec=3\naddEntryTimeoutSec=2", None),
+        ("addEntryQuorumTimeoutSec=-1", None),
+    ],
+)
+def test_an_add_quorum_time_out_in_which_nobody_is_replaced_is_warned_about(
+    text: str, said: str | None
+) -> None:
+    findings = load(ClientConfig, parse_properties(text))[1]
+    assert [(f.severity, f.key) for f in findings] == (
+        [] if said is None else [(Severity.WARNING, "addEntryQuorumTimeoutSec")]
+    )
+    assert said is None or said in findings[0].message
+
+
 def test_time_outs_fall_back_to_the_read_time_out() -> None:
     assert (config("").add_timeout_s, config("").read_timeout_s) == (5, 5)
     both = config("readTimeout=7\naddEntryTimeoutSec=9")

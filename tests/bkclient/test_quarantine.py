@@ -6,13 +6,27 @@ import random
 from typing import Any
 
 import pytest
+from twisted.internet.defer import CancelledError
 from twisted.internet.task import Clock
 
+from bkclient.client import Client
 from bkclient.config import ClientConfig
 from bkclient.errors import ClientError, RequestTimeoutError
 from bkclient.quarantine import Quarantine
-from tests.bkclient.fakes import Fate, World, is_add, when
-from wire.ids import BookieId
+from tests.bkclient.fakes import Fate, Ruling, World, is_add, when
+from wire.codes import BookieInfoFlag, ReadFlag, ReturnCode
+from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from wire.messages import (
+    BookieInfoRequest,
+    ErrorResponse,
+    ForceLedgerRequest,
+    ListEntriesRequest,
+    ReadLacRequest,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    WriteLacRequest,
+)
 
 ILL, WELL = BookieId("b1"), BookieId("b2")
 TIMEOUT = RequestTimeoutError("no answer")
@@ -91,6 +105,67 @@ def test_without_the_setting_nothing_is_counted() -> None:
     quarantine.count(ILL, TIMEOUT, 1000)
     clock.advance(60)
     assert quarantine.members() == set()
+
+
+L = LedgerId(0)
+REQUESTS: tuple[Request, ...] = (
+    ReadRequest(L, EntryId(0)),
+    ReadRequest(L, NO_ENTRY, ReadFlag.FENCE, b"k" * 20),
+    ReadLacRequest(L),
+    WriteLacRequest(L, EntryId(0), b"k" * 20, b"lac"),
+    ForceLedgerRequest(L),
+    ListEntriesRequest(L),
+    BookieInfoRequest(BookieInfoFlag.FREE_DISK_SPACE),
+)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("fate", [Fate.LOSE, ErrorResponse(ReturnCode.EIO)], ids=["silent", "EIO"])
+def test_errors_count_whatever_was_asked(fate: Ruling, request_: Request) -> None:
+    """As in Java, where each kind of completion calls ``logOpResult``."""
+    world = World(1)
+    pool = counting(world, 1).cluster.pool
+    world[ILL].policy = lambda _request: fate
+    pool.send(ILL, request_).addErrback(lambda failure: failure.trap(RequestTimeoutError) and None)
+    world.settle(60)
+    assert pool.quarantine.members() == {ILL}
+
+
+def test_what_is_let_go_of_does_not_count() -> None:
+    world = World(1)
+    pool = counting(world, 1).cluster.pool
+    world[ILL].policy = lambda _request: Fate.LOSE
+    asked = pool.send(ILL, ReadLacRequest(L))
+    asked.addErrback(lambda failure: failure.trap(CancelledError) and None)
+    world.settle(1)
+    asked.cancel()
+    world.settle(60)
+    assert pool.quarantine.members() == set()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_read_that_fails_counts_once(*, damaged: bool) -> None:
+    for errors_max in (1, 2):
+        world = World(1)
+        client = counting(world, errors_max)
+        writer = world.run(client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1))
+        assert world.run(writer.add(b"entry")) == 0
+        reader = world.run(client.open_ledger(writer.ledger_id))
+        packet = b"damage" * 20 if damaged else None
+        rc = ReturnCode.EOK if damaged else ReturnCode.EIO
+        answer = ReadResponse(rc, writer.ledger_id, EntryId(0), packet)
+        world[ILL].policy = lambda _request, answer=answer: answer
+        with pytest.raises(ClientError):
+            world.run(reader.read_entry(0))
+        world.settle(60)
+        assert bool(client.cluster.quarantine.members()) is (errors_max == 1)
+
+
+def counting(world: World, errors_max: int) -> Client:
+    """Return a client that puts who fails so often within a minute into quarantine."""
+    return world.client(
+        health_check=True, health_check_errors_max=errors_max, health_check_interval_s=60
+    )
 
 
 async def ensembles(client: Any, count: int) -> set[str]:

@@ -447,6 +447,20 @@ def test_recovery_with_a_bookie_down_and_many_entries_in_flight() -> None:
     world.check_copies(writer.ledger_id, payloads)
 
 
+def test_a_recovery_replaces_who_is_silent_whatever_the_add_quorum_time_out() -> None:
+    """As in Java, the time-out is a writer's: else each recovery would end before the change."""
+    world = World(4)
+    client = world.client(add_timeout_s=5, add_quorum_timeout_s=2)
+    writer = open_writer(world, client, ack_quorum=3)
+    world.run(writer.add(b"entry"))
+    silent = members(world, writer)[1]
+    silent.policy = policy((is_recovery_add, Fate.LOSE))
+    reader = world.run(client.open_ledger(writer.ledger_id))
+    assert reader.last_add_confirmed == 0
+    assert silent.bookie_id not in reader.metadata.last_fragment.ensemble
+    world.check_copies(writer.ledger_id, [b"entry"])
+
+
 def test_racing_recoveries_agree() -> None:
     world = World(5, seed=3)
     world.delay_s = lambda: world.rng.uniform(0, 0.01)

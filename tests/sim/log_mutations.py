@@ -190,8 +190,8 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         "log 4",
         "G1",
         _appends_again,
-        "scarce",
-        10,
+        f"{LOG}:TestFailingBookies.test_what_turns_out_to_be_stored_is_not_appended_twice",
+        0,
     ),
     "ignores-holes": switch(
         "a repair appends what the older ledger lost behind what the newer one has",
@@ -207,7 +207,7 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         "L1",
         _impatient,
         "scarce",
-        30,
+        60,
     ),
 }
 """By name; part of ``mutations.MUTATIONS``."""

@@ -39,6 +39,7 @@ from bkclient.pipeline import AddPipeline
 from bkclient.read import LacQuorum
 from bkclient.reader import LedgerReader
 from bkclient.recover import EntryVerdict, ReadReplicas, Recovery
+from bkclient.silence import Silence
 from bkclient.updates import LocalMetadata, Updater
 from bkclient.writer import LedgerWriter
 from bookied.bookie import Bookie
@@ -622,6 +623,11 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
     put(stack, LedgerWriter, force=force)
 
 
+def _silence_is_kept(stack: contextlib.ExitStack) -> None:
+    """A connection that nothing comes on is kept until the system gives it up, as in Java."""
+    put(stack, Silence, is_over=lambda _self, _now_s: False)
+
+
 # Bookies ------------------------------------------------------------------------------------------
 
 
@@ -836,7 +842,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "I2 I3 I6 I7",
         _one_negative_ends,
         "partial",
-        80,
+        150,
     ),
     "hang-is-negative": switch(
         "a time-out counts as negative",
@@ -883,7 +889,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         60,
     ),
     "close-over-closed": switch(
-        "a slow recoverer closes again", "10, S24", "I4 I2 I16", _close_over_closed, "partial", 120
+        "a slow recoverer closes again", "10, S24", "I4 I2 I16", _close_over_closed, "partial", 250
     ),
     "own-end": switch(
         "a slow recoverer reports its own end",
@@ -961,6 +967,14 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         _force_behind_the_end,
         "unsynced",
         350,
+    ),
+    "silence-kept": switch(
+        "a connection that nothing comes on is kept",
+        "2",
+        "L1",
+        _silence_is_kept,
+        "tests.sim.test_scenarios:test_a_half_open_connection_is_made_anew",
+        0,
     ),
     "fence-in-memory": switch(
         "a fence is not durable", "10, S9", "I13 I3 I2", _fence_in_memory, "fences", 200

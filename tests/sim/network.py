@@ -226,7 +226,7 @@ class Link:
     def __init__(self, network: Network, client: Process, bookie: Process) -> None:
         self.network = network
         self.client_name, self.bookie_name = client.name, bookie.name
-        self.is_cut = self.is_dead = False
+        self.is_cut = self.is_dead = self.is_forgotten = False
         self.asked: dict[Any, deque[Message]] = {}
 
     def join(self, client: _End, bookie: _End) -> None:
@@ -418,6 +418,8 @@ class Network:
             if message is not None:
                 tell = self.sent if message.response is None else self.answered
                 tell(message)
+            if link.is_forgotten:
+                continue
             if link.is_dead:
                 end.swallowed = True
                 self._reset_if_up(link, end)
@@ -518,6 +520,16 @@ class Network:
 
     def _is_parted(self, one: str, other: str) -> bool:
         return (one, other) in self._parted
+
+    def forget_links(self, name: str) -> None:
+        """Let somebody's connections be half-open for good; whoever connects anew gets through.
+
+        So it is behind a router that has forgotten them, or has been replaced.
+        """
+        for link in self.links_of(name):
+            link.is_forgotten = True
+            for end in link.ends:
+                end.out.clear()
 
     def links_of(self, name: str) -> list[Link]:
         return [link for link in self.links if name in {link.client_name, link.bookie_name}]

@@ -318,9 +318,17 @@ def draw(
         is_skewed=rng.random() < 0.2,
         hostility=rng.choice([0.0, 0.0, 0.02, 0.1]),
         slowness=rng.choice([0.0, 0.02, 0.1]),
-        items=tuple(items),
+        items=(*items, *_half_open(seed, bookies)),
         **(drawn | fixed),
     )
+
+
+def _half_open(seed: int, bookies: int) -> list[Item]:
+    """Let a bookie's connections be forgotten, for good; by chance of its own, beside all else."""
+    rng = Random(f"{seed} half-open")
+    if rng.random() < 0.75:
+        return []
+    return [Item("half-open", some_bookie(rng, bookies), a_moment(rng))]
 
 
 def some_bookie(rng: Random, bookies: int) -> str:

@@ -147,8 +147,6 @@ def _repairs(
         plan,
         entries=rng.choice([0, 2, 5, 30]),
         hostility=rng.choice([0.0, 0.0, 0.02]),
-        # Less than it takes to find out that a host is gone would let no recovery end.
-        settings=plan.settings | {"add_quorum_timeout_s": -1},
         tale="repair",
         repair=_settings(rng),
     )

@@ -462,6 +462,10 @@ class Story:
         for link in self.world.network.links_of(item.who):
             link.cut()
 
+    def _half_open(self, item: Item) -> None:
+        """Let nothing more come over the connections there are; only new ones help."""
+        self.world.network.forget_links(item.who)
+
     def _part(self, item: Item) -> None:
         """Part a bookie from one client, or from all."""
         network = self.world.network
@@ -564,6 +568,7 @@ class Story:
         "bad disk": _bad_disk,
         "lose": _lose,
         "cut": _cut,
+        "half-open": _half_open,
         "part": _part,
         "slow links": _slow_links,
         "deaf": _deaf,

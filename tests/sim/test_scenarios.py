@@ -11,6 +11,7 @@ from bkclient.errors import (
     ClientError,
     ClientLedgerFencedError,
     DuplicateEntryIdError,
+    NotEnoughBookiesError,
     WriteFailedError,
 )
 from tests.sim.disk import SimFiles
@@ -316,6 +317,44 @@ def test_i12_nobody_is_fenced_while_the_mark_is_on_its_way() -> None:
     assert stored is not None
     assert stored.state is LedgerState.CLOSED
     assert reader.last_add_confirmed == 0
+
+
+@PROTOCOLS
+def test_a_half_open_connection_is_made_anew(protocol: ProtocolVersion) -> None:
+    """Nobody can take the place of who is behind it, so its writers wait for that."""
+    scene = Scene(3)
+    w = scene.client("w", protocol=protocol, add_timeout_s=2, read_timeout_s=2)
+    first = scene.writer(w, ack_quorum=3)
+    scene.add(first)
+    scene.drive(1)
+    victim = scene.members(first)[1].name
+    scene.world.network.forget_links(victim)
+    began_s, outcomes = scene.world.clock.elapsed_s, list[object]()
+    for _ in range(3):
+        added = scene.add(writer := scene.writer(w, ack_quorum=3))
+        scene.world.drive(10, lambda: added)  # noqa: B023 -- called in this turn only.
+        outcomes += added
+    assert [type(one) for one in outcomes] == [NotEnoughBookiesError, NotEnoughBookiesError, int]
+    assert scene.world.clock.elapsed_s - began_s < 4.5, "two time-outs"
+    for one in (first, writer):
+        scene.open(scene.client(f"r{one.ledger_id}", protocol=protocol), one)
+
+
+def test_a_bookie_whose_disk_is_slow_keeps_its_connections() -> None:
+    scene = Scene(3)
+    w = scene.client("w", add_timeout_s=1, read_timeout_s=1)
+    slow = scene.members(first := scene.writer(w))[0]
+    scene.add(first)
+    scene.drive(1)
+    links = set(scene.world.network.links_of(slow.name))
+    slow.turn_s = lambda: 0.5
+    failed = 0
+    for _ in range(8):
+        added = scene.add(scene.writer(w, ack_quorum=3))
+        scene.world.drive(10, lambda: added)  # noqa: B023 -- called in this turn only.
+        failed += isinstance(added[0], ClientError)
+    assert failed >= 4
+    assert {link for link in links if not link.is_cut} == links
 
 
 def _error_of(added: object) -> object:
