@@ -184,7 +184,7 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
 ) -> None:
     directory = tmp_path / "zk"
     zookeeper = ZooKeeperProcess(directory, tick_ms=500, fsync=False, heap_mb=128)
-    zookeeper.start()
+    zookeeper.start(60)
     peers.on_close(zookeeper.stop)
     uri = f"zk+hierarchical://{zookeeper.address}/ledgers"
     init_cluster(uri, tmp_path)
@@ -201,7 +201,7 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
     after = log_files(bookie)
     assert all(after[name] >= size for name, size in before.items())
     assert bookie.running
-    zookeeper.start()
+    zookeeper.start(60)
     client = peers.java_client(uri)
     insist_readable(client, ledger_ids[1:])
     assert LedgerId(ledger_ids[0]) in ledgers_in_logs(bookie)

@@ -179,4 +179,4 @@ def test_a_wrong_password_for_zookeeper_is_not_taken(sasl_peers: Peers) -> None:
     wrong = jaas.with_name("wrong.conf")
     wrong.write_text(JAAS.format(password="another"))
     with pytest.raises(MetadataAccessError):
-        connected(peers, config(uri, saslJaasConfigFile=wrong, zkTimeout=3000))
+        connected(peers, config(uri, saslJaasConfigFile=wrong, zkTimeout=20_000))
