@@ -78,7 +78,7 @@ class MixedCluster:
         call(proxy.start)
         self.peers.on_close(lambda: run(proxy.stop()))
         bookie_id = f"127.0.0.1:{proxy.port}"
-        bookie = make(self.uri, start=False, bookieId=bookie_id, zkTimeout=10_000)
+        bookie = make(self.uri, start=False, bookieId=bookie_id)
         self.members[bookie_id] = Member(bookie, proxy)
 
     # Clients; each kind is made once
