@@ -129,6 +129,7 @@ def test_top_tells_the_load_of_both_kinds(mixed: Mixed) -> None:
         done.set()
         loader.join()
         ledger.close()
+        client.delete_ledger(ledger.ledger_id)
     assert {one["bookie_id"] for one in found["bookies"]} == mixed.ids
     for one in found["bookies"]:
         assert one["error"] is None
@@ -258,10 +259,13 @@ def test_a_bookie_that_goes_is_seen_by_all(mixed: Mixed) -> None:
         finally:
             watch.kill()
     assert (found["now"], found["was"]) == ("down", "writable")
-    failed = mixed.bkctl("ledger", "map", mixed.ledger_id, "--fail-if-any", ok=False)
-    assert failed.status == 10
-    assert "1 unreachable of 4 replicas" in failed.err
-    assert mixed.bkctl("cluster", "ping", ok=False).status == 5
-    status = mixed.bkctl("cluster", "status", "--fail-if-any", ok=False)
-    assert (status.status, "1 bookie down" in status.err) == (10, True)
-    assert "down" in mixed.bkctl("cluster", "map").out
+    try:
+        failed = mixed.bkctl("ledger", "map", mixed.ledger_id, "--fail-if-any", ok=False)
+        assert failed.status == 10
+        assert "1 unreachable of 4 replicas" in failed.err
+        assert mixed.bkctl("cluster", "ping", ok=False).status == 5
+        status = mixed.bkctl("cluster", "status", "--fail-if-any", ok=False)
+        assert (status.status, "1 bookie down" in status.err) == (10, True)
+        assert "down" in mixed.bkctl("cluster", "map").out
+    finally:
+        gone.start()
