@@ -72,8 +72,9 @@ def process(conf: JavaBookie) -> subprocess.Popen[bytes]:
 @pytest.mark.parametrize("victim", [0, 3], ids=["one of ours dies", "one of Java's dies"])
 def test_a_cluster_with_our_auditor_and_workers_heals(peers: Peers, victim: int) -> None:
     """One worker is beside a bookie, one is a process of its own."""
-    # Whoever is killed may be the auditor, and is so until its session has ended.
-    cluster = Cluster(peers, autoRecoveryDaemonEnabled="true", zkTimeout=8000)
+    # Whoever is killed may be the auditor, and is so until its session has ended; but with a
+    # session's end the process of its own ends too.
+    cluster = Cluster(peers, autoRecoveryDaemonEnabled="true", zkTimeout=15_000)
     alone = process(cluster.bookies[1])
     peers.on_close(alone.kill)
     wait_for(lambda: run(cluster.store.current_auditor()) is not None, 30)

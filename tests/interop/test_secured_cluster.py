@@ -102,7 +102,7 @@ class Closed:
     def autorecovery(self, kind: str) -> ChildProcess:
         directory = self.peers.new_directory(f"{kind}-autorecovery")
         conf = directory / "bk_server.conf"
-        write_conf(conf, {**self.bookie_settings, "bookiePort": free_port(), "zkTimeout": 5000})
+        write_conf(conf, {**self.bookie_settings, "bookiePort": free_port(), "zkTimeout": 20_000})
         if kind == "ours":
             command = [sys.executable, "-m", "bookied", "autorecovery", "--conf", str(conf)]
         else:
