@@ -11,6 +11,7 @@ from bkclient import admin
 from bkclient.client import Client
 from bkclient.distribution import write_set
 from bkclient.metadata.api import CookieNotFoundError, MetadataStore
+from tests.interop.java_client import PATIENT
 from tests.interop.ours import PATIENT_CONFIG, our_bookies
 from tests.interop.peers import JavaBookie, JavaLedger, Peers
 from tests.reactor import run, the_reactor
@@ -134,7 +135,7 @@ def in_java(
     vm = peers.vm.start()
     conf = vm.bookkeeper.conf.ServerConfiguration()
     conf.setMetadataServiceUri(uri)
-    for key, value in settings.items():
+    for key, value in {**PATIENT, **settings}.items():
         conf.setProperty(key, value)
     part = vm.call(getattr(vm.bookkeeper.replication, kind), *arguments, conf)
     vm.call(part.start)

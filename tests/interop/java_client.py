@@ -17,8 +17,18 @@ API: Final = "org.apache.bookkeeper.client.api"
 _WAIT_S: Final = 60.0
 """Longest wait for an answer: some calls of the Java client never end, and a test must."""
 
-PATIENT: Final = {"readTimeout": 30, "getBookieInfoTimeoutSecs": 30}
-"""For clients that are not to take a slow bookie for a dead one, as they do after 5 seconds."""
+PATIENT: Final = {
+    "readTimeout": 30,
+    "getBookieInfoTimeoutSecs": 30,
+    "zkTimeout": 30_000,
+    "zkRetryBackoffStartMs": 100,
+    "zkRetryBackoffMaxMs": 1000,
+}
+"""For those that are not to take a slow machine for a loss.
+
+Java's take a bookie for dead after 5 seconds; what ZooKeeper did not answer they ask again after a
+whole session time-out, and so a bookie whose session has expired may be away for long.
+"""
 
 _CHUNK_BYTES: Final = 4 << 20
 """Payloads that cross to the JVM in one call."""

@@ -50,8 +50,6 @@ SHIPPED_JVM: Final = (
 
 FAST_CONF: Final = {
     **PATIENT,
-    # A Java bookie whose session expires may be away for good: it must not while others take turns.
-    "zkTimeout": 30_000,
     "journalPreAllocSizeMB": 4,
     "diskUsageThreshold": 0.99,
     "diskUsageWarnThreshold": 0.98,
