@@ -34,6 +34,8 @@ T = TypeVar("T")
 START_TIMEOUT_S: Final = 30.0
 CANCEL_TIMEOUT_S: Final = 5.0
 """How long an interrupted call may take to come to a safe end."""
+HEED_S: Final = 0.5
+"""How soon a signal is seen that came to another thread than the one that waits."""
 
 _starting: Final = threading.Lock()
 
@@ -91,7 +93,7 @@ def call_in_reactor(
     Raises:
         Exception: whatever the work raised.
     """
-    done = threading.Event() if done is None else done
+    done = _Heedful() if done is None else done
     outcome: list[Any] = []
     running: list[Deferred[Any]] = []
 
@@ -118,6 +120,21 @@ def call_in_reactor(
     if isinstance(result, Failure):
         result.raiseException()
     return result
+
+
+class _Heedful(threading.Event):
+    """Wakes up now and then where it is waited on without an end.
+
+    Python runs a signal's handler in the main thread, but a signal does not end that one's wait if
+    the kernel has given it to another thread: whichever runs first when the process was stopped.
+    """
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is not None:
+            return super().wait(timeout)
+        while not super().wait(HEED_S):
+            pass
+        return True
 
 
 async def _awaited(work: Callable[[], Any]) -> Any:

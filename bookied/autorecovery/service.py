@@ -79,6 +79,7 @@ class AutoRecoveryService:
         self._progress("repairing")
 
     def _ended(self, failure: Failure) -> None:
+        self._running = None  # Or who lets go of everything would wait for what tells them to.
         if failure.check(CancelledError) is not None:
             return
         error = failure.value
@@ -99,9 +100,10 @@ class AutoRecoveryService:
         if self._released:
             return
         self._released = True
-        if self._running is not None:
-            self._running.cancel()
-            await self._running
+        running = self._running
+        if running is not None:
+            running.cancel()
+            await running
         if self._client is not None:
             await self._client.close()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import deferLater
 
 from bkclient import admin, handover
 from bkclient.blocking import BlockingClient, call_in_reactor, reactor_in_thread, with_store
@@ -212,3 +214,29 @@ def test_ids_are_plain_numbers_for_callers(uri: str) -> None:
         assert ledger_id == 4711
         assert [e.payload for e in client.iter_entries(4711)] == [b"x"]
         assert list(client.ledgers(after=4710)) == [4711]
+
+
+def test_a_signal_that_came_to_another_thread_ends_the_wait() -> None:
+    """As when a stopped process goes on: the kernel gives it to whichever thread runs first."""
+    reactor = reactor_in_thread()
+    ended: list[str] = []
+
+    class Interrupted(BaseException):
+        pass
+
+    def heard(*_: object) -> None:
+        raise Interrupted
+
+    async def work() -> None:
+        await deferLater(reactor, 1)  # Until the other waits.
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        await deferLater(reactor, 30)
+        ended.append("by itself")
+
+    before = signal.signal(signal.SIGUSR1, heard)
+    try:
+        with pytest.raises(Interrupted):
+            call_in_reactor(reactor, work)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert ended == []

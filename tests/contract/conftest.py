@@ -27,7 +27,7 @@ def contract_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zoo
         tmp_path_factory.mktemp("zookeeper"), tick_ms=300, fsync=False, heap_mb=128
     )
     try:
-        server.start()
+        server.start(60)
     except (JavaNotFoundError, SparkNotFoundError) as error:
         missing(error)
     yield server

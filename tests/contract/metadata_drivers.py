@@ -166,7 +166,7 @@ class ZooKeeperDriver(DriverBase):
     """A root of its own on a real server, reached through a proxy that can cut connections."""
 
     name = "zookeeper"
-    timeout_s = 4.0
+    timeout_s = 6.0
 
     def __init__(self, server: Any, root: str, layout: str = "hierarchical") -> None:
         super().__init__()

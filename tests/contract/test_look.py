@@ -29,7 +29,7 @@ LONG_IDS = (2**31 + 7, 2**40, 2**62)
 
 @contextmanager
 def looking(uri: str, **options: Any) -> Iterator[ZooKeeperLook]:
-    found = open_look(uri, **{"session_timeout_s": 4.0, **options})
+    found = open_look(uri, **{"session_timeout_s": 6.0, **options})
     assert found is not None
     try:
         yield found

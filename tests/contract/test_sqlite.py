@@ -215,7 +215,7 @@ class TestLocks:
         self, files: SqliteDriver
     ) -> None:
         async def scenario() -> None:
-            store = await files.open(busy_timeout_s=0.05)
+            store = await files.open(busy_timeout_s=0.05, session_timeout_s=3.0)
             events: list[SessionEvent] = []
             store.on_session(events.append)
             await store.register(B1, info(B1), read_only=False)
@@ -253,11 +253,11 @@ class TestClocks:
 
     def test_a_session_lives_on_while_its_process_does(self, files: SqliteDriver) -> None:
         async def scenario() -> None:
-            store, other = await files.open(), await files.open()
+            store, other = await files.open(session_timeout_s=3.0), await files.open()
             events: list[SessionEvent] = []
             store.on_session(events.append)
             await store.register(B1, info(B1), read_only=False)
-            await files.sleep(files.timeout_s * 2)
+            await files.sleep(6)
             await other.create_ledger(L1, metadata())  # A writer, which removes what is expired.
             assert await other.writable_bookies() == {B1}
             assert events == []

@@ -167,7 +167,7 @@ class TestConnections:
     def test_too_long_away_ends_the_session(self, zk_driver: ZooKeeperDriver) -> None:
         async def scenario() -> None:
             direct = await zk_driver.open(uri=zk_driver.direct_uri)
-            store = await zk_driver.open(session_timeout_s=1.0)
+            store = await zk_driver.open(session_timeout_s=2.0)
             await store.register(B1, info(B1), read_only=False)
             events: list[SessionEvent] = []
             store.on_session(events.append)
@@ -193,7 +193,7 @@ class TestConnections:
         self, zk_driver: ZooKeeperDriver, contract_zookeeper: ZooKeeperProcess
     ) -> None:
         async def scenario() -> None:
-            store = await zk_driver.open(session_timeout_s=20.0)
+            store = await zk_driver.open(session_timeout_s=60.0)
             await store.register(B1, info(B1), read_only=False)
             await store.create_ledger(L1, metadata())
             events: list[SessionEvent] = []

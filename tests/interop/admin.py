@@ -15,7 +15,7 @@ from tests.interop.jvm import LOG_LEVEL_PROPERTY, java_command
 from tests.interop.ours import OurBookie
 from tests.interop.peers import JavaBookie, Peers
 
-TOKEN: Final = "interop"
+TOKEN: Final = "0pen-5esame"
 
 _JAVA: Final = {
     "httpServerClass": "org.apache.bookkeeper.http.vertx.VertxHttpServer",

@@ -20,7 +20,7 @@ from tests.interop.jvm import JavaVM
 from tests.interop.peers import Peers
 from tests.programs import missing
 
-CLOSING_S = 10.0
+CLOSING_S = 30.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,12 +56,12 @@ def jars() -> list[Path]:
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
     """A real ZooKeeper, shared by all tests; each uses a root of its own."""
-    # A short tick allows short sessions, so that a killed bookie is soon forgotten.
+    # Its tick allows sessions of 3 to 30 seconds.
     server = ZooKeeperProcess(
-        tmp_path_factory.mktemp("zookeeper"), tick_ms=500, fsync=False, heap_mb=192
+        tmp_path_factory.mktemp("zookeeper"), tick_ms=1500, fsync=False, heap_mb=192
     )
     try:
-        server.start()
+        server.start(60)
     except (JavaNotFoundError, SparkNotFoundError) as e:
         missing(e)
     yield server

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from bkclient import admin
 from bkclient.client import Client
-from bkclient.config import ClientConfig
 from bkclient.distribution import write_set
 from bkclient.metadata.api import CookieNotFoundError, MetadataStore
-from tests.interop.ours import our_bookies
+from tests.interop.java_client import PATIENT
+from tests.interop.ours import PATIENT_CONFIG, our_bookies
 from tests.interop.peers import JavaBookie, JavaLedger, Peers
 from tests.reactor import run, the_reactor
 from wire.ids import BookieId, EntryId, LedgerId
@@ -20,7 +20,7 @@ from wire.ids import BookieId, EntryId, LedgerId
 KINDS = ((3, 3, 2, "CRC32C"), (3, 2, 2, "CRC32"), (2, 2, 1, "MAC"), (3, 2, 1, "DUMMY"))
 """Ensemble, write quorum, ack quorum and digest type."""
 
-HEALED_S = 60.0
+HEALED_S = 120.0
 
 
 class Written(NamedTuple):
@@ -32,7 +32,7 @@ class Written(NamedTuple):
 
 def open_client(peers: Peers, uri: str) -> Client:
     """Return a client with a session of its own."""
-    client = run(Client.connect(ClientConfig(metadata_service_uri=uri), reactor=the_reactor()))
+    client = run(Client.connect(uri, reactor=the_reactor(), config=PATIENT_CONFIG))
     peers.on_close(lambda: run(client.close()))
     return client
 
@@ -79,6 +79,7 @@ class Cluster:
     def kill(self, bookie: JavaBookie) -> BookieId:
         """Kill a bookie; return its id once the cluster knows."""
         bookie.kill()
+        bookie.forget()
         gone = BookieId(bookie.bookie_id)
         wait_for(lambda: gone not in run(self.store.writable_bookies()), 30)
         return gone
@@ -94,7 +95,7 @@ class Cluster:
     def wait_whole(self, gone: BookieId) -> None:
         """Wait until no ledger lists a dead bookie and no mark is left; then check every copy."""
         wait_for(lambda: not self._lists(gone) and not run(self._marks()), HEALED_S)
-        run(self._check_copies(), 60)
+        run(self._check_copies(), HEALED_S)
         java = self.peers.java_client(self.uri)
         for ledger_id, (entries, digest) in self.ledgers.items():
             reader = java.open_ledger(ledger_id, digest=digest, password=b"pw")
@@ -134,7 +135,7 @@ def in_java(
     vm = peers.vm.start()
     conf = vm.bookkeeper.conf.ServerConfiguration()
     conf.setMetadataServiceUri(uri)
-    for key, value in settings.items():
+    for key, value in {**PATIENT, **settings}.items():
         conf.setProperty(key, value)
     part = vm.call(getattr(vm.bookkeeper.replication, kind), *arguments, conf)
     vm.call(part.start)

@@ -17,6 +17,19 @@ API: Final = "org.apache.bookkeeper.client.api"
 _WAIT_S: Final = 60.0
 """Longest wait for an answer: some calls of the Java client never end, and a test must."""
 
+PATIENT: Final = {
+    "readTimeout": 30,
+    "getBookieInfoTimeoutSecs": 30,
+    "zkTimeout": 30_000,
+    "zkRetryBackoffStartMs": 100,
+    "zkRetryBackoffMaxMs": 1000,
+}
+"""For those that are not to take a slow machine for a loss.
+
+Java's take a bookie for dead after 5 seconds; what ZooKeeper did not answer they ask again after a
+whole session time-out, and so a bookie whose session has expired may be away for long.
+"""
+
 _CHUNK_BYTES: Final = 4 << 20
 """Payloads that cross to the JVM in one call."""
 
@@ -77,7 +90,7 @@ class JavaFuture:
     def done(self) -> bool:
         return bool(self._future.isDone())
 
-    def result(self, timeout_s: float = 30.0) -> Any:
+    def result(self, timeout_s: float = 60.0) -> Any:
         """Wait for the value.
 
         Raises:
@@ -90,8 +103,8 @@ class JavaFuture:
 class JavaClient:
     """A BookKeeper client of its own in ``vm``: own configuration, session and connections.
 
-    ``conf`` takes the Java names: ``explicitLacInterval=100``. Digests are CRC32, CRC32C, MAC and
-    DUMMY. Every call raises ``JavaError`` where Java throws.
+    ``conf`` takes the Java names: ``explicitLacInterval=100``; it wins over ``PATIENT``. Digests
+    are CRC32, CRC32C, MAC and DUMMY. Every call raises ``JavaError`` where Java throws.
     """
 
     def __init__(self, vm: JavaVM, uri: str, *, v2: bool = False, **conf: object) -> None:
@@ -99,7 +112,7 @@ class JavaClient:
         configuration = vm.bookkeeper.conf.ClientConfiguration()
         configuration.setMetadataServiceUri(uri)
         configuration.setUseV2WireProtocol(v2)
-        for key, value in conf.items():
+        for key, value in {**PATIENT, **conf}.items():
             configuration.setProperty(key, value)
         self._configuration = configuration
         self._client = vm.call(vm.bookkeeper.client.BookKeeper, configuration)

@@ -99,7 +99,7 @@ class JavaVM:
         self._gateway: JavaGateway | None = None
         self._kept: dict[Callable[[JavaVM], Any], Any] = {}
 
-    def start(self, timeout_s: float = 30.0) -> Self:
+    def start(self, timeout_s: float = 60.0) -> Self:
         """Start it, if it is not up already.
 
         Raises:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from bkclient.config import ClientConfig
+from tests.interop.java_client import PATIENT
 from tests.interop.peers import JavaBookie, Peers
+
+PATIENT_CONFIG: Final = ClientConfig(timeout_s=PATIENT["readTimeout"])
+"""For clients of ours that are not to take a slow bookie for a dead one."""
 
 
 class OurBookie(JavaBookie):

@@ -10,18 +10,20 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import attrs
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from bkctl.java import Java, ZooKeeperProcess
 from bkctl.process import ChildProcess, free_port, port_is_free
 from tests.interop.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.java_client import (
+    PATIENT,
     JavaClient,
     JavaEntry,
     JavaFuture,
@@ -47,13 +49,13 @@ SHIPPED_JVM: Final = (
 """What the release's start script gives a bookie where conf/bkenv.sh is left as shipped."""
 
 FAST_CONF: Final = {
-    "zkTimeout": 3000,
+    **PATIENT,
     "journalPreAllocSizeMB": 4,
     "diskUsageThreshold": 0.99,
     "diskUsageWarnThreshold": 0.98,
     "minUsableSizeForIndexFileCreation": 1 << 20,
 }
-"""Small files and a short session; a run that measures leaves them out."""
+"""Small files, and no mistaking a slow machine for a loss; a run that measures leaves them out."""
 
 _SHELL_LOGGERS: Final = (
     "org.apache.bookkeeper.bookie.BookieShell",
@@ -96,7 +98,6 @@ class JavaBookie:
         self._jvm_options = small if jvm_options is None else tuple(jvm_options)
         self._conf, self._java = {**defaults, **conf}, java
         self._process: ChildProcess | None = None
-        self._stale_owner: int | None = None
 
     @classmethod
     def shipped(cls, uri: str, directory: Path, port: int = 0, **conf: Any) -> JavaBookie:
@@ -142,7 +143,7 @@ class JavaBookie:
         """Exit status of a bookie that ended by itself; None while it runs."""
         return None if self._process is None else self._process.returncode
 
-    def start(self, timeout_s: float = 60.0) -> Self:
+    def start(self, timeout_s: float = 120.0) -> Self:
         """Start it and return once it has registered.
 
         Raises:
@@ -162,8 +163,7 @@ class JavaBookie:
         for directory in (self.directory, self.journal_directory, self.ledger_directory):
             directory.mkdir(parents=True, exist_ok=True)
         write_conf(self.conf_path, self._settings())
-        # After a SIGKILL the old session's node stays until the session times out.
-        self._stale_owner = self._registration_owner()
+        self.forget()
         self._process = ChildProcess(self._command(), self.log, cwd=self.directory)
 
     def _command(self) -> list[str]:
@@ -171,7 +171,7 @@ class JavaBookie:
         options = [*self._jvm_options, f"-D{LOG_LEVEL_PROPERTY}=INFO"]
         return java_command(self.directory, options, main, java=self._java)
 
-    def wait_ready(self, timeout_s: float = 60.0) -> Self:
+    def wait_ready(self, timeout_s: float = 120.0) -> Self:
         """Return once it has registered, writable or read-only.
 
         Raises:
@@ -180,7 +180,7 @@ class JavaBookie:
         assert self._process is not None, "not started"
         deadline_s = time.monotonic() + timeout_s
         with zookeeper_client(self.uri, **self._zk_login) as zk:
-            while self._registration_owner(zk) in {None, self._stale_owner}:
+            while not self._registrations(zk):
                 if self.returncode is not None:
                     raise PeerFailed(self._failure(f"ended with {self.returncode}"))
                 if time.monotonic() > deadline_s:
@@ -188,7 +188,15 @@ class JavaBookie:
                 time.sleep(0.05)
         return self
 
-    def stop(self, timeout_s: float = 20.0) -> int | None:
+    def forget(self) -> None:
+        """Remove the registration that a killed one leaves: its session ends so much later."""
+        assert not self.running, "it still runs"
+        with zookeeper_client(self.uri, **self._zk_login) as zk:
+            for path in self._registrations(zk):
+                with suppress(NoNodeError):
+                    zk.delete(path)
+
+    def stop(self, timeout_s: float = 60.0) -> int | None:
         """End it with SIGTERM (SIGKILL after ``timeout_s``); return its exit status."""
         return self._end(lambda process: process.stop(timeout_s))
 
@@ -201,7 +209,7 @@ class JavaBookie:
         assert self._process is not None, "not started"
         return self._process.wait(timeout_s)
 
-    def restart(self, *, kill: bool = False, timeout_s: float = 60.0) -> Self:
+    def restart(self, *, kill: bool = False, timeout_s: float = 120.0) -> Self:
         """End it, if it still runs, and start it on the same directories and port."""
         if kill:
             self.kill()
@@ -234,16 +242,11 @@ class JavaBookie:
             **self._conf,
         }
 
-    def _registration_owner(self, zk: KazooClient | None = None) -> int | None:
-        """Return the session that holds its registration, or None."""
-        if zk is None:
-            with zookeeper_client(self.uri, **self._zk_login) as own:
-                return self._registration_owner(own)
+    def _registrations(self, zk: KazooClient) -> list[str]:
+        """Return the nodes that say it is there: writable, read-only, for a moment both."""
         available = f"{ledgers_root(self.uri)}/available"
-        for path in (available, f"{available}/readonly"):
-            if stat := zk.exists(f"{path}/{self.bookie_id}"):
-                return int(stat.ephemeralOwner)
-        return None
+        paths = [f"{path}/{self.bookie_id}" for path in (available, f"{available}/readonly")]
+        return [path for path in paths if zk.exists(path)]
 
     def _failure(self, what: str) -> str:
         assert self._process is not None
@@ -329,7 +332,7 @@ def ledgers_root(uri: str) -> str:
 def zookeeper_client(uri: str, **login: Any) -> Iterator[KazooClient]:
     """Give a kazoo session on the ZooKeeper of a metadata URI, to look or to break things."""
     client = KazooClient(urlsplit(uri).netloc.replace(";", ","), **login)
-    client.start(timeout=20)
+    client.start(timeout=60)
     try:
         yield client
     finally:

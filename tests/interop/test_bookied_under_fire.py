@@ -69,7 +69,7 @@ class Connection:
     """A blocking client of one protocol."""
 
     def __init__(self, port: int, protocol: ProtocolVersion) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._protocol, self._decoder = protocol, ClientConnection(protocol)
 
     def send(self, requests: Sequence[Request]) -> None:
@@ -202,7 +202,7 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(120)
             assert not thread.is_alive()
 
     def _run(self, work: Work, protocol: ProtocolVersion, ledgers: list[int]) -> None:

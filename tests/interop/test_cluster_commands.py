@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pexpect
@@ -117,7 +119,7 @@ def test_top_tells_the_load_of_both_kinds(mixed: Mixed) -> None:
     loader = threading.Thread(target=load)
     loader.start()
     try:
-        found = mixed.bkctl("top", "--once", "-i", "3s", "-o", "json").json
+        found = even(lambda: mixed.bkctl("top", "--once", "-i", "3s", "-o", "json").json)
         slow = mixed.bkctl("bookie", "slow", "--factor", "1000000", "--json").json
         sync = mixed.bkctl(
             "bookie", "plot", mixed.java[0].bookie.bookie_id, "adds", "-i", "1s", "--for", "2s",
@@ -127,6 +129,7 @@ def test_top_tells_the_load_of_both_kinds(mixed: Mixed) -> None:
         done.set()
         loader.join()
         ledger.close()
+        client.delete_ledger(ledger.ledger_id)
     assert {one["bookie_id"] for one in found["bookies"]} == mixed.ids
     for one in found["bookies"]:
         assert one["error"] is None
@@ -135,11 +138,20 @@ def test_top_tells_the_load_of_both_kinds(mixed: Mixed) -> None:
         assert one["add_p99_ms"] > 0, one
         assert one["journal_queue"] is not None
         assert 0 < one["disk_used"] <= 100, one
-    # Each add is on all four.
-    rates = [one["adds_s"] for one in found["bookies"]]
-    assert max(rates) < 1.5 * min(rates)
     assert slow == {"schema": 1, "outliers": []}
-    assert all(json.loads(line)["value"] > 10 for line in sync.out.splitlines())
+    plotted = [json.loads(line)["value"] for line in sync.out.splitlines()]
+    assert max(plotted) > 10
+
+
+def even(look: Callable[[], Any]) -> Any:
+    """Look until all bookies take about as many adds: each add is on all, but not at one time."""
+    deadline_s = time.monotonic() + 120
+    while True:
+        found = look()
+        rates = [one["adds_s"] for one in found["bookies"]]
+        if max(rates) < 1.5 * min(rates):
+            return found
+        assert time.monotonic() < deadline_s, found
 
 
 def test_the_map_shows_what_java_has_written_everywhere(mixed: Mixed) -> None:
@@ -203,11 +215,11 @@ def test_top_draws_on_a_terminal_until_q(mixed: Mixed) -> None:
     stream = pyte.ByteStream(screen)
     environ = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     words = [*BKCTL[1:], "-u", mixed.uri, "top", "-i", "1s"]
-    child = pexpect.spawn(BKCTL[0], words, env=environ, dimensions=(24, 100), timeout=30)
+    child = pexpect.spawn(BKCTL[0], words, env=environ, dimensions=(24, 100), timeout=60)
     try:
 
         def until(text: str) -> None:
-            deadline_s = time.monotonic() + 30
+            deadline_s = time.monotonic() + 60
             while text not in "\n".join(screen.display):
                 assert time.monotonic() < deadline_s, "\n".join(screen.display)
                 if select.select([child.child_fd], [], [], 0.1)[0]:
@@ -234,29 +246,26 @@ def test_top_draws_on_a_terminal_until_q(mixed: Mixed) -> None:
 
 def test_a_bookie_that_goes_is_seen_by_all(mixed: Mixed) -> None:
     gone = mixed.java[0].bookie
-    seen: list[str] = []
-
-    def watch() -> None:
-        with closing(FakeHost(environ={"PAGER": ""})) as host:
-            cli.run(
-                ["-u", mixed.uri, "cluster", "watch", "--for", "15s", "-i", "1s", "-o", "jsonl"],
-                host,
-            )
-            seen.append(host.out.text)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    time.sleep(2)  # It begins with how things are.
-    gone.kill()
-    watcher.join()
-    events = [json.loads(line) for line in seen[0].splitlines()]
-    assert ("down", "writable") in {
-        (one["now"], one["was"]) for one in events if one["bookie_id"] == gone.bookie_id
-    }
-    failed = mixed.bkctl("ledger", "map", mixed.ledger_id, "--fail-if-any", ok=False)
-    assert failed.status == 10
-    assert "1 unreachable of 4 replicas" in failed.err
-    assert mixed.bkctl("cluster", "ping", ok=False).status == 5
-    status = mixed.bkctl("cluster", "status", "--fail-if-any", ok=False)
-    assert (status.status, "1 bookie down" in status.err) == (10, True)
-    assert "down" in mixed.bkctl("cluster", "map").out
+    words = ["-u", mixed.uri, "cluster", "watch", "--for", "120s", "-i", "1s", "-o", "jsonl"]
+    with subprocess.Popen([*BKCTL, *words], stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        events = map(json.loads, watch.stdout)  # Until its time is up.
+        of_it = (one for one in events if one["bookie_id"] == gone.bookie_id)
+        try:
+            assert next(of_it)["now"] == "writable"  # It begins with how things are.
+            gone.kill()
+            gone.forget()
+            found = next(of_it)
+        finally:
+            watch.kill()
+    assert (found["now"], found["was"]) == ("down", "writable")
+    try:
+        failed = mixed.bkctl("ledger", "map", mixed.ledger_id, "--fail-if-any", ok=False)
+        assert failed.status == 10
+        assert "1 unreachable of 4 replicas" in failed.err
+        assert mixed.bkctl("cluster", "ping", ok=False).status == 5
+        status = mixed.bkctl("cluster", "status", "--fail-if-any", ok=False)
+        assert (status.status, "1 bookie down" in status.err) == (10, True)
+        assert "down" in mixed.bkctl("cluster", "map").out
+    finally:
+        gone.start()

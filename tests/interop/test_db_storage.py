@@ -179,7 +179,7 @@ class Shared:
                 )
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s
@@ -196,7 +196,7 @@ def end(bookie: JavaBookie, how: str) -> None:
         bookie.kill()
         if isinstance(bookie, OurBookie):
             flush = [sys.executable, "-m", "bkctl", "disk", "flush", "-c", str(bookie.conf_path)]
-            subprocess.run(flush, check=True, capture_output=True, timeout=60)
+            subprocess.run(flush, check=True, capture_output=True, timeout=120)
     else:
         assert bookie.stop() in (0, 143)
 

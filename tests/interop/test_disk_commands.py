@@ -38,7 +38,7 @@ def bookie(request: pytest.FixtureRequest, module_peers: Peers) -> JavaBookie:
     # Sorted storage rotates with its memtable only: too late for a test.
     storage: dict[str, object] = {"ledgerStorageClass": INTERLEAVED}
     if request.param.endswith("killed"):
-        storage = {}
+        storage = {"flushInterval": 3_600_000}  # Not killed in the middle of one.
     elif request.param.endswith("db"):
         storage = SMALL_DB
     bookie = make(module_peers, uri, **SMALL_LOGS, **storage)

@@ -96,7 +96,7 @@ def test_an_old_layout_is_upgraded_and_serves_under_both(peers: Peers, version: 
 
     refused = OurBookie(handover.uri, handover.directory, handover.port, **handover.conf)
     refused.spawn()
-    assert refused.wait(30) == 7
+    assert refused.wait(120) == 7
     assert "bkctl upgrade --upgrade" in refused.log.read_text()
 
     assert "old" in bkctl(handover, "upgrade", "--check", status=10)

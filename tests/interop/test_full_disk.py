@@ -65,7 +65,7 @@ def check(client: JavaClient, ledger_id: int, acked: int) -> None:
 
 
 def wait_until(fact: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 120
     while not fact():
         assert time.monotonic() < deadline_s
         time.sleep(0.1)

@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.client import Client
 from bookied.exit_status import ExitStatus
-from tests.interop.ours import OurBookie, our_bookies
+from tests.interop.ours import PATIENT_CONFIG, OurBookie, our_bookies
 from tests.interop.peers import Peers
 from tests.reactor import run, the_reactor
 
@@ -39,7 +39,7 @@ def bookies(peers: Peers, uri: str) -> list[OurBookie]:
 
 @pytest.fixture
 def client(peers: Peers, uri: str) -> Client:
-    connected = run(Client.connect(uri, reactor=the_reactor()))
+    connected = run(Client.connect(uri, reactor=the_reactor(), config=PATIENT_CONFIG))
     peers.on_close(lambda: run(connected.close()))
     return connected
 
@@ -50,12 +50,15 @@ def lose_everything(bookie: OurBookie) -> None:
         shutil.rmtree(directory)
 
 
-def wait_healed(bookie: OurBookie, timeout_s: float = 60.0) -> str:
-    """Return the log of a bookie that has nothing left to fetch."""
+def heal(lost: OurBookie, timeout_s: float = 120.0) -> str:
+    """Start a bookie on empty disks; return what it logs until it has nothing left to fetch."""
+    told_before = lost.log.stat().st_size
+    lose_everything(lost)
+    lost.start()
     deadline_s = time.monotonic() + timeout_s
     while True:
-        text = bookie.log.read_text()
-        if "0 ledgers to try again" in text:
+        text = lost.log.read_bytes()[told_before:].decode()
+        if ", 0 ledgers to try again" in text:
             return text
         assert time.monotonic() < deadline_s, text[-3000:]
         time.sleep(0.1)
@@ -77,9 +80,7 @@ def test_what_was_lost_comes_back(
     growing = run(open_one())
     lost, *others = bookies
     lost.kill()
-    lose_everything(lost)
-    lost.start()
-    assert "in limbo" in wait_healed(lost)
+    assert "in limbo" in heal(lost)
     # With one of the others gone, half of the closed ledger can come from it alone.
     others[0].kill()
     reader = peers.java_client(uri).open_ledger(closed.ledger_id, password=b"pw", digest="MAC")
@@ -110,9 +111,7 @@ def test_a_fence_that_was_lost_with_the_disks_holds(
     assert java.open_ledger(writer.ledger_id).read(0, 49) == PAYLOADS[:50]
     for lost in bookies[:2]:
         lost.kill()
-        lose_everything(lost)
-        lost.start()
-        wait_healed(lost)
+        heal(lost)
 
     async def late() -> str:
         try:
@@ -131,6 +130,6 @@ def test_without_the_setting_a_bookie_without_its_disks_does_not_start(
     bookie.kill()
     lose_everything(bookie)
     bookie.spawn()
-    assert bookie.wait(30) == ExitStatus.WRONG_IDENTITY
+    assert bookie.wait(120) == ExitStatus.WRONG_IDENTITY
     text = Path(bookie.log).read_text()
     assert "dataIntegrityStampMissingCookies" in text

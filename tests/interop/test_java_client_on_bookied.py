@@ -121,7 +121,7 @@ def test_a_long_poll_is_woken_by_the_next_add(v3: JavaClient) -> None:
     writer = v3.create_ledger(3, 3, 2)
     one_by_one(writer, [b"a", b"b"])
     reader = v3.open_ledger(writer.ledger_id, recover=False)
-    poll = reader.poll_async(1, wait_ms=4000)
+    poll = reader.poll_async(1, wait_ms=20_000)
     assert not poll.done
     writer.add(b"c")
     lac, entry = reader.poll_result(poll)
@@ -143,7 +143,7 @@ def test_an_explicit_lac_is_kept(module_peers: Peers, uri: str, bookies, v3: Jav
     writer = writing.create_ledger(3, 3, 2)
     writer.add_many([b"a", b"b", b"c"])
     reader = v3.open_ledger(writer.ledger_id, recover=False)
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while reader.read_explicit_last_confirmed() != 2:
         assert time.monotonic() < deadline_s, "the writer's timer left no explicit LAC"
         time.sleep(0.05)
@@ -186,7 +186,7 @@ class TestLosses:
         uri = peers.metadata_uri()
         bookies = our_bookies(peers, 4, uri)
         client = peers.java_client(uri)
-        ledger = client.create_ledger(3, 3, 2)
+        ledger = client.create_ledger(3, 3, 3)
         ledger.add_many(PAYLOADS[:100])
         victim_id = ledger.metadata().ensembles[0][0]
         victim = next(b for b in bookies if b.bookie_id == victim_id)
@@ -268,7 +268,7 @@ class TestMixedEnsembles:
         ours = our_bookies(peers, 2, uri)
         javas = peers.java_bookies(2, uri)
         client = peers.java_client(uri)
-        ledger = client.create_ledger(3, 3, 2)
+        ledger = client.create_ledger(3, 3, 3)
         ledger.add_many(PAYLOADS[:100])
         members = ledger_members(ledger)
         assert members & {b.bookie_id for b in ours}

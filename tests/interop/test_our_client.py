@@ -13,13 +13,12 @@ import attrs
 import pytest
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
 from bkclient.errors import (
     ClientUnauthorizedError,
     NoSuchLedgerError,
 )
 from bkclient.writer import LedgerWriter
-from tests.interop.ours import our_bookies
+from tests.interop.ours import PATIENT_CONFIG, our_bookies
 from tests.interop.peers import JavaBookie, JavaError, Peers
 from tests.reactor import run, the_reactor
 from wire.codes import DigestType, LedgerState, ProtocolVersion
@@ -27,6 +26,12 @@ from wire.ids import EntryId
 
 PAYLOADS = [b"", b"one", bytes(range(256)) * 5, *(b"entry %d" % i for i in range(500)), b""]
 PROTOCOLS = [ProtocolVersion.V2, ProtocolVersion.V3]
+
+
+async def connect(uri: str, protocol: ProtocolVersion) -> Client:
+    return await Client.connect(
+        uri, reactor=the_reactor(), protocol=protocol, config=PATIENT_CONFIG
+    )
 
 
 @attrs.frozen
@@ -38,7 +43,7 @@ class Stage:
     bookies: list[JavaBookie]
 
     def ours(self, protocol: ProtocolVersion = ProtocolVersion.V3) -> Client:
-        client = run(Client.connect(self.uri, reactor=the_reactor(), protocol=protocol))
+        client = run(connect(self.uri, protocol))
         self.peers.on_close(lambda: run(client.close()))
         return client
 
@@ -61,7 +66,7 @@ def stage(request, module_peers: Peers) -> Stage:
 
 @pytest.fixture(params=PROTOCOLS, ids=lambda p: p.name.lower())
 def client(request, stage: Stage) -> Iterator[Client]:
-    connected = run(Client.connect(stage.uri, reactor=the_reactor(), protocol=request.param))
+    connected = run(connect(stage.uri, request.param))
     yield connected
     run(connected.close())
 
@@ -153,13 +158,13 @@ def test_java_sees_of_a_deferred_ledger_what_was_forced(stage: Stage, client: Cl
 
 
 def test_java_learns_the_lac_of_an_idle_writer_of_ours(stage: Stage) -> None:
-    config = ClientConfig(explicit_lac_interval_ms=50)
+    config = attrs.evolve(PATIENT_CONFIG, explicit_lac_interval_ms=50)
     client = run(Client.connect(stage.uri, reactor=the_reactor(), config=config))
     stage.peers.on_close(lambda: run(client.close()))
     writer = run(write(client, PAYLOADS[:3], close=False, password=b"pw"))
     java = stage.peers.java_client(stage.uri)
     reader = java.open_ledger(writer.ledger_id, password=b"pw", recover=False)
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while reader.read_explicit_last_confirmed() < 2 and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert reader.read_explicit_last_confirmed() == 2

@@ -27,7 +27,7 @@ from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
-GRACE = {"openLedgerRereplicationGracePeriod": "1000", "zkTimeout": 5000}
+GRACE = {"openLedgerRereplicationGracePeriod": "1000"}
 """How soon Java's worker fences a ledger that is open on a lost bookie."""
 
 
@@ -136,14 +136,15 @@ def lose(cluster: Cluster, number: int) -> Round:
     on = victim.bookie_id
     closed = cluster.write((3, 3, 2, "CRC32C"), [b"closed %d" % n for n in range(12)], on=on)
     striped = cluster.write((3, 2, 2, "MAC"), [b"striped %d" % n for n in range(30)], on=on)
-    several = cluster.write((3, 3, 2, "CRC32"), [b"several %d" % n for n in range(8)], on=on)
+    # An add is confirmed by all: Java takes no note of a bookie that fails after enough others.
+    several = cluster.write((3, 3, 3, "CRC32"), [b"several %d" % n for n in range(8)], on=on)
     left_open = cluster.write((3, 3, 2, "CRC32C"), [b"open %d" % n for n in range(9)], on=on)
     closed.close()
     striped.close()
     gone = cluster.kill(victim)
     found = Round(cluster, gone, closed, striped, several, left_open)
     found.add(b"behind the first ensemble")
-    wait_for(lambda: len(found.stored(several).fragments) > 1, 20)
+    assert len(found.stored(several).fragments) > 1
     return found
 
 
@@ -205,7 +206,7 @@ def test_decommission_is_resumed_and_leaves_what_javas_own_does(
     listing = lost.listing
     words = [*BKCTL, "-u", cluster.uri, "decommission", lost.gone, "--yes"]
     late = subprocess.run(
-        [*words, "--timeout", "5"], capture_output=True, text=True, timeout=60, check=False
+        [*words, "--timeout", "10"], capture_output=True, text=True, timeout=120, check=False
     )
     assert late.returncode == 6
     assert f"to go on: bkctl -u {cluster.uri} decommission {lost.gone}" in late.stderr
@@ -216,7 +217,7 @@ def test_decommission_is_resumed_and_leaves_what_javas_own_does(
     assert first.stderr is not None
     assert "waiting for the workers" in first.stderr.readline()
     first.send_signal(signal.SIGINT)
-    said = first.communicate(timeout=30)[1]
+    said = first.communicate(timeout=60)[1]
     assert first.returncode == 130
     assert f"decommission {lost.gone}" in said
     assert has_cookie(cluster, victim)

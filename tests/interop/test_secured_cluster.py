@@ -102,7 +102,7 @@ class Closed:
     def autorecovery(self, kind: str) -> ChildProcess:
         directory = self.peers.new_directory(f"{kind}-autorecovery")
         conf = directory / "bk_server.conf"
-        write_conf(conf, {**self.bookie_settings, "bookiePort": free_port(), "zkTimeout": 5000})
+        write_conf(conf, {**self.bookie_settings, "bookiePort": free_port(), "zkTimeout": 20_000})
         if kind == "ours":
             command = [sys.executable, "-m", "bookied", "autorecovery", "--conf", str(conf)]
         else:
@@ -136,7 +136,7 @@ def cluster(java_vm: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         f"-Djava.security.auth.login.config={directory / 'jaas.conf'}",
         "-Dzookeeper.fips-mode=false",
     )
-    with SaslZooKeeper(directory / "server", tick_ms=500, fsync=False, heap_mb=192) as running:
+    with SaslZooKeeper(directory / "server", tick_ms=1500, fsync=False, heap_mb=192) as running:
         peers = Peers(running, java_vm, directory)
         uri = peers.metadata_uri(initialised=False)
         jaas = {"saslJaasConfigFile": directory / "jaas.conf", "zkEnableSecurity": "true"}

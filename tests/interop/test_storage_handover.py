@@ -247,7 +247,7 @@ class Handover:
         self.open_writers.clear()
 
 
-def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Wait until something holds."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():

@@ -132,7 +132,7 @@ def sasl_peers(java_vm: Any, jars: Any, tmp_path: Path) -> Iterator[Peers]:
     directory = tmp_path / "zookeeper"
     directory.mkdir()
     (directory / "jaas.conf").write_text(JAAS.format(password="a password"))
-    with SaslZooKeeper(directory, tick_ms=500, fsync=False, heap_mb=192) as server:
+    with SaslZooKeeper(directory, tick_ms=1500, fsync=False, heap_mb=192) as server:
         stage = Peers(server, java_vm, tmp_path)
         told = f"-Djava.security.auth.login.config={directory / 'jaas.conf'}"
         # ZooKeeper's own client leaves DIGEST-MD5 out unless it is told so.
@@ -179,4 +179,4 @@ def test_a_wrong_password_for_zookeeper_is_not_taken(sasl_peers: Peers) -> None:
     wrong = jaas.with_name("wrong.conf")
     wrong.write_text(JAAS.format(password="another"))
     with pytest.raises(MetadataAccessError):
-        connected(peers, config(uri, saslJaasConfigFile=wrong, zkTimeout=3000))
+        connected(peers, config(uri, saslJaasConfigFile=wrong, zkTimeout=20_000))

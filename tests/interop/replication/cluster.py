@@ -20,6 +20,7 @@ from bkclient.config import ClientConfig
 from bkclient.distribution import write_set
 from bkclient.properties import parse_properties
 from bkclient.settings import load
+from tests.interop.java_client import PATIENT
 from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, JavaClient, JavaLedgerMetadata, Peers
 from tests.reactor import call, run, the_reactor
@@ -31,15 +32,14 @@ from wire.messages import ReadRequest
 
 V2, V3 = ProtocolVersion.V2, ProtocolVersion.V3
 PASSWORD = b"pw"
-PATIENCE_S = 1
-"""How long both clients wait for a bookie's answer."""
+PATIENCE_S = 2
+"""How long both clients wait for a bookie's answer over a network that tests spoil."""
 
-CONF = {
-    "addEntryTimeoutSec": PATIENCE_S,
-    "readEntryTimeoutSec": PATIENCE_S,
-    "speculativeReadTimeout": 200,
-    "firstSpeculativeReadLACTimeout": 300,
-}
+LONGEST_S = 300.0
+"""How long anything may take that only slowness could make so long."""
+
+SPOILED = {"addEntryTimeoutSec": PATIENCE_S, "readEntryTimeoutSec": PATIENCE_S}
+CONF = {**PATIENT, "speculativeReadTimeout": 200, "firstSpeculativeReadLACTimeout": 300}
 
 
 def entry(ledger_id: int, entry_id: int) -> bytes:
@@ -78,7 +78,7 @@ class MixedCluster:
         call(proxy.start)
         self.peers.on_close(lambda: run(proxy.stop()))
         bookie_id = f"127.0.0.1:{proxy.port}"
-        bookie = make(self.uri, start=False, bookieId=bookie_id, zkTimeout=3000)
+        bookie = make(self.uri, start=False, bookieId=bookie_id)
         self.members[bookie_id] = Member(bookie, proxy)
 
     # Clients; each kind is made once
@@ -162,7 +162,7 @@ class MixedCluster:
             assert (reader.read(0, count - 1) if count else []) == expected
             reader.close()
         for protocol in (V2, V3):
-            assert run(_read_all(self.ours(protocol), ledger_id)) == expected
+            assert run(_read_all(self.ours(protocol), ledger_id), LONGEST_S) == expected
         self._check_replicas(found)
         return count
 
@@ -175,13 +175,14 @@ class MixedCluster:
         return self.metadata(ledger_id).last_fragment.ensemble
 
     def _check_replicas(self, found: JavaLedgerMetadata) -> None:
-        missing = run(_missing_replicas(self.ours(), found))
+        missing = run(_missing_replicas(self.ours(), found), LONGEST_S)
         few = {e: n for e, n in missing.items() if found.write_quorum - n < found.ack_quorum}
         assert not few, f"entries and how many of their replicas are missing: {few}"
 
 
 def _settings(conf: dict[str, object], *, proxied: bool) -> dict[str, object]:
-    return {**CONF, "bookieAddressResolverEnabled": str(not proxied).lower(), **conf}
+    waits = {**CONF, **(SPOILED if proxied else {})}
+    return {**waits, "bookieAddressResolverEnabled": str(not proxied).lower(), **conf}
 
 
 async def _read_all(client: Client, ledger_id: int) -> list[bytes]:
@@ -207,7 +208,7 @@ async def _missing_replicas(client: Client, found: JavaLedgerMetadata) -> dict[i
     return missing
 
 
-def wait_until(condition, timeout_s: float = 15.0, what: str = "the condition") -> None:
+def wait_until(condition, timeout_s: float = 60.0, what: str = "the condition") -> None:
     """Wait until something holds that other processes bring about."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():

@@ -19,11 +19,11 @@ def race(cluster: MixedCluster, ledger_id: int, rng: random.Random, *, proxied=F
         if isinstance(client, JavaClient):
             under_way.append((client, client.open_async(ledger_id, password=PASSWORD)))
         else:
-            under_way.append((client, begin(client.open_ledger(ledger_id, password=PASSWORD))))
+            under_way.append((client, begin(client.open_ledger(ledger_id, password=PASSWORD), 60)))
         time.sleep(rng.choice([0, 0, 0.001, 0.005]))
     ends = []
     for client, opening in under_way:
-        reader = client.opened(opening) if isinstance(client, JavaClient) else opening.result(30)
+        reader = client.opened(opening) if isinstance(client, JavaClient) else opening.result(60)
         ends.append(reader.last_add_confirmed)
     assert len(set(ends)) == 1, ends
     return ends[0] + 1

@@ -13,7 +13,14 @@ from twisted.internet.defer import Deferred
 from bkclient.client import Client
 from bkclient.writer import LedgerWriter
 from tests.interop.peers import JavaError, JavaLedger
-from tests.interop.replication.cluster import PASSWORD, PATIENCE_S, MixedCluster, entry, wait_until
+from tests.interop.replication.cluster import (
+    LONGEST_S,
+    PASSWORD,
+    PATIENCE_S,
+    MixedCluster,
+    entry,
+    wait_until,
+)
 from tests.reactor import begin, run, sleep
 from wire.codes import DigestType, ProtocolVersion
 
@@ -21,7 +28,6 @@ DIGESTS: Final = {"ours-v3": "CRC32C", "java-v3": "CRC32", "ours-v2": "MAC", "ja
 KINDS: Final = tuple(DIGESTS)
 WINDOW: Final = 20
 PAUSE_S: Final = 0.04
-LONGEST_S: Final = 60.0
 
 
 class Stream(ABC):
@@ -45,11 +51,11 @@ class Stream(ABC):
         """Whether there was no outcome for longer than a bookie may take for its answer."""
         return time.monotonic() - self._latest_s > 3 * PATIENCE_S
 
-    def wait_for(self, acked: int, timeout_s: float = 30.0) -> None:
+    def wait_for(self, acked: int, timeout_s: float = 60.0) -> None:
         """Return when so many are acknowledged; fail if the stream ends before."""
         self._wait(lambda: self.acked >= acked, timeout_s, f"{acked} acks")
 
-    def wait_for_more(self, count: int = 3 * WINDOW, timeout_s: float = 30.0) -> None:
+    def wait_for_more(self, count: int = 3 * WINDOW, timeout_s: float = 60.0) -> None:
         """Return when the stream has surely gone on, with more than was in flight."""
         self.wait_for(self.acked + count, timeout_s)
 
@@ -59,7 +65,7 @@ class Stream(ABC):
         wait_until(lambda: self.acked >= wanted or self.error is not None)
         return self.error is None
 
-    def wait_for_sent(self, sent: int, timeout_s: float = 30.0) -> None:
+    def wait_for_sent(self, sent: int, timeout_s: float = 60.0) -> None:
         self._wait(lambda: self.sent >= sent, timeout_s, f"{sent} adds")
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
@@ -81,7 +87,7 @@ class Stream(ABC):
             raise self.error
         return self.acked
 
-    def ended(self, timeout_s: float = 30.0) -> Exception:
+    def ended(self, timeout_s: float = 60.0) -> Exception:
         """Wait until an add fails; return its error."""
         self._join(timeout_s)
         assert self.error is not None

@@ -9,11 +9,10 @@ from typing import Final
 
 from bkclient.client import Client
 from tests.interop.peers import JavaError, JavaLedger
-from tests.interop.replication.cluster import PASSWORD, V2, V3, MixedCluster
+from tests.interop.replication.cluster import LONGEST_S, PASSWORD, V2, V3, MixedCluster
 from tests.reactor import begin
 from wire.ids import LedgerId
 
-LONGEST_S: Final = 60.0
 POLL_MS: Final = 1000
 PAUSE_S: Final = 0.02
 UNREACHABLE: Final = {-8, -13, -23}
@@ -54,7 +53,7 @@ class Tails:
             found = self.seen.setdefault(name, [])
             self.readers[name] = self._threads.submit(follow, reader, WAYS[name], found)
 
-    def wait_for(self, count: int, timeout_s: float = 20.0) -> None:
+    def wait_for(self, count: int, timeout_s: float = 60.0) -> None:
         """Return when every reader has seen so many entries."""
         deadline_s = time.monotonic() + timeout_s
         while any(len(found) < count for found in self.seen.values()):
@@ -63,7 +62,7 @@ class Tails:
             assert time.monotonic() < deadline_s, {n: len(f) for n, f in self.seen.items()}
             time.sleep(PAUSE_S)
 
-    def ended(self, timeout_s: float = 20.0) -> dict[str, list[bytes]]:
+    def ended(self, timeout_s: float = 60.0) -> dict[str, list[bytes]]:
         """Return what each reader saw, once all have come to the end of the ledger."""
         found = {name: reader.result(timeout_s) for name, reader in self.readers.items()}
         self._threads.shutdown()

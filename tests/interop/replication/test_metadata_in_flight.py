@@ -17,7 +17,7 @@ from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
-PATIENT = {"readEntryTimeoutSec": 60, "readTimeout": 60}
+WAITING = {"readEntryTimeoutSec": 60, "readTimeout": 60}
 """For a recovery that is to wait in the middle."""
 
 
@@ -118,11 +118,11 @@ class TestMarks:
             stream.wait_for(40)
         for member in cluster.members.values():
             call(member.proxy.to_server.hold)
-        java = cluster.java(proxied=True, **PATIENT)
-        ours = cluster.ours(proxied=True, **PATIENT)
+        java = cluster.java(proxied=True, **WAITING)
+        ours = cluster.ours(proxied=True, **WAITING)
         ledger_id = streams[0].ledger_id
         by_java = java.open_async(ledger_id, password=PASSWORD)
-        by_us = begin(ours.open_ledger(streams[1].ledger_id, password=PASSWORD), 60)
+        by_us = begin(ours.open_ledger(streams[1].ledger_id, password=PASSWORD), 120)
         for stream in streams:
             wait_until(
                 lambda s=stream: cluster.metadata(s.ledger_id).state is LedgerState.IN_RECOVERY
@@ -166,11 +166,11 @@ def test_a_tail_ends_with_the_ledger_that_java_deletes(cluster: MixedCluster) ->
     stream = begin_stream(cluster, "java-v3")
     stream.wait_for(40)
     reader = run(cluster.ours().open_ledger(stream.ledger_id, password=PASSWORD, recover=False))
-    following = begin(follow(reader))
+    following = begin(follow(reader), 120)
     stream.stop()
     cluster.java().delete_ledger(stream.ledger_id)
     with pytest.raises(NoSuchLedgerError):
-        following.result(10)
+        following.result(60)
 
 
 async def follow(reader) -> int:
