@@ -81,7 +81,7 @@ class Cron:
 def cron(cluster: Cluster, tmp_path: Path) -> Cron:
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "bkctl"
-    run = "from bkctl.cli import main; main()"
+    run = "from bkctl.__main__ import main; main()"
     program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -c "{run}" "$@"\n')
     program.chmod(0o755)
     conf = cluster.directory / "bookie-1" / "bookie.conf"

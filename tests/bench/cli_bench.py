@@ -36,7 +36,7 @@ from tests.interop.peers import SHIPPED_JVM, write_client_conf
 from tests.shell.screen import terminal
 
 SHELL: Final = "org.apache.bookkeeper.bookie.BookieShell"
-BKCTL: Final = (sys.executable, "-c", "from bkctl.cli import main; main()")
+BKCTL: Final = (sys.executable, "-c", "from bkctl.__main__ import main; main()")
 RATIO_MAX: Final = 1 / 5
 """The aim: of Java's time, at most so much."""
 

@@ -13,7 +13,7 @@ import attrs
 from bkctl.process import ChildProcess
 
 START_TIMEOUT_S = 120.0
-BKCTL = [sys.executable, "-c", "import sys; from bkctl.cli import main; sys.exit(main())"]
+BKCTL = [sys.executable, "-c", "import sys; from bkctl.__main__ import main; sys.exit(main())"]
 
 
 @attrs.frozen

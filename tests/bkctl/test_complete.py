@@ -156,7 +156,7 @@ def test_nothing_heavy_is_imported_for_what_the_tree_knows(line: str) -> None:
 def test_a_line_that_nobody_can_read_is_answered_in_silence(line: str | None) -> None:
     environ = {VARIABLE: "bash", "PYTHONPATH": ":".join(sys.path)}
     environ |= {} if line is None else {LINE: line}
-    command = [sys.executable, "-c", "from bkctl.cli import main; main()"]
+    command = [sys.executable, "-c", "from bkctl.__main__ import main; main()"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environ)
     assert (done.returncode, done.stderr) == (0, "")
 

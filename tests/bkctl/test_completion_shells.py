@@ -91,7 +91,7 @@ def home(tmp_path_factory) -> Path:
     (home / "records.txt").touch()
     (home / "bin").mkdir()
     script = home / "bin" / "bkctl"
-    run = "from bkctl.cli import main; main()"
+    run = "from bkctl.__main__ import main; main()"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{run}" "$@"\n')
     script.chmod(0o755)
     return home

@@ -263,7 +263,7 @@ class TestCommand:
         assert not (tmp_path / "out").exists()
 
     def test_without_spark_it_says_how_to_get_it(self, cluster, client, tmp_path) -> None:
-        code = "import sys; sys.modules['pyspark'] = None; from bkctl.cli import main; main()"
+        code = "import sys; sys.modules['pyspark'] = None; from bkctl.__main__ import main; main()"
         arguments = ["-u", cluster.uri, "export", str(write(client, [b"x"])), "--to", str(tmp_path)]
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False

@@ -113,3 +113,24 @@ def test_the_second_signal_ends_the_process_with_the_last_words() -> None:
     assert done.returncode == 130
     assert done.stdout == "printed before\n"
     assert done.stderr == "bkctl: left at once; ledger 7 is open\n"
+
+
+def test_a_signal_while_the_program_is_loaded_is_told_in_a_line() -> None:
+    script = textwrap.dedent(
+        """
+        import signal, sys
+
+        class Interrupting:
+            def find_spec(self, name, path, target=None):
+                if name == "bkctl.cli":
+                    signal.raise_signal(signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupting())
+        from bkctl.__main__ import main
+        main()
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "bkctl: interrupted\n")
