@@ -9,7 +9,10 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class KeepAlive:
-    """When TCP finds out that a peer is gone; what is not above 0 is left to the system."""
+    """When TCP finds out that a peer is gone; what is not above 0 is left to the system.
+
+    So is what the system does not offer: only Linux has a limit on what is not confirmed.
+    """
 
     idle_s: int = -1
     interval_s: int = -1
@@ -18,11 +21,11 @@ class KeepAlive:
 
     def apply(self, sock: socket.socket) -> None:
         """Set it on a connection, or on a listening socket: Linux hands it on to the accepted."""
-        for option, value in (
-            (socket.TCP_KEEPIDLE, self.idle_s),
-            (socket.TCP_KEEPINTVL, self.interval_s),
-            (socket.TCP_KEEPCNT, self.count),
-            (socket.TCP_USER_TIMEOUT, self.unconfirmed_ms),
+        for name, value in (
+            ("TCP_KEEPIDLE", self.idle_s),
+            ("TCP_KEEPINTVL", self.interval_s),
+            ("TCP_KEEPCNT", self.count),
+            ("TCP_USER_TIMEOUT", self.unconfirmed_ms),
         ):
-            if value > 0:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            if value > 0 and hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
