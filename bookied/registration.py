@@ -96,6 +96,11 @@ class Registration:
         except BookKeeperError as error:
             self._fail(RegistrationError(f"cannot register {self._bookie_id}: {error}"))
 
+    async def settled(self) -> None:
+        """Wait for what is being written to the store: it is there by then, or could not be."""
+        await self._one_at_a_time.acquire()
+        self._one_at_a_time.release()
+
     async def unregister(self) -> None:
         """Take the entry away; one that cannot be reached goes with the session."""
         self._wanted = False

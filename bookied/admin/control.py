@@ -54,6 +54,9 @@ LOGS: Final = "log"
 JOURNALS: Final = "txn"
 INDEXES: Final = "idx"
 
+REGISTER_S: Final = 10.0
+"""How long a change of mode waits until the cluster knows of it; the bookie obeys at once."""
+
 TEST_S: Final = 10.0
 """How long a test of the bookie may take."""
 
@@ -172,21 +175,26 @@ class Control:
     def is_read_only(self) -> bool:
         return self._service.mode is not None and self._service.mode.read_only
 
-    def set_read_only(self, *, read_only: bool) -> None:
+    async def set_read_only(self, *, read_only: bool) -> None:
         """Make it read-only, or take that back; disks that are full keep it so.
+
+        Whoever looks at the cluster afterwards sees it, unless the metadata service is away.
 
         Raises:
             NotServingError: it does not serve.
             RefusedError: the settings forbid it.
         """
-        mode = self._service.mode
-        if mode is None or not self.is_ready:
+        mode, registration = self._service.mode, self._service.registration
+        if mode is None or registration is None or not self.is_ready:
             raise NotServingError("the bookie does not serve yet, or stops")
         if self._config.force_read_only and not read_only:
             raise RefusedError("forceReadOnlyBookie keeps the bookie read-only")
         if not self._config.read_only_mode and read_only:
             raise RefusedError("readOnlyModeEnabled=false forbids read-only mode")
         mode.set_by_hand(read_only=read_only)
+        settled = Deferred.fromCoroutine(registration.settled())
+        with contextlib.suppress(TwistedTimeoutError):
+            await settled.addTimeout(REGISTER_S, self._parts.clock)
 
     async def test(self, entries: int) -> SanityCheck:
         """Write a ledger to this bookie alone, read it and delete it; one at a time."""

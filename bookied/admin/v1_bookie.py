@@ -112,7 +112,7 @@ async def set_read_only(control: Control, asked: Asked) -> Reply:
     wanted = _wanted_mode(asked)
     if wanted != control.is_read_only:
         try:
-            control.set_read_only(read_only=wanted)
+            await control.set_read_only(read_only=wanted)
         except RefusedError:
             return refusal(_mode_refusal(wanted=wanted), BAD_REQUEST)
     return in_json({"readOnly": control.is_read_only})

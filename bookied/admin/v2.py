@@ -130,8 +130,8 @@ def read_only(control: Control, _asked: Asked) -> values.ReadOnly:
     return values.ReadOnly(read_only=found.read_only, by_hand=found.read_only_by_hand)
 
 
-def set_read_only(control: Control, asked: Asked) -> values.ReadOnly:
-    control.set_read_only(read_only=body_of(asked, SetReadOnly).read_only)
+async def set_read_only(control: Control, asked: Asked) -> values.ReadOnly:
+    await control.set_read_only(read_only=body_of(asked, SetReadOnly).read_only)
     return read_only(control, asked)
 
 

@@ -66,6 +66,20 @@ def test_the_mode_changes_while_registered(world: World) -> None:
     assert world.seen() == "writable"
 
 
+def test_a_change_of_mode_can_be_waited_for(world: World) -> None:
+    done(world.registration.register(read_only=False))
+    done(world.registration.settled())
+    world.store.session.suspend()
+    Deferred.fromCoroutine(world.registration.set_read_only(read_only=True))
+    seen: list[str] = []
+    settled = Deferred.fromCoroutine(world.registration.settled())
+    settled.addCallback(lambda _: seen.append(world.seen()))
+    assert seen == []
+    world.store.session.resume()
+    world.clock.pump([0.1] * 50)
+    assert seen == ["read-only"]
+
+
 def test_unregistering_takes_the_entry_away(world: World) -> None:
     done(world.registration.register(read_only=False))
     done(world.registration.unregister())

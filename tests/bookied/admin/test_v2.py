@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import jsonschema
 import pytest
+from twisted.internet.defer import Deferred
 
 from bookied.admin.control import Control
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
@@ -90,6 +91,24 @@ def test_locations_are_compacted_one_or_all(tmp_path: Path) -> None:
     assert operator.get(at) == idle
     assert problem(operator.ask("POST", at, {"path": "/nowhere"})) == (400, "bad_request")
     world.stop()
+
+
+def test_a_mode_is_answered_once_the_cluster_knows_of_it(operator: Operator) -> None:
+    session = operator.world.store.session
+    session.suspend()
+    changing = Deferred.fromCoroutine(operator.control.set_read_only(read_only=True))
+    operator.world.run_for(1)
+    assert not changing.called
+    session.resume()
+    operator.world.run_for(1)
+    assert changing.called
+
+
+def test_a_mode_is_answered_although_the_metadata_service_is_away(operator: Operator) -> None:
+    operator.world.store.session.suspend()
+    reply = operator.ask("PUT", "/api/v2/bookie/read-only", {"read_only": True})
+    assert reply.status == 200
+    assert json.loads(reply.body) == {"read_only": True, "by_hand": True}
 
 
 def test_what_the_operator_sets_is_what_is_told(operator: Operator) -> None:
