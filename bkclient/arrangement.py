@@ -13,7 +13,7 @@ from typing import Any, Final
 from bkclient.distribution import write_sets_of
 from wire.ids import BookieId
 
-TRIES_MAX: Final = 5000
+TRIES_MAX: Final = 2500
 """Labels tried in the search for an arrangement; beyond, it counts as impossible."""
 
 Rule = Callable[[Sequence[str], int], bool]
@@ -98,12 +98,11 @@ class _Search:
         if len(labels) == self._size:
             return True
         before = tuple(labels)
-        for label in sorted(self._order, key=lambda one: self._preference(one, before)):
+        left = [label for label in self._order if counts[label]]
+        for label in sorted(left, key=lambda one: self._preference(one, before)):
             self._tries += 1
             if self._tries > TRIES_MAX:
                 return False
-            if not counts[label]:
-                continue
             labels.append(label)
             counts[label] -= 1
             if self._may_hold(labels) and self._fill(labels, counts):

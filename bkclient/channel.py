@@ -494,10 +494,13 @@ class BookieChannel(Protocol):
     def timed_out(self, waited_s: float) -> None:
         """Note that something had no answer; all in flight fails where nothing came for too long.
 
-        After a time-out that is shorter than others, the bookie still has the usual time.
+        After a time-out that is shorter than others, the bookie still has the usual time; that of
+        adds, where there is a writer who may wait so long.
         """
-        now_s = self._clock.seconds()
-        self._silence.timed_out(now_s, waited_s, max(waited_s, self._read_timeout_s))
+        now_s, usual_s = self._clock.seconds(), self._read_timeout_s
+        if self._streams:
+            usual_s = max(usual_s, self._add_timeout_s)
+        self._silence.timed_out(now_s, waited_s, max(waited_s, usual_s))
         if self.lost is None and self._silence.is_over(now_s):
             self._give_up()
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import socket
 
 import attrs
+from twisted.logger import Logger
+
+log = Logger()
 
 
 @attrs.frozen(kw_only=True)
 class KeepAlive:
     """When TCP finds out that a peer is gone; what is not above 0 is left to the system.
 
-    So is what the system does not offer: only Linux has a limit on what is not confirmed.
+    So is what the system does not offer, or refuses: only Linux has a limit on what is not
+    confirmed, and it takes times up to 32,767 s and 127 probes.
     """
 
     idle_s: int = -1
@@ -28,4 +32,7 @@ class KeepAlive:
             ("TCP_USER_TIMEOUT", self.unconfirmed_ms),
         ):
             if value > 0 and hasattr(socket, name):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                try:
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                except OSError as error:
+                    log.warn("{name}={value}: {error}", name=name, value=value, error=error)

@@ -235,16 +235,24 @@ class RegionAwarePlacement:
         counts: Mapping[str, int],
         order: Sequence[str],
     ) -> list[str] | None:
-        """Return regions in an order that is durable, each write quorum in as many as can be."""
+        """Return regions in an order that is durable, each write quorum in as many as can be.
+
+        Regions take turns. Where that comes to nothing, those with the most bookies left go first:
+        the few of a small region are for write quorums that need them.
+        """
 
         def least_used(region: str, before: Sequence[str]) -> int:
             return before.count(region)
 
+        def most_left(region: str, before: Sequence[str]) -> int:
+            return before.count(region) - counts[region]
+
         for needed in range(min(write_quorum, len(counts)), 0, -1):
             rule = self._rule(needed, ack_quorum)
-            found = arrange(size, write_quorum, counts, order, rule, least_used)
-            if found is not None:
-                return found
+            for preference in (least_used, most_left):
+                found = arrange(size, write_quorum, counts, order, rule, preference)
+                if found is not None:
+                    return found
         return None
 
     def _of_same_region(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.channel import OPERATIONS
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from wire.adds import Key
     from wire.ids import BookieId
     from wire.messages import Request
+
+log = Logger()
 
 NO_ANSWER = "no answer"
 
@@ -85,8 +88,12 @@ class RequestTrace:
     def line(
         self, bookie: BookieId, clock: IReactorTime, began_s: float, call: str, ended: str
     ) -> None:
-        """Tell of one request that began then."""
-        self.tell(f"bookie {bookie}: {call} {(clock.seconds() - began_s) * 1000:.1f} ms: {ended}")
+        """Tell of one request that began then; it goes on though nobody can be told."""
+        text = f"bookie {bookie}: {call} {(clock.seconds() - began_s) * 1000:.1f} ms: {ended}"
+        try:
+            self.tell(text)
+        except Exception:  # noqa: BLE001 - or acks would be lost where nobody reads the lines.
+            log.failure("telling of a request")
 
 
 class TracedStream(AddStream):

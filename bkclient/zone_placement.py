@@ -13,7 +13,7 @@ it refuses. Otherwise than there:
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -190,21 +190,32 @@ class ZoneAwarePlacement:
         """Return the locations of an ensemble's bookies in order; None if there is no such order.
 
         A zone, and a domain, is used again only after the others, so that more zones than are asked
-        for are used where they are there.
+        for are used where they are there. Where that comes to nothing, those with the most bookies
+        left go first: the few of a small zone are for windows that need them.
         """
         counts = {location: len(bookies) for location, bookies in free.items()}
         lot = [bookie for bookies in free.values() for bookie in bookies]
+        if len(lot) < size:
+            return None
         order = list(dict.fromkeys(map(self._location_of, self._draw(lot, len(lot)))))
+        zones = list(dict.fromkeys(map(_zone, order)))
+        in_zone = Counter(_zone(self._location_of(bookie)) for bookie in lot)
 
-        def least_used(location: str, before: Sequence[str]) -> tuple[int, int]:
+        def least_used(location: str, before: Sequence[str]) -> tuple[int, int, int]:
             zone = _zone(location)
-            return sum(_zone(one) == zone for one in before), before.count(location)
+            used = sum(_zone(one) == zone for one in before)
+            return used, zones.index(zone), before.count(location)
+
+        def most_left(location: str, before: Sequence[str]) -> tuple[int, int, int]:
+            used, turn, in_domain = least_used(location, before)
+            return used - in_zone[_zone(location)], turn, in_domain
 
         most = min(self._zones_desired, write_quorum, len(set(map(_zone, free))))
         for needed in range(most, min(self._zones_min, write_quorum) - 1, -1):
-            found = arrange(size, write_quorum, counts, order, apart(needed), least_used)
-            if found is not None:
-                return found
+            for preference in (least_used, most_left):
+                found = arrange(size, write_quorum, counts, order, apart(needed), preference)
+                if found is not None:
+                    return found
         return None
 
     def _worth(

@@ -458,6 +458,25 @@ class SilenceTests(Stage):
             self.failureResultOf(read, RequestTimeoutError)
         self.assertFalse(self.transport.aborted)
 
+    def test_adds_that_may_take_long_are_not_ended_by_reads_that_may_not(self) -> None:
+        self.transport = Transport()
+        self.channel = BookieChannel(self.clock, BookieId("b1:3181"), add_timeout_s=30)
+        self.channel.makeConnection(self.transport)
+        acked, failed = list[int](), list[int]()
+        stream = self.channel.open_stream(L, acked.extend, lambda what, _: failed.extend(what))
+        for number in range(4):
+            read = self.read(number)
+            stream.send(b"frame", [encode_varint(1000 + number)], [number])
+            self.clock.advance(5)
+            self.failureResultOf(read, RequestTimeoutError)
+        stream.take_acks([encode_varint(1000 + number) for number in range(4)])
+        self.assertEqual((acked, failed), ([0, 1, 2, 3], []))
+        for number in range(10, 14):
+            read = self.read(number)
+            self.clock.advance(5)
+            self.failureResultOf(read, RequestTimeoutError)
+        self.assertTrue(self.transport.aborted, "nothing has come for 35 s since the first read")
+
     def test_answers_that_came_while_we_stood_still_count(self) -> None:
         reads = [self.read(number) for number in range(3)]
         self.clock.rightNow += 600  # Timers come before the socket is read.

@@ -80,6 +80,23 @@ class TestChoosing:
         chosen = places(placement.choose(size, write_quorum, ack_quorum, writable=where), where)
         assert is_durable(chosen, write_quorum, ack_quorum, regions_min)
 
+    @pytest.mark.parametrize(
+        ("regions", "sizes", "regions_min"),
+        [
+            ({"a": 40, "b": 5, "c": 5}, (20, 4, 3), 2),
+            ({"a": 30, "b": 3, "c": 3, "d": 3}, (17, 4, 3), 2),
+        ],
+        ids=["two small regions", "three small regions"],
+    )
+    def test_many_bookies_and_small_regions_are_no_reason_to_refuse(
+        self, regions, sizes, regions_min
+    ) -> None:
+        where = located(**regions)
+        for seed in range(5):
+            placement = policy(where, seed, regions_min=regions_min)
+            chosen = places(placement.choose(*sizes, writable=where), where)
+            assert is_durable(chosen, *sizes[1:], regions_min)
+
     @given(SEEDS, wheres(), quorums(), st.data())
     def test_nobody_excluded_is_chosen(self, seed, where, sizes, data) -> None:
         excluded = data.draw(st.sets(st.sampled_from(sorted(where) or [BookieId("none")])))

@@ -68,6 +68,25 @@ class TestChoosing:
         assert keeps([where[bookie] for bookie in chosen], write_quorum, reachable)
         assert placement.adheres(chosen, write_quorum)
 
+    @pytest.mark.parametrize(
+        ("zones", "size", "write_quorum", "zones_min"),
+        [
+            ({"a": (3,) * 10, "b": (1,) * 3}, 10, 5, 2),
+            ({"a": (10,) * 5, "b": (1,) * 3, "c": (1,) * 3}, 12, 4, 3),
+            ({"a": (1,) * 50, "b": (1,) * 50, "c": (1,) * 50}, 12, 4, 3),
+        ],
+        ids=["a small zone", "two small zones", "a domain a bookie"],
+    )
+    def test_many_bookies_and_small_zones_are_no_reason_to_refuse(
+        self, zones, size, write_quorum, zones_min
+    ) -> None:
+        where = located(**zones)
+        for seed in range(10):
+            placement = policy(where, seed, zones_min=zones_min)
+            chosen = placement.choose(size, write_quorum, 2, writable=where)
+            assert len(set(chosen)) == size
+            assert keeps([where[bookie] for bookie in chosen], write_quorum, zones_min)
+
     def test_more_zones_than_are_desired_are_used_before_one_is_used_twice(self) -> None:
         where = located(a=(2, 2), b=(2, 2), c=(2, 2), d=(2, 2), e=(2, 2))
         for seed in range(10):
