@@ -214,7 +214,7 @@ async def recover_bookies(
     """Copy what is on these bookies to others, and let the others take their places.
 
     May be interrupted at any time and started again: what was moved stays so. ``report`` hears of
-    each ledger, ``copied`` of each entry.
+    each ledger, ``copied`` of each entry. Cookies stay where any ledger is left.
 
     Raises:
         IncorrectParameterError: no bookies, or options that do not go together.
@@ -274,10 +274,7 @@ class _Recovery:
         ids = [one.ledger_id async for one in found]
         await for_each(ids, self._move_and_tell, self._options.at_once)
         cookies: tuple[BookieId, ...] = ()
-        if self._options.delete_cookies:
-            if self._left:
-                named = ", ".join(str(move.ledger_id) for move in self._left[:10])
-                raise LedgerRecoveryError(f"the cookies stay: not all ledgers were moved ({named})")
+        if self._options.delete_cookies and not self._left:
             cookies = await delete_cookies(self._client, self._bookies)
         return RecoverReport(self._moved, self._entries, self._bytes, tuple(self._left), cookies)
 

@@ -1,10 +1,15 @@
-"""Standard streams that were closed before the process began, as by ``2>&-`` or an old script."""
+"""Standard streams that are closed: before the process began (``2>&-``), or while it runs."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _STREAMS: Final = ("stdin", "stdout", "stderr")
 
@@ -22,6 +27,28 @@ def open_closed_streams(*, keep_output: bool = True) -> None:
             # The lowest free number is this one: those below it are open by now.
             os.set_inheritable(os.open(os.devnull, flags[number]), True)
             setattr(sys, name, _opened(number))
+
+
+def outlive_stderr() -> None:
+    """Let what is told on stderr go nowhere once nobody can hear it, as behind a pipe to ``head``.
+
+    Or the work would end there, perhaps in the middle, or its exit status would be that of the
+    telling. A stderr that is not the process's own stays as it is.
+    """
+    if sys.stderr is sys.__stderr__ and sys.stderr is not None:
+        raw = io.BufferedWriter(_Lossy(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(
+            raw, sys.stderr.encoding, errors="backslashreplace", line_buffering=True
+        )
+
+
+class _Lossy(io.FileIO):
+    """A file that takes everything, whatever becomes of it."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with contextlib.suppress(OSError):
+            return super().write(data)
+        return memoryview(data).nbytes
 
 
 def _is_open(number: int) -> bool:

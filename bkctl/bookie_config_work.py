@@ -40,7 +40,7 @@ def planned(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Change
     given, before = _given(pairs), all_settings(admin)
     if admin.speaks_v2:
         _insist_known(given, before)
-        _insist_changeable(given)
+        _insist_changeable(given, before)
     return _changed(before, given)
 
 
@@ -87,10 +87,18 @@ def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
             )
 
 
-def _insist_changeable(given: Mapping[str, str]) -> None:
-    from bookied.live_settings import SettingsRefusedError, read_settings
+def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> None:
+    from bookied.config import BookieConfig
+    from bookied.live_settings import (
+        SettingsRefusedError,
+        changeable,
+        changed_settings,
+        read_settings,
+    )
 
+    # What is not set is told as an empty text.
+    told = {key: text for key in changeable() if (text := before.get(key))}
     try:
-        read_settings(given)
+        changed_settings(attrs.evolve(BookieConfig(), **read_settings(told)), given)
     except SettingsRefusedError as error:
         raise ConflictError(str(error)) from error

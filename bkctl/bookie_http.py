@@ -257,7 +257,13 @@ def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where
     A Java bookie tells those of its file alone. `config-set` changes some.
     """
     from bkctl import bookie_http_work
+    from bkctl.errors import UsageError
 
+    if "set" in {bookie_id, *keys[:1]} or any("=" in key for key in keys):
+        raise UsageError(
+            "this only shows settings",
+            next_step="`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes them",
+        )
     found = bookie_http_work.settings(_admin(session, bookie_id, where), keys)
     session.emit_all(found, bookie_http_work.BookieSetting)
 

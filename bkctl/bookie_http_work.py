@@ -346,7 +346,8 @@ def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
     found = all_settings(admin)
     missing = [key for key in keys if key not in found]
     if missing:
-        raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}")
+        meant = did_you_mean(missing[0], found) if len(missing) == 1 else ""
+        raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}{meant}")
     return [BookieSetting(key, shown(key, found[key])) for key in keys or sorted(found)]
 
 

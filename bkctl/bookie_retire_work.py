@@ -91,8 +91,9 @@ def recover(
     session.emit(report)
     if report.left:
         left = f"{counted(len(report.left), 'ledger')} of {len(found)} not moved"
+        stay = "; the cookies stay" if delete_cookie else ""
         raise PartlyDoneError(
-            f"{left}: {named([one.ledger_id for one in report.left])}",
+            f"{left}: {named([one.ledger_id for one in report.left])}{stay}",
             next_step="the warnings say why; run it again once that is mended",
         )
 

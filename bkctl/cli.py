@@ -104,10 +104,11 @@ class RootGroup(Group):
         obj: Host | None = None,
         **_: Any,
     ) -> NoReturn:
-        if None in {sys.stdin, sys.stdout, sys.stderr}:
-            from bkclient.standard_streams import open_closed_streams
+        from bkclient.standard_streams import open_closed_streams, outlive_stderr
 
+        if None in {sys.stdin, sys.stdout, sys.stderr}:
             open_closed_streams()
+        outlive_stderr()
         if VARIABLE in os.environ:
             from bkctl.complete import answer
 

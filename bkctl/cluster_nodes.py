@@ -15,7 +15,7 @@ from bkclient.metadata.known_nodes import KnownNode, known
 from bkctl.canvas import Canvas
 from bkctl.cluster_map import branches
 from bkctl.emit import safe
-from bkctl.errors import NothingFoundError
+from bkctl.errors import NothingFoundError, UsageError
 from bkctl.similar import nearest
 from bkctl.units import counted
 from bkctl.views import STATE_WORDS
@@ -84,7 +84,13 @@ def show_node(session: Session, path: str) -> None:
 
 
 def normal(path: str) -> str:
-    """Return a path as the store has it: from the root, without a slash at its end."""
+    """Return a path as the store has it: from the root, without a slash at its end.
+
+    Raises:
+        UsageError: it leads back up, which no store takes.
+    """
+    if not {".", ".."}.isdisjoint(path.split("/")):
+        raise UsageError(f"{path}: '.' and '..' are no names of nodes")
     path = path.rstrip("/")
     if not path or path.startswith(("/", zk_paths.LOGS)):
         return path

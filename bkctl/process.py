@@ -32,6 +32,7 @@ class ChildProcess:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.log = log
+        self._asked_to_end = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 guarded(command),
@@ -54,6 +55,7 @@ class ChildProcess:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal; nothing happens when the process has ended."""
+        self._asked_to_end |= number == signal.SIGTERM
         self._process.send_signal(number)
 
     def wait(self, timeout_s: float) -> int:
@@ -68,8 +70,12 @@ class ChildProcess:
             raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s") from e
 
     def stop(self, timeout_s: float = 10.0) -> int:
-        """End it with SIGTERM, or with SIGKILL once ``timeout_s`` has passed."""
-        self.send_signal(signal.SIGTERM)
+        """End it with SIGTERM, or with SIGKILL once ``timeout_s`` has passed.
+
+        Who was sent SIGTERM before gets no other: a bookie would stop on the spot.
+        """
+        if not self._asked_to_end:
+            self.send_signal(signal.SIGTERM)
         try:
             return self.wait(timeout_s)
         except TimeoutError:

@@ -401,7 +401,8 @@ class Session:
         self._tell(f"bkctl: warning: {text}")
 
     def _tell(self, text: str) -> None:
-        print(text, file=self.host.stderr, flush=True)
+        # With its end of line in one piece: the reactor's thread tells things too.
+        print(f"{text}\n", end="", file=self.host.stderr, flush=True)
 
     def progress(self, what: str, *, total: int | None = None, unit: str = "bytes") -> Progress:
         """Return a progress display for one long piece of work; use it as a context manager."""

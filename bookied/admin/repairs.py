@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bkclient.autorecovery import how_to_mend_mark
 from bkclient.client import Client
 from bkclient.decommission import DecommissionProgress, decommission
+from bkclient.errors import LedgerRecoveryError
 from bkclient.recover_bookies import (
     LedgerMove,
     LedgerOutcome,
@@ -67,6 +68,8 @@ async def _recover(client: Client, bookie_id: BookieId, options: RecoverOptions,
 
     done = await recover_bookies(client, [bookie_id], options, report)
     left = ", ".join(f"{one.ledger_id} ({one.error or one.outcome.value})" for one in done.left)
+    if left and options.delete_cookies:
+        raise LedgerRecoveryError(f"the cookie stays: not all ledgers were moved: {left}")
     return f"{done.moved} ledgers moved" + (f"; left: {left}" if left else "")
 
 

@@ -115,6 +115,8 @@ def test_settings_are_chosen_by_key(stage: Stage) -> None:
     assert len(work.settings(stage.admin, ())) > 100
     with pytest.raises(NothingFoundError, match="nonsense"):
         work.settings(stage.admin, ("nonsense",))
+    with pytest.raises(NothingFoundError, match=r"gcWaitTme; did you mean gcWaitTime\?"):
+        work.settings(stage.admin, ("gcWaitTme",))
 
 
 def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -> None:
@@ -139,6 +141,10 @@ def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path:
         act(admin, [("gcWaitTime", "70000"), ("bookiePort", "1")])
     with pytest.raises(ConflictError, match="gcWaitTime: 'soon'"):
         act(admin, [("gcWaitTime", "soon")])
+    with pytest.raises(ConflictError, match="diskUsageWarnThreshold: is above"):
+        act(admin, [("diskUsageThreshold", "0.5"), ("diskUsageWarnThreshold", "0.9")])
+    with pytest.raises(ConflictError, match="diskUsageWarnThreshold: is above"):
+        act(admin, [("diskUsageThreshold", "0.5")])
     with pytest.raises(NothingFoundError, match="did you mean gcWaitTime"):
         act(admin, [("gcWaitTimee", "1")])
     with pytest.raises(UsageError, match="each key once"):
@@ -321,6 +327,9 @@ def test_wrong_usage_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
     assert (status, "is not HOST:PORT" in err) == (2, True)
     status, _, _ = run("bookie", "config-set", "b1", "x", "--http", "a:1")
     assert status == 2
+    for words in (["set", "b1", "x=1"], ["b1", "set", "x"], ["b1", "x=1"]):
+        status, _, err = run("bookie", "config", *words, "--http", "a:1")
+        assert (status, "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes" in err) == (2, True)
     missing = str(tmp_path / "token")
     status, _, err = run("bookie", "state", "b1", "--http", "a:1", "--token-file", missing)
     assert (status, f"token file {missing}: " in err) == (3, True)

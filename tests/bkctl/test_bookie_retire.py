@@ -254,6 +254,17 @@ class TestRecover:
         run_in(world, "recover", "b2", "--delete-cookie", typed="b2\n", tty=True)
         assert not has_cookie(world)
 
+    def test_the_cookie_stays_where_a_ledger_is_left_and_the_report_is_shown(self) -> None:
+        world = World(3)
+        ledger_id = lost(world)
+        words = ("recover", "b2", "--delete-cookie", "--yes")
+        failed = run_in(world, *words, ok=False)
+        assert (failed.status, has_cookie(world)) == (8, True)
+        assert failed.out.startswith("moved 0 ledgers")
+        assert f"1 ledger of 1 not moved: {ledger_id}; the cookies stay; " in failed.err
+        whole = run_in(world, *words, "-o", "json", ok=False).json
+        assert whole["cookies_deleted"] == []
+
     def test_a_writer_is_not_fenced_unasked(self) -> None:
         world = World(5)
         client = world.client()

@@ -99,6 +99,12 @@ class TestTree:
             said = run_in(world, "cluster", command, "/nowhere", ok=False)
             assert (said.status, "no node /nowhere" in said.err) == (3, True)
 
+    @pytest.mark.parametrize("path", ["..", "/./cookies", "/cookies/../cookies"])
+    def test_a_path_names_each_node_on_the_way(self, world: World, path: str) -> None:
+        for command in ("tree", "get"):
+            said = run_in(world, "cluster", command, path, ok=False)
+            assert (said.status, f"{path}: '.' and '..' are no names" in said.err) == (2, True)
+
     @pytest.mark.parametrize(
         ("path", "meant", "see"),
         [

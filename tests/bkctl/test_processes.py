@@ -135,6 +135,24 @@ def test_nothing_is_drawn_and_nothing_is_coloured_in_a_pipe(cluster: Cluster) ->
     assert b"\x1b" not in out + err.encode()
 
 
+@pytest.mark.parametrize("verbosity", [(), ("-vv",)])
+def test_a_stderr_that_nobody_reads_changes_neither_result_nor_status(
+    cluster: Cluster, verbosity: tuple[str, ...]
+) -> None:
+    ledger = _ok(cluster, "ledger", "write", "-", typed=b"a\nb\n")
+    unread, stderr = os.pipe()
+    os.close(unread)
+    try:
+        read = _start(cluster, *verbosity, "ledger", "read", ledger, stderr=stderr)
+        assert read.communicate(timeout=TIMEOUT_S)[0] == b"a\nb\n"
+        assert read.returncode == ExitStatus.DONE
+        missing = _start(cluster, *verbosity, "ledger", "show", 987654321, stderr=stderr)
+        missing.communicate(timeout=TIMEOUT_S)
+        assert missing.returncode == ExitStatus.NOT_FOUND
+    finally:
+        os.close(stderr)
+
+
 def test_a_full_disk_behind_stdout_is_an_error(cluster: Cluster) -> None:
     ledger = _ok(cluster, "ledger", "write", "-", typed=b"some line of text\n" * 1000)
     with Path("/dev/full").open("wb") as full:

@@ -243,6 +243,18 @@ def test_a_recovery_goes_on_behind_its_answer_and_can_be_followed(operator: Oper
     assert job["ended_ms"] >= job["began_ms"]
 
 
+def test_a_recovery_that_was_to_delete_a_cookie_fails_where_it_has_to_stay(
+    operator: Operator,
+) -> None:
+    lists_ledgers_on(operator, "gone", 1)
+    wanted = {"bookie_id": "gone", "delete_cookie": True}
+    operator.ask("POST", "/api/v2/autorecovery/recover", wanted)
+    operator.world.run_for(60)
+    (job,) = operator.get("/api/v2/jobs")
+    assert job["state"] == "failed"
+    assert job["said"].startswith("the cookie stays: not all ledgers were moved: 0 (")
+
+
 def test_the_same_is_not_begun_twice_and_can_be_stopped(operator: Operator) -> None:
     lists_ledgers_on(operator, "gone", 2)
     path = "/api/v2/autorecovery/decommission"
