@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import socket
+from typing import Final
 
 import attrs
 from twisted.logger import Logger
 
 log = Logger()
+
+
+_INT_MAX: Final = 2**31 - 1
+"""The most that a socket's option can hold."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +38,6 @@ class KeepAlive:
         ):
             if value > 0 and hasattr(socket, name):
                 try:
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), min(value, _INT_MAX))
                 except OSError as error:
                     log.warn("{name}={value}: {error}", name=name, value=value, error=error)
