@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import socket
-from typing import Final
+from typing import Any, Final
 
 import attrs
-from twisted.logger import Logger
-
-log = Logger()
-
 
 _INT_MAX: Final = 2**31 - 1
 """The most that a socket's option can hold."""
@@ -40,4 +36,11 @@ class KeepAlive:
                 try:
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), min(value, _INT_MAX))
                 except OSError as error:
-                    log.warn("{name}={value}: {error}", name=name, value=value, error=error)
+                    _log().warn("{name}={value}: {error}", name=name, value=value, error=error)
+
+
+def _log() -> Any:
+    """Return where to warn; settings are read by those, too, who have no use for Twisted."""
+    from twisted.logger import Logger
+
+    return Logger()
