@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import termios
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
@@ -69,7 +70,23 @@ def _run(
         return run_plain(shell)
     from shell.prompt import run_prompt
 
-    return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)
+    with kept_terminal(sys.stdin.fileno()):
+        return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)
+
+
+@contextlib.contextmanager
+def kept_terminal(fd: int) -> Iterator[None]:
+    """Leave a terminal as it was, wherever a signal breaks off what works on it.
+
+    What has set it undoes that itself, but for the moments in which it begins and ends.
+    """
+    before = termios.tcgetattr(fd)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # The terminal may be what is gone.
+            if termios.tcgetattr(fd) != before:
+                termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 def _end(number: int, _: FrameType | None) -> None:

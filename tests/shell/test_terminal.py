@@ -165,3 +165,17 @@ def test_a_shell_that_is_told_to_end_leaves_the_terminal_in_order(
     shelf.process.kill(number)
     assert shelf.ended() == 128 + number
     assert (before, _echoes(shelf.process.child_fd)) == (False, True)
+
+
+def test_a_terminal_is_in_order_again_whatever_breaks_off() -> None:
+    script = (
+        "import tty; from shell.repl import kept_terminal\n"
+        "with kept_terminal(0):\n    tty.setraw(0); print('raw', flush=True); input()\n"
+        "    raise SystemExit(7)"
+    )
+    with terminal([sys.executable, "-c", script]) as broken:
+        broken.shows("raw")
+        before = _echoes(broken.process.child_fd)
+        broken.type("\n")
+        assert broken.ended() == 7
+        assert (before, _echoes(broken.process.child_fd)) == (False, True)
