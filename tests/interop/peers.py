@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -172,7 +173,9 @@ class JavaBookie:
         return java_command(self.directory, options, main, java=self._java)
 
     def wait_ready(self, timeout_s: float = 120.0) -> Self:
-        """Return once it has registered, writable or read-only.
+        """Return once it has registered, writable or read-only, and serves connections.
+
+        Java's registers first, and for a moment resets connections that come then.
 
         Raises:
             PeerFailed: it ended or did not register in time.
@@ -186,7 +189,20 @@ class JavaBookie:
                 if time.monotonic() > deadline_s:
                     raise PeerFailed(self._failure(f"not registered after {timeout_s:.0f} s"))
                 time.sleep(0.05)
+        while self.running and not self._keeps_connections():
+            if time.monotonic() > deadline_s:
+                raise PeerFailed(self._failure(f"takes no connections after {timeout_s:.0f} s"))
+            time.sleep(0.05)
         return self
+
+    def _keeps_connections(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=0.05) as made:
+                return made.recv(1) != b""
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
 
     def forget(self) -> None:
         """Remove the registration that a killed one leaves: its session ends so much later."""
