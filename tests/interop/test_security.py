@@ -276,7 +276,13 @@ def test_javas_client_in_v2_and_tls_can_speak_with_our_bookie(guarded: Guarded) 
     if type(guarded.bookie) is JavaBookie:
         with pytest.raises(JavaError):
             written_and_read(client, client)
-    else:
+        return
+    try:
+        written_and_read(client, client)
+    except JavaError:
+        # Now and then Java's client does not begin with SASL's empty token then.
+        assert "the first token is not empty" in guarded.bookie.log.read_text()
+        client = guarded.java(v2=True, tls=True)
         written_and_read(client, client)
 
 
@@ -310,7 +316,9 @@ def test_a_wrong_password_is_refused(guarded: Guarded) -> None:
     assert "does not let 'bookkeeper' in" in str(caught.value)
     if not is_java:
         log = guarded.bookie.log.read_text()
-        assert log.count("user 'bookkeeper' is unknown, or the password is wrong") == 1
+        told = log.count("user 'bookkeeper' is unknown, or the password is wrong")
+        # Ways to fail an exchange share their turns in the log: ten seconds for each.
+        assert told == (0 if "the first token is not empty" in log else 1)
 
 
 def test_bkctl_is_let_in_by_x_keys_and_by_a_settings_file(guarded: Guarded) -> None:
