@@ -37,9 +37,8 @@ def planned(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Change
         NothingFoundError: there is no such setting.
         ConflictError: one cannot be changed while the bookie runs, or not so.
     """
-    given, before = _given(pairs), all_settings(admin)
+    given, before = _given(admin, pairs)
     if admin.speaks_v2:
-        _insist_known(given, before)
         _insist_changeable(given, before)
     return _changed(before, given)
 
@@ -52,19 +51,23 @@ def change(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Changed
         NothingFoundError: there is no such setting.
         ConflictError: one cannot be changed while the bookie runs, or not so; none is then.
     """
-    given, before = _given(pairs), all_settings(admin)
-    if admin.speaks_v2:
-        _insist_known(given, before)
+    given, before = _given(admin, pairs)
     admin.ask("PUT", _CONFIG, given)
     after = all_settings(admin)
     return _changed(before, {key: after.get(key, value) for key, value in given.items()})
 
 
-def _given(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _given(
+    admin: AdminClient, pairs: Sequence[tuple[str, str]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what is to be set, by settings that there are, and what is set now."""
     given = dict(pairs)
     if len(given) != len(pairs):
         raise UsageError("each key once")
-    return given
+    before = all_settings(admin)
+    if admin.speaks_v2:
+        _insist_known(given, before)
+    return given, before
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[ChangedSetting]:
