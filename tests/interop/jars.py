@@ -60,20 +60,27 @@ def admin_jars() -> list[Path]:
 
 
 def common_class_path() -> list[Path]:
-    """Return what the class path of every JVM begins with: the release, and py4j.
+    """Return what the class path of every JVM begins with: the release, and py4j beside it.
 
-    What differs goes behind it: else no JVM could use the archive of another's classes.
+    What differs goes behind it: else no JVM could use the archive of another's classes. So py4j is
+    a copy, too, and not the one of the virtual environment, which has its own time and place.
 
     Raises:
         PeerUnavailable: they are not here and cannot be fetched.
     """
+    jars = bookkeeper_jars()
     (py4j,) = pyspark_jars().glob("py4j-*.jar")
-    return [*bookkeeper_jars(), py4j]
+    return [*jars, _copied(py4j, default_directory().with_name(py4j.name))]
 
 
 def archive_path(java: Java) -> Path:
-    """Return where ``class_archive`` keeps the classes of the release as this Java loads them."""
-    made_for = (java.executable, java.executable.stat().st_mtime_ns, *common_class_path())
+    """Return where ``class_archive`` keeps the classes of the release as this Java loads them.
+
+    The JVM leaves an archive aside when a jar of the class path has another time or size than at
+    its making, so the name stands for these as well.
+    """
+    files = [(p, p.stat()) for p in (java.executable, *common_class_path())]
+    made_for = [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in files]
     key = hashlib.sha256(repr(made_for).encode()).hexdigest()[:12]
     return default_directory().with_name(f"classes-{VERSION}-{java.feature}-{key}.jsa")
 
@@ -86,6 +93,18 @@ def shared_classes(java: Java) -> list[str]:
     archive = archive_path(java)
     quiet = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     return [f"-XX:SharedArchiveFile={archive}", *quiet] if archive.exists() else []
+
+
+def _copied(source: Path, target: Path) -> Path:
+    """Return ``target``, a copy of ``source`` that stays as it is while their sizes agree."""
+    size = source.stat().st_size
+    if not (target.exists() and target.stat().st_size == size):
+        with locked(target.with_suffix(".lock")):
+            if not (target.exists() and target.stat().st_size == size):
+                draft = target.with_suffix(".draft")
+                shutil.copyfile(source, draft)
+                draft.rename(target)
+    return target
 
 
 def _jars(directory: Path, modules: Modules) -> list[Path]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from pathlib import Path
 
 import pytest
 
-from bkctl.java import Java, ZooKeeperProcess, find_java
+from bkctl.java import Java, ZooKeeperProcess, find_java, pyspark_jars
 from tests.interop import jars as jars_module
-from tests.interop.jars import archive_path
+from tests.interop.jars import archive_path, common_class_path
 from tests.interop.peers import (
     FAST_CONF,
     JavaBookie,
@@ -287,6 +288,31 @@ class TestJars:
         monkeypatch.setenv("BKCTL_TEST_JARS", str(tmp_path / "own"))
         assert jars_module.default_directory() == tmp_path / "own"
 
+    def test_the_class_path_holds_nothing_of_the_virtual_environment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # With a new one nothing changes, and the archive of classes still fits.
+        jar = fake_release(tmp_path, monkeypatch)
+        (of_pyspark,) = pyspark_jars().glob("py4j-*.jar")
+        copy = jar.parent.with_name(of_pyspark.name)
+        assert common_class_path() == [jar, copy]
+        assert copy.read_bytes() == of_pyspark.read_bytes()
+        made = copy.stat()
+        assert common_class_path()[1].stat() == made
+
+    def test_an_archive_is_not_taken_for_jars_that_came_anew(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # The JVM would leave it aside, and every peer would be slow from then on.
+        jar, java = fake_release(tmp_path, monkeypatch), find_java()
+        before = archive_path(java)
+        assert archive_path(java) == before
+        os.utime(jar, (1.0, 1.0))
+        after = archive_path(java)
+        jar.write_bytes(b"of another size")
+        os.utime(jar, (1.0, 1.0))
+        assert len({before, after, archive_path(java)}) == 3
+
     @pytest.mark.parametrize(("ci", "outcome"), [("true", "fail"), ("", "skip")])
     def test_a_missing_peer_is_a_skip_but_a_failure_in_ci(
         self, monkeypatch: pytest.MonkeyPatch, ci: str, outcome: str
@@ -347,6 +373,16 @@ def fake_java(directory: Path, script: str) -> Path:
     java.chmod(0o755)
     (home / "release").write_text('JAVA_VERSION="21.0.1"\n')
     return home
+
+
+def fake_release(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a release of one jar the one in use, and return the jar."""
+    jars = directory / "cache" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "release.jar").write_bytes(b"PK")
+    (jars / jars_module.COMPLETE).write_text("release.jar", encoding="utf-8")
+    monkeypatch.setenv("BKCTL_TEST_JARS", str(jars))
+    return jars / "release.jar"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
