@@ -150,6 +150,8 @@ class _Replay:
         self._drain_bytes = drain_bytes
         self._batches = {storage: _Batch(storage) for storage in storages}
         self.found = Replayed()
+        self._places: list[tuple[Path, int]] = []
+        """Where to read in the directory that is being replayed: journals, and from which byte."""
 
     def directory(self, directory: Path, mark: Mark) -> Mark:
         """Replay the journals of one directory; return where they end."""
@@ -161,11 +163,14 @@ class _Replay:
             # A mark that named a journal which is gone would stop the next start.
             mark = START
         has_mark = mark > START
-        for number in ids:
-            offset = mark.offset if number == mark.journal_id else 0
+        self._places = [
+            (directory / layout.file_name(number), mark.offset if number == mark.journal_id else 0)
+            for number in ids
+        ]
+        for number, place in zip(ids, self._places, strict=True):
             # Without a mark there may be journals that ended in a crash long ago.
             is_last = number == ids[-1] or not has_mark
-            scan = open_scan(self._files, directory / layout.file_name(number), offset)
+            scan = open_scan(self._files, *place)
             try:
                 self._journal(scan, is_last=is_last)
             finally:
@@ -243,10 +248,27 @@ class _Replay:
         return state
 
     def _is_new(self, record: JournalRecord, error: CorruptError) -> bool:
-        """Whether a ledger's index is empty because a bookie was killed when it had made it."""
+        """Whether a ledger's index is empty because a bookie was killed when it had made it.
+
+        Java has written entries to a log by then, if it was in a flush; the journals have them all.
+        """
         if record.entry_id != layout.LEDGER_KEY or not isinstance(error, IndexTruncatedError):
             return False
-        return self._storages.of(record.ledger_id).begin_anew(record.ledger_id)
+        storage = self._storages.of(record.ledger_id)
+        return storage.begin_anew(record.ledger_id, lambda: self._entries_of(record.ledger_id))
+
+    def _entries_of(self, ledger_id: int) -> set[int]:
+        """Return which entries of a ledger are in the journals that are being replayed."""
+        found: set[int] = set()
+        for path, offset in self._places:
+            scan = open_scan(self._files, path, offset)
+            try:
+                found.update(one.entry_id for one in scan if one.ledger_id == ledger_id)
+            except JournalRecordError:
+                break  # Replay comes there too, and knows what to do about it.
+            finally:
+                scan.close()
+        return found
 
     def _ledger_key(self, state: LedgerState | None, record: JournalRecord) -> LedgerState:
         key = layout.inner_bytes(record.body)

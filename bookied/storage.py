@@ -345,12 +345,20 @@ class LedgerStorage:
             if page_no and used and used <= self._log.paths.keys():
                 state.doubt = None
 
-    def begin_anew(self, ledger_id: int) -> bool:
+    def begin_anew(self, ledger_id: int, in_journals: Callable[[], set[int]]) -> bool:
         """Forget a ledger's index if nothing was ever written to it; say whether. Blocks.
 
-        Where a log has entries of it there was once more than an empty file.
+        Where a log has entries that the journals to be replayed have not there was once more than
+        an empty file.
+
+        Args:
+            ledger_id: whose index.
+            in_journals: gives the ids of its entries there; called where a log has any.
         """
-        return not self._reader.mentions(ledger_id) and self._index.begin_anew(ledger_id)
+        logged = self._reader.entries_of(ledger_id)
+        if logged is None or (logged and not logged <= in_journals()):
+            return False
+        return self._index.begin_anew(ledger_id)
 
     def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
         """Return a new ledger, one that ``lookup`` does not know."""

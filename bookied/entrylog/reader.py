@@ -349,15 +349,16 @@ class EntryLogReader:
             if end > file.size():
                 raise MissingEntryError(path, at, f"entry {entry_id} is cut; the log ends")
 
-    def mentions(self, ledger_id: int) -> bool:
-        """Whether a log holds an entry of a ledger, or may: one that cannot be read counts."""
+    def entries_of(self, ledger_id: int) -> set[int] | None:
+        """Return which entries of a ledger the logs hold; None where one cannot be read."""
+        found: set[int] = set()
         for path in list_logs(self._files, self._directories).values():
             try:
                 if ledger_id in _ledgers_in(self._files, path):
-                    return True
+                    found |= _entries_in(self._files, path, ledger_id)
             except CorruptError:
-                return True
-        return False
+                return None
+        return found
 
     @contextlib.contextmanager
     def _reading(self, log_id: int) -> Iterator[tuple[ReadFile, Path]]:
@@ -422,6 +423,14 @@ def _ledgers_in(files: Files, path: Path) -> Collection[int]:
             return {record.ledger_id for record in scan}
         finally:
             scan.close()
+
+
+def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:
+    scan = open_scan(files, path)
+    try:
+        return {record.entry_id for record in scan if record.ledger_id == ledger_id}
+    finally:
+        scan.close()
 
 
 def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_id: int) -> bytes:

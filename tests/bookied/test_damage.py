@@ -196,15 +196,43 @@ def test_a_page_torn_by_a_power_cut_is_no_damage_once_the_journal_was_replayed()
     assert patient.read(ONE, NEVER) is ReturnCode.ENOENTRY
 
 
-def test_an_empty_index_is_a_new_ledger_only_where_no_log_knows_the_ledger() -> None:
-    """A Java bookie that is killed when it has created the file leaves it empty."""
+MARKS = {str(directory / "lastMark"): None for directory in (L0, L1)}
+
+
+def logs() -> dict[str, bytes]:
+    return {name: data for name, data in contents().items() if name.endswith(".log")}
+
+
+def test_an_empty_index_is_a_new_ledger_where_the_journal_has_all_of_it() -> None:
+    """A Java bookie that is killed when it has created the file leaves it empty.
+
+    In a flush that is after it has written the entries to a log.
+    """
+    name = find(INDEX_ONE)
+    for gone in ({}, dict.fromkeys(logs())):
+        patient = check(damaged({name: b""} | MARKS | gone))
+        assert outcome(patient, ONE) == whole(ONE), "all of it is in the journal"
+        assert patient.read(ONE, NEVER) is ReturnCode.ENOENTRY
+
+
+def test_an_empty_index_is_damage_where_the_journal_lacks_what_a_log_has() -> None:
     name = find(INDEX_ONE)
     patient = check(damaged({name: b""}))
+    assert outcome(patient, ONE) == [EIO] * 12, "the old entries are in a log alone"
+    log, data = next(iter(logs().items()))
+    more = packet(ONE, NEVER)
+    record = len(more).to_bytes(4, "big") + more
+    at = data.find(packet(ONE, 0)) - 4
+    assert at >= 1024, "the log of entry 0"
+    patient = check(damaged({name: b"", log: data[:at] + record + data[at:]} | MARKS))
+    assert outcome(patient, ONE) == [EIO] * 12, "one entry is in a log alone"
+    assert patient.read(ONE, NEVER) is EIO
+
+
+def test_an_empty_index_is_damage_where_a_log_cannot_be_read() -> None:
+    log, data = next(iter(logs().items()))
+    patient = check(damaged({find(INDEX_ONE): b"", log: b"XXXX" + data[4:]} | MARKS))
     assert outcome(patient, ONE) == [EIO] * 12
-    logs = {log: None for log in contents() if log.endswith(".log")}
-    files = damaged({name: b"", str(L0 / "lastMark"): None, str(L1 / "lastMark"): None} | logs)
-    patient = start(files)
-    assert outcome(patient, ONE) == whole(ONE), "all of it is in the journal"
 
 
 def test_swapped_index_files_are_noticed() -> None:
