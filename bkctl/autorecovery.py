@@ -85,7 +85,7 @@ def list_(
     from bkclient.autorecovery import Mark
     from bkclient.prospects import LedgerProspect
     from bkctl import autorecovery_repairs_work, autorecovery_work
-    from bkctl.views import LedgerCount
+    from bkctl.ledger_views import LedgerCount
 
     damaged: list[LedgerId] = []
     found = autorecovery_work.marks(session, missing, not_missing, older_than_s, damaged)

@@ -16,9 +16,9 @@ from bkctl.canvas import Canvas
 from bkctl.cluster_map import branches
 from bkctl.emit import safe
 from bkctl.errors import NothingFoundError, UsageError
+from bkctl.ledger_views import STATE_WORDS
 from bkctl.similar import nearest
 from bkctl.units import counted
-from bkctl.views import STATE_WORDS
 from wire.ledger_metadata import LedgerMetadata
 from wire.records import BookieServiceInfo, Cookie, UnderreplicatedMark
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from bkctl.entry_views import preview
 from bkctl.errors import ProblemsError
 from bkctl.ledger_read import payload_value
-from bkctl.views import preview
 from bookied.errors import CorruptError
 from bookied.packets import find_digest, payload_of
 from wire.codes import ENTRY_HEADER_BYTES

@@ -376,12 +376,12 @@ class Emitter:
         """Return what makes a field's text in a table from a value."""
         get, human = field.get, self._human_of(field)
         own = None if self._options.exact else field.cell
+        if own is not None:
+            return lambda value: "-" if get(value) is None else safe(own(value))
 
         def text(value: Any) -> str:
             found = get(value)
-            if found is None:
-                return "-"
-            return human(found) if own is None else safe(own(value))
+            return "-" if found is None else human(found)
 
         return text
 
@@ -413,7 +413,7 @@ class Emitter:
             return functools.partial(format_ledger_id, form=options.ledger_id_format)
         if field.kind in {Kind.SECONDS, Kind.DATA}:
             return lambda found: safe(flat(self._plain(field, found)))
-        return lambda found: safe(flat(found))
+        return shown
 
     def _chosen(self, view: View, fields: Sequence[Field]) -> Sequence[Field]:
         """Return the fields of ``--columns`` in its order, else ``fields``."""
@@ -525,7 +525,13 @@ _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 
 VIEWS: Final = (
+    ("bkctl.ledger_views", "LEDGER_VIEWS"),
+    ("bkctl.ledger_change_views", "LEDGER_CHANGE_VIEWS"),
+    ("bkctl.entry_views", "ENTRY_VIEWS"),
+    ("bkctl.log_views", "LOG_VIEWS"),
     ("bkctl.views", "VIEWS"),
+    ("bkctl.local_views", "LOCAL_VIEWS"),
+    ("bkctl.export_views", "EXPORT_VIEWS"),
     ("bkctl.bookie_http_views", "BOOKIE_HTTP_VIEWS"),
     ("bkctl.admin_views", "ADMIN_VIEWS"),
     ("bkctl.retire_views", "RETIRE_VIEWS"),
@@ -563,7 +569,9 @@ def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
     of_disk = kind.__module__.startswith(("bookied.", "bkctl.disk_", "bkctl.cookie_local"))
     own = kind.__module__.startswith(_OWN)
-    for module, name in OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS:
+    places = OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS
+    # Most stand beside what they show: then nothing else is imported.
+    for module, name in sorted(places, key=lambda place: place[0] != kind.__module__):
         views: Mapping[type, View] = getattr(importlib.import_module(module), name)
         if kind in views:
             return views[kind]
@@ -610,6 +618,11 @@ def safe(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+def shown(value: Any) -> str:
+    """Return what a table shows of a value that has no form of its own for people."""
+    return safe(value if type(value) is str else flat(value))
 
 
 def csv_line(cells: Sequence[str]) -> str:

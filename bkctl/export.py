@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkctl.export_views import ExportedLedger, ExportReport
 from bkctl.spark.plan import LedgerExtent, cut, encode_tasks
 from bkctl.spark.progress import Done, ProgressListener
-from bkctl.views import ExportedLedger, ExportReport
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

@@ -208,7 +208,7 @@ def list_(
 ) -> None:
     """List ledgers in the order of their ids, as they are found."""
     from bkctl import ledger_list_work
-    from bkctl.views import LedgerCount, LedgerSummary
+    from bkctl.ledger_views import LedgerCount, LedgerSummary
 
     wanted = ledger_list_work.LedgerFilter.of(
         state=state, bookie=bookie, older_than_s=older_than, meta=dict(meta)
@@ -238,7 +238,7 @@ def list_(
 def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
     from bkctl import ledger_work
-    from bkctl.views import LedgerDetails
+    from bkctl.ledger_views import LedgerDetails
 
     details = ledger_work.details(session, session.words(ledger_ids, LEDGER_ID))
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
@@ -276,7 +276,7 @@ def close(session: Session, given: Sequence[Any]) -> None:
     once. Any other open ledger may have a writer: that one is fenced off, which is asked about.
     """
     from bkctl import ledger_ids
-    from bkctl.views import LedgerClosed
+    from bkctl.ledger_change_views import LedgerClosed
 
     ledger_ids.each(session, given, _close, LedgerClosed)
 
@@ -324,7 +324,7 @@ def fence(session: Session, given: Sequence[Any]) -> None:
     answered. `-` reads ids from stdin.
     """
     from bkctl import ledger_ids
-    from bkctl.views import LedgerFenced
+    from bkctl.ledger_change_views import LedgerFenced
 
     ledger_ids.each(session, given, _fence, LedgerFenced, after=_insist_covered)
 
@@ -382,7 +382,7 @@ def recover(session: Session, given: Sequence[Any]) -> None:
     finds to full copies and closes the ledger. It may be interrupted and run again at any time.
     """
     from bkctl import ledger_ids
-    from bkctl.views import LedgerClosed
+    from bkctl.ledger_change_views import LedgerClosed
 
     ledger_ids.each(session, given, _recover, LedgerClosed)
 

@@ -11,8 +11,8 @@ from bkclient.verify import BadCopies, Verified
 from bkctl.emit import Field, Kind, View
 from bkctl.ledger_check_work import Orphan
 from bkctl.ledger_metadata_work import MetadataDumped, MetadataRestored
+from bkctl.ledger_views import LEDGER_VIEWS, LedgerSummary
 from bkctl.units import counted, human_bytes
-from bkctl.views import VIEWS, LedgerSummary
 
 _ID: Final = Field(
     "ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID, header="LEDGER"
@@ -65,7 +65,7 @@ def _restored(v: MetadataRestored) -> str:
 
 def _of_summary(name: str, **changes: Any) -> Field:
     """Return a field of ``ledger list``."""
-    field = VIEWS[LedgerSummary][name]
+    field = LEDGER_VIEWS[LedgerSummary][name]
     return attrs.evolve(field, **changes)
 
 

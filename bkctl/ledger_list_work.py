@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bkctl.views import LedgerSummary
+from bkctl.ledger_views import LedgerSummary
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 

@@ -10,7 +10,7 @@ import attrs
 from bkclient.holdings import MappedFragment
 from bkctl.emit import WIDE, Field, Kind, View
 from bkctl.ledger_map_work import LedgerMap, LedgerPlace, verdict
-from bkctl.views import STATE_WORDS
+from bkctl.ledger_views import STATE_WORDS
 
 _LEDGER: Final = Field(
     "ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID, header="LEDGER"

@@ -17,9 +17,9 @@ from bkctl import cluster_work
 from bkctl.canvas import Canvas
 from bkctl.cluster_map import glyph
 from bkctl.errors import NothingFoundError, ProblemsError
+from bkctl.ledger_views import STATE_WORDS
 from bkctl.table import display_width
 from bkctl.units import counted
-from bkctl.views import STATE_WORDS
 from wire.ids import BookieId, EntryId, LedgerId
 
 if TYPE_CHECKING:

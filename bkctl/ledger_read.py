@@ -18,9 +18,9 @@ from bkctl.ledger import FAILURES, ledger
 from bkctl.params import BOOKIE_ID, ENTRY_RANGE, LEDGER_ID
 
 if TYPE_CHECKING:
+    from bkctl.entry_views import EntryRecord
     from bkctl.framing import Form
     from bkctl.session import Session
-    from bkctl.views import EntryRecord
     from wire.digest import Entry
     from wire.ids import BookieId, LedgerId
     from wire.ledger_metadata import LedgerMetadata
@@ -274,13 +274,13 @@ def _entry_form(entry_format: str | None) -> str | None:
 
 
 def _record_kind() -> type:
-    from bkctl.views import EntryRecord
+    from bkctl.entry_views import EntryRecord
 
     return EntryRecord
 
 
 def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
-    from bkctl.views import EntryRecord, preview
+    from bkctl.entry_views import EntryRecord, preview
 
     table = session.options.output in {"table", "wide"}
     for entry in found:

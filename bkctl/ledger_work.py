@@ -25,16 +25,15 @@ from bkctl.errors import (
     RefusedError,
     UsageError,
 )
-from bkctl.units import counted, human_bytes, human_duration
-from bkctl.views import (
+from bkctl.ledger_change_views import (
     EntriesAdded,
     LedgerClosed,
     LedgerCreated,
     LedgerDeleted,
-    LedgerDetails,
     LedgerFenced,
-    LedgerSummary,
 )
+from bkctl.ledger_views import LedgerDetails, LedgerSummary
+from bkctl.units import counted, human_bytes, human_duration
 from wire.codes import DigestType, LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import EntryId, LedgerId

@@ -192,7 +192,7 @@ def write(
 
 def _write(session: Session, new: Any, source: Stream) -> Any:
     from bkctl import ledger_work
-    from bkctl.views import LedgerWritten
+    from bkctl.ledger_change_views import LedgerWritten
 
     began_s = time.monotonic()
     with session.stopping() as stop:

@@ -240,7 +240,7 @@ def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
 
 def _show(session: Session, cluster: LocalCluster) -> None:
     """Print the bookies and what to type next."""
-    from bkctl.views import LocalBookie, LocalSummary
+    from bkctl.local_views import LocalBookie, LocalSummary
 
     if session.options.output in {None, "table", "wide"}:
         session.emit_all(cluster.states(), LocalBookie)

@@ -32,8 +32,8 @@ import attrs
 from bkclient.settings import value_text
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
+from bkctl.local_views import LocalBookie
 from bkctl.process import ChildProcess, free_port, port_is_free
-from bkctl.views import LocalBookie
 
 if TYPE_CHECKING:
     from typing_extensions import Self

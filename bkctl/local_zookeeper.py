@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bkctl.errors import CommandError, Interrupted, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.local_cluster import HOST
-from bkctl.views import LocalZooKeeper
+from bkctl.local_views import LocalZooKeeper
 
 if TYPE_CHECKING:
     from bkctl.java import ZooKeeperProcess

@@ -195,7 +195,7 @@ def tail(
 def list_(session: Session) -> None:
     """List the logs of the cluster, by name."""
     from bkctl import log_work
-    from bkctl.views import LogSummary
+    from bkctl.log_views import LogSummary
 
     session.emit_all(session.call(log_work.summaries), LogSummary)
 
@@ -216,7 +216,7 @@ def list_(session: Session) -> None:
 def info(session: Session, *, name: str) -> None:
     """Show the ledgers that the log NAME is made of."""
     from bkctl import log_work
-    from bkctl.views import LogLedgerRow
+    from bkctl.log_views import LogLedgerRow
 
     session.about = f"log {name}"
     session.emit_all(session.call(log_work.ledgers, name), LogLedgerRow)

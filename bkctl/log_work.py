@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, Any
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.log import LATEST, LogManager, LogOptions, Position
+from bkctl.entry_views import preview
 from bkctl.errors import UsageError
 from bkctl.ledger_read import choose_form, payload_value
+from bkctl.log_views import LogAppended, LogChanged, LogEntry, LogLedgerRow, LogSummary
 from bkctl.units import counted, human_bytes
-from bkctl.views import (
-    LogAppended,
-    LogChanged,
-    LogEntry,
-    LogLedgerRow,
-    LogSummary,
-    preview,
-)
 from wire.codes import DigestType
 
 if TYPE_CHECKING:

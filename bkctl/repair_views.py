@@ -13,8 +13,8 @@ from bkclient.prospects import LedgerProspect
 from bkctl.autorecovery_repairs_work import Audited
 from bkctl.bookie_decommission_work import DecommissionCancelled
 from bkctl.emit import WIDE, Field, Kind, View
+from bkctl.ledger_views import STATE_WORDS
 from bkctl.units import counted, human_bytes, human_duration
-from bkctl.views import STATE_WORDS
 
 _BOOKIE: Final = Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE")
 _LEDGER: Final = Field(

@@ -14,8 +14,8 @@ from bkclient.recover_bookies import (
     RecoverReport,
 )
 from bkctl.emit import Field, Kind, View
+from bkctl.ledger_views import STATE_WORDS
 from bkctl.units import counted, human_bytes
-from bkctl.views import STATE_WORDS
 
 _LEDGER: Final = Field(
     "ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID, header="LEDGER"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config import ClientConfig
     from bkclient.metadata.api import MetadataStore, SessionEvent
-    from bkctl.views import LedgerSummary
+    from bkctl.ledger_views import LedgerSummary
     from wire.ids import LedgerId
 
 T = TypeVar("T")

@@ -17,8 +17,7 @@ import attrs
 
 from bookied.config import BookieConfig
 from bookied.exit_status import AddressError
-from wire.ids import BookieId
-from wire.records import is_valid_bookie_id
+from wire.ids import BookieId, is_valid_bookie_id
 
 _SIOCGIFADDR: Final = 0x8915
 

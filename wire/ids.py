@@ -1,7 +1,9 @@
-"""The three kinds of id, as distinct types so that two of them cannot change places."""
+"""The three kinds of id, as distinct types so that two of them cannot change places, and rules."""
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Final, NewType
 
 LedgerId = NewType("LedgerId", int)
@@ -18,3 +20,15 @@ NO_ENTRY: Final = EntryId(-1)
 
 LEDGER_ID_REFUSED: Final = LedgerId(2**63 - 1)
 """A ledger with this id makes Java's garbage collectors delete every ledger; never create it."""
+
+_BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9:-_.\-]+")
+_READ_ONLY: Final = "readonly"
+
+
+@lru_cache(4096)  # They come again and again, with every fragment of every ledger.
+def is_valid_bookie_id(text: str) -> bool:
+    """Tell whether Java takes this as a bookie id.
+
+    Its pattern holds ``:-_`` as a range, so everything from ``:`` to ``_`` passes (BookieId).
+    """
+    return _BOOKIE_ID.fullmatch(text) is not None and text.lower() != _READ_ONLY

@@ -23,13 +23,13 @@ import attrs
 from wire import protobuf, text_form
 from wire.codes import DigestType, LedgerState
 from wire.errors import FormatError, MetadataFormatError
-from wire.ids import NO_ENTRY, BookieId, EntryId
+from wire.ids import NO_ENTRY, BookieId, EntryId, is_valid_bookie_id
 from wire.pb import data_formats_pb2 as pb
-from wire.records import is_valid_bookie_id
 from wire.varint import encode_varint
 
 NEWEST_FORMAT: Final = 3
 _MAGIC: Final = b"BookieMetadataFormatVersion\t"
+_NEWEST_HEAD: Final = _MAGIC + b"%d\n" % NEWEST_FORMAT
 _VERSION_DIGITS_MAX: Final = 9
 _IN_RECOVERY_ENTRY: Final = -102
 """What format 1 stores as last entry of a ledger in recovery."""
@@ -114,10 +114,10 @@ def _check(metadata: LedgerMetadata) -> LedgerMetadata:
     _require((m.digest_type is None) == (m.password is None), "digest type without password")
     before = None
     for fragment in m.fragments:
-        _require(len(fragment.ensemble) == m.ensemble_size, "fragment of another size than E")
-        _require(
-            before is None or fragment.first_entry_id > before, "fragments do not ascend by entry"
-        )
+        if len(fragment.ensemble) != m.ensemble_size:
+            raise MetadataFormatError("ledger metadata: fragment of another size than E")
+        if before is not None and fragment.first_entry_id <= before:
+            raise MetadataFormatError("ledger metadata: fragments do not ascend by entry")
         before = fragment.first_entry_id
         for bookie in fragment.ensemble:
             if not is_valid_bookie_id(bookie):
@@ -202,6 +202,8 @@ def decode_metadata(data: bytes, *, ctime_ms: int | None = None) -> LedgerMetada
 
 
 def _split_version(data: bytes) -> tuple[int, bytes]:
+    if data.startswith(_NEWEST_HEAD):  # As nearly all are.
+        return NEWEST_FORMAT, data[len(_NEWEST_HEAD) :]
     end = data.find(b"\n", len(_MAGIC), len(_MAGIC) + _VERSION_DIGITS_MAX + 1)
     digits = data[len(_MAGIC) : end]
     if not data.startswith(_MAGIC) or end < 0 or not digits.isdigit():
@@ -222,7 +224,8 @@ def _encode_v3(metadata: LedgerMetadata) -> bytes:
 def _decode_v3(body: bytes) -> pb.LedgerMetadataFormat:
     size = shift = at = 0
     while True:
-        _require(at < len(body) and shift < 32, "length of the message is cut or too long")  # noqa: PLR2004
+        if at >= len(body) or shift >= 32:  # noqa: PLR2004
+            raise MetadataFormatError("ledger metadata: length of the message is cut or too long")
         byte = body[at]
         size |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7

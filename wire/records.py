@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -19,21 +18,6 @@ from wire import protobuf, text_form
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId
 from wire.pb import data_formats_pb2 as pb
-
-# Bookie ids ------------------------------------------------------------------------------------
-
-_BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9:-_.\-]+")
-_READ_ONLY: Final = "readonly"
-
-
-@lru_cache(4096)  # They come again and again, with every fragment of every ledger.
-def is_valid_bookie_id(text: str) -> bool:
-    """Tell whether Java takes this as a bookie id.
-
-    Its pattern holds ``:-_`` as a range, so everything from ``:`` to ``_`` passes (BookieId).
-    """
-    return _BOOKIE_ID.fullmatch(text) is not None and text.lower() != _READ_ONLY
-
 
 # Cookie ----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ HierarchicalLedgerManager, ZkLedgerUnderreplicationManager, BookKeeperConstants.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -74,6 +75,17 @@ class Digits:
 
     cuts: tuple[int, ...]
     digits_max: int = 19
+    _length: int = attrs.field(init=False, eq=False, repr=False)
+    _parts: tuple[tuple[int, int | None], ...] = attrs.field(init=False, eq=False, repr=False)
+
+    @_length.default
+    def _sum_of_cuts(self) -> int:
+        return sum(self.cuts)
+
+    @_parts.default
+    def _from_cuts(self) -> tuple[tuple[int, int | None], ...]:
+        starts = [0, *itertools.accumulate(self.cuts[:-1])]
+        return tuple(zip(starts, [*starts[1:], None], strict=True))
 
     @property
     def depth(self) -> int:
@@ -86,14 +98,11 @@ class Digits:
         Raises:
             IncorrectParameterError: the id is negative or has too many digits.
         """
-        digits = f"{ledger_id:0{sum(self.cuts)}d}"
+        digits = f"{ledger_id:0{self._length}d}"
         if ledger_id < 0 or len(digits) > self.digits_max:
             raise IncorrectParameterError(f"this cluster's layout has no place for {ledger_id}")
-        names, start = [], 0
-        for cut in self.cuts[:-1]:
-            names.append(digits[start : start + cut])
-            start += cut
-        return "".join(f"/{name}" for name in (*names, f"L{digits[start:]}"))
+        *names, leaf = [digits[start:end] for start, end in self._parts]
+        return "/".join(("", *names, f"L{leaf}"))
 
     def id_of(self, path: str) -> LedgerId | None:
         """Return whose path this is, or ``None`` where it is no ledger's path."""

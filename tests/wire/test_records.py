@@ -12,6 +12,7 @@ from tests import strategies
 from tests.wire.vectors import by_name, load, wire_vectors
 from wire import records
 from wire.errors import FormatError
+from wire.ids import is_valid_bookie_id
 from wire.records import (
     AuditorVote,
     BookieServiceInfo,
@@ -181,7 +182,7 @@ def test_layouts_are_javas(vector) -> None:
 @pytest.mark.parametrize("valid", [True, False])
 def test_bookie_ids_are_javas(valid) -> None:
     for bookie_id in METADATA["bookie_ids"]["valid" if valid else "invalid"]:
-        assert records.is_valid_bookie_id(bookie_id) is valid, bookie_id
+        assert is_valid_bookie_id(bookie_id) is valid, bookie_id
 
 
 # Repair

@@ -22,8 +22,7 @@ from bkclient.metadata.stored import (
     layout_in_force,
 )
 from bkclient.registered import BookieState, BookieStatus, states
-from wire.ids import BookieId, LedgerId
-from wire.records import is_valid_bookie_id
+from wire.ids import BookieId, LedgerId, is_valid_bookie_id
 
 if TYPE_CHECKING:
     from bkclient.metadata.look.session import ReadSession

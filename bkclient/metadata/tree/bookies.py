@@ -41,11 +41,10 @@ from bkclient.metadata.tree.nodes import (
     insist,
     make_path,
 )
-from wire.ids import BookieId
+from wire.ids import BookieId, is_valid_bookie_id
 from wire.records import (
     BookieServiceInfo,
     encode_service_info,
-    is_valid_bookie_id,
 )
 
 log = Logger()
