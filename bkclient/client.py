@@ -358,6 +358,8 @@ class Client:
             if not reader.is_closed and recover:
                 await self._recover(local, keys, progress)
             elif not reader.is_closed:
+                # What changed before the watch was there, the end above all, nobody would tell.
+                await reader.refresh()
                 await self._find_lac(reader)
         except BaseException:
             reader.close()
