@@ -590,7 +590,7 @@ def test_an_end_that_comes_between_reading_the_metadata_and_watching_it_is_seen(
     world = World(3)
     writer = write(world, world.client(), 3)
     client = world.client(seed=1)
-    client.store = _ChangedBeforeWatched(client.store, writer.close)  # type: ignore[assignment]
+    client.store = _ChangedBeforeWatched(client.store, writer.close)
     reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
     world.settle(1)
     assert reader.is_closed

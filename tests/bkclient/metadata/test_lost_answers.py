@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.metadata import zk_paths
@@ -260,6 +261,57 @@ def test_what_fails_for_ever_ends_in_an_error() -> None:
         with pytest.raises(MetadataUnavailableError):
             stage.run(ask())
         assert ATTEMPTS_MAX <= len(seen) <= 2 * ATTEMPTS_MAX
+
+
+async def poll(store: MemoryMetadata) -> LedgerId | None:
+    return await store.poll_underreplicated()
+
+
+async def take(store: MemoryMetadata) -> LedgerId | None:
+    return L1 if await store.take_underreplicated(L1) else None
+
+
+@pytest.mark.parametrize("ask", [poll, take], ids=lambda f: f.__name__)
+def test_a_lock_that_was_made_in_an_outage_is_taken_up_again(
+    ask: Callable[[MemoryMetadata], Awaitable[LedgerId | None]],
+) -> None:
+    stage = Stage()
+    stage.run(marked(stage))
+    stage.run(stage.store.lock_owner(L1))
+    made: list[Operation] = []
+
+    def outage(operation: Operation) -> Fault:
+        if made:
+            return Fault.REQUEST_LOST
+        if operation.name == "create" and operation.path == zk_paths.lock(L1):
+            made.append(operation)
+            return Fault.ANSWER_LOST
+        return Fault.NONE
+
+    stage.cluster.faults = outage
+    with pytest.raises(MetadataUnavailableError):
+        stage.run(ask(stage.store))
+    stage.cluster.faults = FaultAt(0, Fault.NONE)
+    # The session has outlived it, and with it the lock, of which its owner had not heard.
+    assert stage.run(stage.witness.lock_owner(L1)) is not None
+    assert stage.run(ask(stage.witness)) is None
+    assert stage.run(ask(stage.store)) == L1
+    assert stage.run(ask(stage.store)) is None
+    stage.run(stage.store.mark_replicated(L1))
+    assert stage.run(stage.witness.underreplicated(L1)) is None
+    assert stage.run(stage.witness.lock_owner(L1)) is None
+
+
+def test_a_lock_is_given_to_one_of_two_who_ask_in_one_session() -> None:
+    stage = Stage()
+    stage.run(stage.store.lock_owner(L1))
+    stage.cluster.delay_s = lambda _operation: 0.02
+
+    async def both() -> list[bool]:
+        asked = [Deferred.fromCoroutine(stage.store.acquire_lock(L1)) for _ in range(2)]
+        return [await one for one in asked]
+
+    assert sorted(stage.run(both())) == [False, True]
 
 
 @pytest.mark.parametrize(
