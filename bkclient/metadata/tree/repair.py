@@ -305,8 +305,11 @@ class TreeRepair(TreePart):
         return stat is not None and stat.owner == self._tree.session_id
 
     async def release_lock(self, ledger_id: LedgerId) -> None:
-        """See ``UnderreplicationQueue``; a lock that this session does not hold stays."""
-        if ledger_id not in self._held_now():
+        """See ``UnderreplicationQueue``; a lock that this session does not hold stays.
+
+        One that it made and never heard of goes too.
+        """
+        if ledger_id in self._locking:
             return
         if await self._is_ours(zk_paths.lock(ledger_id)):
             await delete_if_there(self._tree, zk_paths.lock(ledger_id))
