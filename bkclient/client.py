@@ -291,7 +291,7 @@ class Client:
         for _ in range(CREATE_TRIES_MAX):
             generated = await self.store.allocate_ledger_id()
             try:
-                version = await self.store.create_ledger(generated, metadata)
+                version = await self.store.create_ledger(generated, metadata, is_allocated=True)
             except LedgerExistsError:
                 continue
             return generated, Versioned(metadata, version)

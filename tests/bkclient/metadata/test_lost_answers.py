@@ -10,6 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     NEW,
@@ -238,6 +239,37 @@ def test_a_write_whose_answer_is_lost_says_that_nobody_knows(fault: Fault) -> No
     with pytest.raises(MetadataUnavailableError):
         stage.run(stage.store.write_ledger(L1, closed(), 0))
     assert stage.run(stage.store.read_ledger(L1)).version == (fault is Fault.ANSWER_LOST)
+
+
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
+def test_a_ledger_that_may_have_been_there_and_gone_is_not_made_again(fault: Fault) -> None:
+    stage = Stage()
+    stage.run(stage.store.create_ledger(LedgerId(2), metadata()))  # The nodes above are there.
+
+    def gone_at_once(operation: Operation) -> Fault:
+        if operation.name != "create" or not operation.path.endswith("/L0001"):
+            return Fault.NONE
+        stage.cluster.faults = deleted_before_it_is_read
+        return fault
+
+    def deleted_before_it_is_read(operation: Operation) -> Fault:
+        stage.cluster.faults = FaultAt(0, Fault.NONE)
+        stage.run(stage.witness.remove_ledger(L1))
+        return Fault.NONE
+
+    stage.cluster.faults = gone_at_once
+    with pytest.raises(LedgerExistsError, match="ledger 1 exists, or has existed"):
+        stage.run(stage.store.create_ledger(L1, metadata(), is_allocated=True))
+    with pytest.raises(NoSuchLedgerError):
+        stage.run(stage.witness.read_ledger(L1))
+
+
+def test_a_ledger_with_an_id_that_was_allocated_is_there_although_the_answer_was_lost() -> None:
+    stage = Stage()
+    stage.run(stage.store.create_ledger(LedgerId(2), metadata()))
+    stage.cluster.faults = FaultAt(0, Fault.ANSWER_LOST)
+    assert stage.run(stage.store.create_ledger(L1, metadata(), is_allocated=True)) == 0
+    assert stage.run(stage.witness.read_ledger(L1)).version == 0
 
 
 def test_what_fails_for_ever_ends_in_an_error() -> None:
