@@ -291,7 +291,7 @@ class Client:
         for _ in range(CREATE_TRIES_MAX):
             generated = await self.store.allocate_ledger_id()
             try:
-                version = await self.store.create_ledger(generated, metadata)
+                version = await self.store.create_ledger(generated, metadata, is_allocated=True)
             except LedgerExistsError:
                 continue
             return generated, Versioned(metadata, version)
@@ -358,6 +358,8 @@ class Client:
             if not reader.is_closed and recover:
                 await self._recover(local, keys, progress)
             elif not reader.is_closed:
+                # What changed before the watch was there, the end above all, nobody would tell.
+                await reader.refresh()
                 await self._find_lac(reader)
         except BaseException:
             reader.close()

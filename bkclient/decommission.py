@@ -18,7 +18,7 @@ from bkclient.bounded import for_each
 from bkclient.check import LedgerChecker, view
 from bkclient.client import Client
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
-from bkclient.fragments import may_hold_entries
+from bkclient.fragments import may_hold_entries, needs_recovery
 from bkclient.prospects import Lacking, LedgerProspect, prospects
 from bkclient.recover_bookies import BookieLedger, ledgers_on_bookies
 from bkclient.stored_cookies import delete_cookies, insist_gone, needs_cookies
@@ -204,6 +204,8 @@ async def _lacks(client: Client, ledger_id: LedgerId, available: Collection[Book
         ledger = await view(client, ledger_id)
     except NoSuchLedgerError:
         return False
+    if ledger.lac is None or needs_recovery(ledger.metadata, available):
+        return True  # Nobody knows what its last fragment has.
     checker = LedgerChecker(client=client, rng=random.Random(0))
     return bool(await checker.check(ledger, available))
 

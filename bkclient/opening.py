@@ -6,7 +6,7 @@ Agrees with BookKeeper 4.18.0, LedgerOpenOp, LedgerRecoveryOp and ReadOnlyLedger
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -43,6 +43,12 @@ from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import ReadRequest, Response
 
 log = Logger()
+
+RECOVERY_FRAME_BYTES: Final = 160
+"""What the frame of a recovery add has at most beside the payload: heads, key and digest.
+
+Java's writers keep nothing else free, so a ledger may have an entry that we would not have added.
+"""
 
 
 @attrs.frozen
@@ -142,8 +148,17 @@ class RecoveryRun:
         self._report_to(progress)
 
     def _run(self, commands: Sequence[RecoveryCommand]) -> None:
-        for command in commands:
-            self._DOERS[type(command)](self, command)
+        """Carry out commands. Whatever goes wrong, be it in the report, ends the recovery.
+
+        It is called for answers, where nobody else would hear of it.
+        """
+        try:
+            for command in commands:
+                self._DOERS[type(command)](self, command)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it.
+            self._rules.ended = True
+            if not self._result.called:
+                self._result.errback(error)
 
     def _spawn(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
         Deferred.fromCoroutine(work).addErrback(self._broke)
@@ -242,6 +257,7 @@ class RecoveryRun:
             stamped_lac=lambda: lac0,
             flags=AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY,
             rate=self._cluster.rate_limit(),
+            frame_bytes_kept=RECOVERY_FRAME_BYTES,
         )
 
     async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:

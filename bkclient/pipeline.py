@@ -83,6 +83,7 @@ class AddPipeline:
         rate: how many may go a second; shared with the reads of the same handle.
         quorum_timeout_s: how long an add may wait for its ack quorum before all end; not above 0
             is for ever.
+        frame_bytes_kept: how much of a frame is not for the payload.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class AddPipeline:
         flags: AddFlag = AddFlag.NONE,
         rate: RateLimit | None = None,
         quorum_timeout_s: float = 0,
+        frame_bytes_kept: int = FRAME_OVERHEAD_BYTES,
     ) -> None:
         self.quorum = quorum
         self.length = length
@@ -114,7 +116,7 @@ class AddPipeline:
         self._stamped_lac, self._flags, self._rate = stamped_lac, flags, rate
         self._frames = FrameMaker(keys, flags, pool.txn_ids)
         self._protocol = ProtocolVersion.V3 if flags & ~AddFlag.HIGH_PRIORITY else pool.protocol
-        self._payload_bytes_max = self._config.frame_bytes_max - FRAME_OVERHEAD_BYTES
+        self._payload_bytes_max = self._config.frame_bytes_max - frame_bytes_kept
         self._in_flight_max = self._config.adds_in_flight_max or 2**63
         self._members = [self._join(i, bookie) for i, bookie in enumerate(quorum.ensemble)]
         self._unsent: list[tuple[int, bytes, int]] = []

@@ -47,8 +47,13 @@ RETRY_S: Final = 0.5
 SILENT_S_MAX: Final = 10.0
 """How long a tail of a closed ledger tries on without reading anything."""
 
-PASSING: Final = (BookieUnavailableError, RequestTimeoutError, TooManyRequestsClientError)
-"""What says nothing about an entry, only that bookies do not answer now."""
+PASSING: Final = (
+    BookieUnavailableError,
+    RequestTimeoutError,
+    TooManyRequestsClientError,
+    MetadataUnavailableError,
+)
+"""What says nothing about an entry, only that bookies do not answer now, or cannot be found."""
 
 NOT_WITH_TIME: Final = (ClientClosedError, ClientUnauthorizedError)
 """What no later try will change."""

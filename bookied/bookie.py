@@ -198,10 +198,15 @@ class Bookie:
             respond(asked.refused(refusal_code(error, asked.ledger_id)))
             return None
 
-    def ledger_deleted(self, ledger_id: LedgerId, *, was_fenced: bool) -> None:
-        """Garbage collection calls this right before it drops a ledger from storage."""
+    def ledger_deleted(
+        self, ledger_id: LedgerId, *, was_fenced: bool, lives_on: bool = False
+    ) -> None:
+        """Garbage collection calls this right before it drops a ledger from storage.
+
+        ``lives_on``: other bookies have it, and it may be copied here again.
+        """
         if was_fenced:
-            self.deletions.remember(ledger_id)
+            self.deletions.remember(ledger_id, lives_on=lives_on)
         self.polls.ledger_changed(ledger_id)
 
     # Writing -----------------------------------------------------------------------------------
@@ -211,10 +216,13 @@ class Bookie:
         packet = request.entry
         self._check_writable(request.flags)
         ledger_id, entry_id = _packet_ids(packet)
-        if ledger_id in self.deletions:
+        recovery = bool(request.flags & AddFlag.RECOVERY)
+        was_deleted = ledger_id in self.deletions
+        if was_deleted and not (recovery and self.deletions.lives_on(ledger_id)):
             raise LedgerFencedError(f"ledger {ledger_id} was fenced and deleted")
         state = self._ledger_to_write(ledger_id, request.master_key)
-        recovery = bool(request.flags & AddFlag.RECOVERY)
+        if was_deleted:
+            self._fence(state, lambda: None)  # In the journal before the entry.
         if not recovery:
             _check_not_fenced(state)
         check = self.fence_check
@@ -324,7 +332,7 @@ class Bookie:
         if master_key is None:
             self.stats.keys_refused += 1
             raise UnauthorizedError(f"fencing ledger {ledger_id} without its key")
-        if ledger_id in self.deletions:
+        if ledger_id in self.deletions and not self.deletions.lives_on(ledger_id):
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
         began_ns = self.stats.now_ns()
 

@@ -20,7 +20,6 @@ from twisted.python.failure import Failure
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore, MetadataUnavailableError
 from wire.codes import LedgerState
-from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
 ASK_S: Final = 5.0
@@ -85,12 +84,11 @@ class FenceCheck:
                 errbackArgs=(ledger_id,),
             )
             answered.addCallback(self._answered, ledger_id)
-            answered.addErrback(_crashed)
 
     def _not_found(self, failure: Failure, ledger_id: LedgerId) -> Standing:
         if failure.check(NoSuchLedgerError):
             return Standing.OPEN
-        failure.trap(BookKeeperError, TwistedTimeoutError)
+        # Whatever else it is: those who wait have to hear of it, and it is no answer.
         log.warn(
             "adds to ledger {ledger_id} are refused: whether it is open is not known: {error!r}",
             ledger_id=ledger_id,
@@ -106,12 +104,11 @@ class FenceCheck:
             if len(self._open) > LEDGERS_MAX:
                 del self._open[next(iter(self._open))]
         for known in self._asking.pop(ledger_id):
-            known(standing)
+            try:
+                known(standing)
+            except Exception:  # noqa: BLE001 - one add's trouble is not the others'
+                log.failure("an answer from metadata could not be used")
 
 
 def _standing(state: LedgerState) -> Standing:
     return Standing.OPEN if state is LedgerState.OPEN else Standing.CLOSED
-
-
-def _crashed(failure: Failure) -> None:
-    log.failure("an answer from metadata could not be used", failure)

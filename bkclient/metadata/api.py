@@ -201,13 +201,17 @@ class Watch(Protocol):
 class LedgerStore(Protocol):
     """Ledger metadata with compare-and-swap. BookKeeper 4.18.0, AbstractZkLedgerManager."""
 
-    async def create_ledger(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> Version:
+    async def create_ledger(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, *, is_allocated: bool = False
+    ) -> Version:
         """Store new metadata; return its version (0).
 
-        A retried create that finds its own ``creator_token`` counts as success.
+        A retried create that finds its own ``creator_token`` counts as success. It is not retried
+        with an id that ``is_allocated``, where another can be had: if nothing is found after an
+        answer was lost, the ledger may have been there, and closed and deleted meanwhile.
 
         Raises:
-            LedgerExistsError: somebody else's ledger has this id.
+            LedgerExistsError: somebody else's ledger has this id, or may have had it.
             IncorrectParameterError: ``LEDGER_ID_REFUSED`` or a negative id.
             MetadataFormatError: the metadata must not be written as it is.
             MetadataUnavailableError: outcome unknown.

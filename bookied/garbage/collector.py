@@ -60,6 +60,12 @@ class Garbage(Protocol):
     ) -> None: ...
 
 
+class LedgerDeleted(Protocol):
+    """Who has to know of deleted ledgers: were they fenced, and do they live on elsewhere."""
+
+    def __call__(self, ledger_id: LedgerId, *, was_fenced: bool, lives_on: bool) -> None: ...
+
+
 @attrs.frozen(kw_only=True)
 class CollectorEffects:
     """What a collector leans on beside its storage."""
@@ -68,8 +74,8 @@ class CollectorEffects:
     checkpoint: Callable[[], Awaitable[None]]
     """A whole checkpoint that begins after the call."""
     run_blocking: RunBlocking
-    ledger_deleted: Callable[[LedgerId, bool], None]
-    """Told on the reactor before a ledger is dropped, and whether it was fenced."""
+    ledger_deleted: LedgerDeleted
+    """Told on the reactor before a ledger is dropped."""
     keep_deletions: Callable[[], Awaitable[None]]
     """Makes durable what ``ledger_deleted`` was told, before the ledgers are dropped."""
 
@@ -325,22 +331,24 @@ class Collector:
             return
 
         async def drop(ledger_id: LedgerId) -> None:
-            await self._drop([ledger_id], written)
+            await self._drop([ledger_id], written, live_on=True)
 
         await self._pace.waiting(self._effects.garbage.over_replicated(local, drop))
         self._storage.unwatch(written)
         self._written_since_excess = self._storage.watch()
         self._last_excess_s = now_s
 
-    async def _drop(self, ledger_ids: Sequence[LedgerId], written: set[int]) -> None:
-        """Drop ledgers; those in ``written`` are spared."""
+    async def _drop(
+        self, ledger_ids: Sequence[LedgerId], written: set[int], *, live_on: bool = False
+    ) -> None:
+        """Drop ledgers; those in ``written`` are spared. ``live_on``: other bookies have them."""
         storage = self._storage
         fenced = await self._pace.blocking(partial(storage.are_fenced, ledger_ids))
         for ledger_id in ledger_ids:
             if ledger_id not in written:
                 state = storage.hot.get(ledger_id)
                 was_fenced = state.fenced if state is not None else ledger_id in fenced
-                self._effects.ledger_deleted(ledger_id, was_fenced)
+                self._effects.ledger_deleted(ledger_id, was_fenced=was_fenced, lives_on=live_on)
         await self._effects.keep_deletions()
         self._pace.check()
         for ledger_id in ledger_ids:

@@ -21,7 +21,6 @@ from bookied.metrics.stats import CollectorStats
 from bookied.parts import Parts
 from bookied.storage import LedgerStorage
 from bookied.storages import Storages
-from wire.ids import LedgerId
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +41,7 @@ class Collectors:
 
     def __init__(self, config: BookieConfig, parts: Parts, whose: CollectedBookie) -> None:
         """Make a collector for each storage; ``start`` begins."""
-        self._whose, self._direct = whose, parts.threads
+        self._direct = parts.threads
         settings = CollectorSettings.of(config, direct=parts.threads)
         effects = CollectorEffects(
             garbage=LedgerGarbage(
@@ -55,7 +54,7 @@ class Collectors:
             ),
             checkpoint=whose.checkpoint,
             run_blocking=parts.run_blocking,
-            ledger_deleted=self._ledger_deleted,
+            ledger_deleted=whose.bookie.ledger_deleted,
             keep_deletions=whose.keep_deletions,
         )
         make = partial(_collector, parts, settings, effects, count=len(whose.storages))
@@ -68,9 +67,6 @@ class Collectors:
         settings = CollectorSettings.of(config, direct=self._direct)
         for collector in self._collectors.values():
             collector.settings_changed(settings)
-
-    def _ledger_deleted(self, ledger_id: LedgerId, was_fenced: bool) -> None:  # noqa: FBT001
-        self._whose.bookie.ledger_deleted(ledger_id, was_fenced=was_fenced)
 
     def start(self) -> None:
         """Collect every so often from now on."""

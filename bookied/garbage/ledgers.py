@@ -216,7 +216,12 @@ class LedgerGarbage:
             return
         session_id = self._store.session_id
         await self._paced()
-        if not await self._store.acquire_lock(ledger_id):
+        try:
+            is_locked = await self._store.acquire_lock(ledger_id)
+        except BookKeeperError:
+            self._unreleased.add(ledger_id)  # It may have been made in spite of that.
+            raise
+        if not is_locked:
             return
         try:
             if await self._is_in_excess(ledger_id):

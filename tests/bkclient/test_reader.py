@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import attrs
@@ -569,3 +570,28 @@ def test_a_lac_read_of_v2_goes_over_v3() -> None:
     assert reader.last_add_confirmed >= 0
     asked = [r for b in world.bookies.values() for r in b.log if isinstance(r, ReadLacRequest)]
     assert len(asked) == 3
+
+
+class _ChangedBeforeWatched:
+    """A store in which something happens to a ledger just before the watch on it is there."""
+
+    def __init__(self, store: Any, change: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._store, self._change = store, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def watch_ledger(self, *args: Any) -> Any:
+        await self._change()
+        return await self._store.watch_ledger(*args)
+
+
+def test_an_end_that_comes_between_reading_the_metadata_and_watching_it_is_seen() -> None:
+    world = World(3)
+    writer = write(world, world.client(), 3)
+    client = world.client(seed=1)
+    client.store = _ChangedBeforeWatched(client.store, writer.close)
+    reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
+    world.settle(1)
+    assert reader.is_closed
+    assert reader.last_add_confirmed == 2

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from bkclient import admin
 from bkclient.client import Client
@@ -20,8 +21,9 @@ from bkclient.errors import (
     LedgerRecoveryError,
     RequestTimeoutError,
 )
+from bkclient.frames import Batch, FrameMaker, LedgerKeys
 from bkclient.metadata.memory import Operation
-from bkclient.opening import RecoveryProgress
+from bkclient.opening import RECOVERY_FRAME_BYTES, RecoveryProgress
 from bkclient.writer import LedgerWriter
 from tests.bkclient.fakes import (
     FakeBookie,
@@ -35,7 +37,15 @@ from tests.bkclient.fakes import (
     is_recovery_read,
 )
 from wire import digest
-from wire.codes import DigestType, LedgerState, ProtocolVersion, ReturnCode
+from wire.codes import (
+    FRAME_BYTES_MAX,
+    AddFlag,
+    DigestType,
+    LedgerState,
+    ProtocolVersion,
+    ReturnCode,
+)
+from wire.ids import LedgerId
 from wire.messages import ReadRequest, ReadResponse, Request
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
@@ -515,6 +525,57 @@ def test_a_cancelled_recovery_leaves_the_ledger_ready_for_the_next() -> None:
     assert world.stored(writer.ledger_id).state is LedgerState.IN_RECOVERY
     reader = world.run(world.client(seed=2).open_ledger(writer.ledger_id))
     assert reader.last_add_confirmed == 0
+
+
+@pytest.mark.parametrize("step", ["fencing", "reading", "closing"])
+def test_a_report_that_fails_ends_the_recovery_with_its_error(step: str) -> None:
+    world = World(3)
+    writer = open_writer(world, world.client())
+    for payload in (b"0", b"1", b"2"):
+        world.run(writer.add(payload))
+
+    def report(progress: RecoveryProgress) -> None:
+        if progress.step == step:
+            raise BrokenPipeError("nobody reads the progress")
+
+    failure = world.failure(
+        Deferred.fromCoroutine(admin.recover_ledger(world.client(seed=1), writer.ledger_id, report))
+    )
+    assert "nobody reads the progress" in str(failure)
+    reader = world.run(world.client(seed=2).open_ledger(writer.ledger_id))
+    assert reader.last_add_confirmed == 2
+
+
+@PROTOCOLS
+def test_an_entry_that_only_java_would_have_added_is_recovered(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    writer = open_writer(world, world.client(protocol=protocol))
+    world.run(writer.add(b"0"))
+    # As Java's writer adds it, which leaves nothing of a frame free.
+    payload = bytes(FRAME_BYTES_MAX - RECOVERY_FRAME_BYTES)
+    digester = digest.digester(DigestType.CRC32C, b"")
+    packet = digester.package(writer.ledger_id, 1, 0, 1 + len(payload), payload)
+    first, second, third = members(world, writer)
+    for bookie in (first, second):
+        bookie.ledgers[writer.ledger_id].entries[1] = packet
+    reader = world.run(world.client(protocol=protocol, seed=1).open_ledger(writer.ledger_id))
+    assert reader.last_add_confirmed == 1
+    assert reader.length == 1 + len(payload)
+    assert third.entries(writer.ledger_id)[1] == payload
+
+
+def test_what_recovery_keeps_free_of_a_frame_is_enough_for_any_add() -> None:
+    keys = LedgerKeys(
+        ledger_id=LedgerId(2**63 - 2),
+        master_key=digest.master_key(b"secret"),
+        digester=digest.digester(DigestType.MAC, b"secret"),
+    )
+    flags = AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY
+    frames = FrameMaker(keys, flags, lambda count: range(2**63 - 1 - count, 2**63 - 1))
+    payload = bytes(FRAME_BYTES_MAX - RECOVERY_FRAME_BYTES)
+    packet = keys.digester.package(keys.ledger_id, 2**40, 2**40 - 1, 2**62, payload)
+    (data, _) = Batch([(2**40, packet)], frames).v3()
+    assert len(data) <= FRAME_BYTES_MAX
 
 
 def test_v2_recovers_over_v3_so_that_answers_cannot_be_mistaken() -> None:

@@ -118,6 +118,39 @@ def test_it_goes_on_while_the_metadata_service_is_away() -> None:
     following.close_and_finish()
 
 
+def test_it_goes_on_where_nobody_says_how_bookies_are_reached() -> None:
+    world = World(3)
+    writer = world.run(world.client().create_ledger(write_quorum=3))
+    for number in range(300):
+        writer.add(b"%d" % number * 1000)
+    world.run(writer.drain())
+    world.run(writer.add(b"with which the others are confirmed"))
+    client = world.client(seed=1)
+    reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
+    got: list[int] = []
+
+    async def follow() -> None:
+        async for entry in reader.tail():
+            got.append(entry.entry_id)
+            if entry.entry_id == CHUNK_ENTRIES_FIRST:
+                # Connections are lost, and the metadata service does not tell addresses.
+                client.store.session.suspend()
+                for bookie in world.bookies.values():
+                    bookie.crash()
+                    bookie.up = True
+
+    following = world.start(follow())
+    world.settle(45)
+    assert not following.done, following.result
+    assert len(got) < 300
+    client.store.session.resume()
+    world.settle(15)
+    assert got == list(range(300))
+    world.run(writer.close())
+    following.finish()
+    assert got[300:] == [300]
+
+
 def test_it_finds_new_bookies_also_where_the_watch_told_nothing() -> None:
     following = Following(bookies=6)
     old = following.members()

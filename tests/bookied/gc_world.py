@@ -184,7 +184,8 @@ class GcWorld(World):
     async def over_replicated(self, local: Any, drop: Any) -> None:
         raise AssertionError("not here")
 
-    def _ledger_deleted(self, ledger_id: LedgerId, was_fenced: bool) -> None:  # noqa: FBT001
+    def _ledger_deleted(self, ledger_id: LedgerId, *, was_fenced: bool, lives_on: bool) -> None:
+        assert not lives_on
         asked = self.model.get(ledger_id)
         if asked is not None and asked.acked:
             self.wrongs.append(f"ledger {ledger_id} is dropped, and is needed")

@@ -307,6 +307,36 @@ def test_nobody_writes_to_a_ledger_that_was_fenced_and_deleted(
     assert client.ask(add(5, 0, flags=flags)).rc is EOK
 
 
+def test_a_fenced_ledger_that_is_deleted_for_its_excess_may_be_copied_here_again(
+    serving: Serving, client: Client
+) -> None:
+    client.ask(fence(5))
+    serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True, lives_on=True)
+    serving.storage.delete(5)
+    assert client.ask(add(5, 0)).rc is EFENCED
+    assert client.ask(read(5, 0)).rc is ENOLEDGER
+    before = len(journal_records(serving))
+    assert client.ask(add(5, 0, flags=RECOVERY)).rc is EOK
+    assert client.ask(add(5, 1, flags=RECOVERY)).rc is EOK
+    kinds = [journal_format.LEDGER_KEY, journal_format.FENCE, 0, 1]
+    assert journal_records(serving)[before:] == [(5, kind) for kind in kinds]
+    assert client.ask(read(5, 1)).entry == packet(5, 1)
+    assert client.ask(fence(5, 1)).entry == packet(5, 1)
+    serving.clock.advance(REMEMBERED_S + DAY_S)
+    assert client.ask(add(5, 2)).rc is EFENCED
+
+
+def test_who_fences_a_ledger_that_is_deleted_for_its_excess_fences_it_again(
+    serving: Serving, client: Client
+) -> None:
+    client.ask(fence(5))
+    serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True, lives_on=True)
+    serving.storage.delete(5)
+    assert client.ask(fence(5)).rc is ENOENTRY
+    serving.clock.advance(REMEMBERED_S + DAY_S)
+    assert client.ask(add(5, 0)).rc is EFENCED
+
+
 def test_an_explicit_lac_of_a_fenced_and_deleted_ledger_is_refused(
     serving: Serving, v3: Client
 ) -> None:

@@ -60,6 +60,25 @@ def test_a_damaged_file_is_as_good_as_none(damage: bytes | None) -> None:
     assert held(found, 1, 2, 3) == [3]
 
 
+def test_the_file_knows_which_ledgers_live_on_elsewhere() -> None:
+    clock = Clock()
+    before = remembering(clock, 0, 7)
+    for ledger_id in (0, 8, 9):
+        before.remember(LedgerId(ledger_id), lives_on=True)
+    before.remember(LedgerId(9))
+    after = FencedDeletions(clock)
+    after.restore(before.encode())
+    assert held(after, 0, 7, 8, 9) == [0, 7, 8, 9]
+    assert [one for one in (0, 7, 8, 9) if after.lives_on(LedgerId(one))] == [0, 8]
+    # What happened since the file was written holds.
+    later = remembering(clock, 8)
+    later.restore(before.encode())
+    assert not later.lives_on(LedgerId(8))
+    clock.advance(REMEMBERED_S + 60)
+    assert not held(after, 0, 8)
+    assert not after.lives_on(LedgerId(8))
+
+
 def test_a_file_of_half_a_row_is_damaged_whatever_its_checksum() -> None:
     clock = Clock()
     body = remembering(clock, 1, 2).encode()[:-12]

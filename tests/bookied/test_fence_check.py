@@ -111,6 +111,28 @@ def test_metadata_of_one_ledger_that_cannot_be_read_says_nothing_of_others() -> 
     assert desk.known == [(7, UNKNOWN), (8, OPEN)]
 
 
+def test_an_error_that_nobody_expects_is_no_answer_either() -> None:
+    desk = Desk()
+    desk.ask(L7)
+    desk.store.fail(7, RuntimeError("a driver's bug"))
+    assert desk.known == [(7, UNKNOWN)]
+    desk.ask(L7)
+    desk.store.say(7, LedgerState.OPEN)
+    assert desk.known == [(7, UNKNOWN), (7, OPEN)]
+
+
+def test_one_who_fails_over_an_answer_keeps_nobody_else_from_it() -> None:
+    desk = Desk()
+
+    def fail(_standing: Standing) -> None:
+        raise RuntimeError("a bug")
+
+    desk.check.ask(L7, fail)
+    desk.ask(L7)
+    desk.store.say(7, LedgerState.OPEN)
+    assert desk.known == [(7, OPEN)]
+
+
 def test_a_service_that_does_not_answer_is_not_waited_for() -> None:
     desk = Desk()
     desk.ask(L7)

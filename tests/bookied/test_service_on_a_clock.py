@@ -13,11 +13,12 @@ import pytest
 from bookied.config import StorageClass
 from bookied.exit_status import DamagedError
 from bookied.state import State
+from tests.bkclient.metadata.values import closed
 from tests.bookied.clock_world import World, started
 from tests.bookied.fakes import done
 from tests.bookied.serving import KEY, packet
 from wire import v2
-from wire.codes import ReturnCode
+from wire.codes import AddFlag, ReturnCode
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest
 
@@ -30,8 +31,9 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield found
 
 
-def add(entry_id: int) -> bytes:
-    return v2.encode_request(AddRequest(LedgerId(7), EntryId(entry_id), KEY, packet(7, entry_id)))
+def add(entry_id: int, flags: AddFlag = AddFlag.NONE) -> bytes:
+    request = AddRequest(LedgerId(7), EntryId(entry_id), KEY, packet(7, entry_id), flags)
+    return v2.encode_request(request)
 
 
 def test_a_bookie_needs_neither_threads_nor_a_reactor(tmp_path: Path) -> None:
@@ -190,3 +192,38 @@ def test_a_fenced_ledger_that_was_deleted_takes_nothing_after_a_restart(tmp_path
     answer = v2.decode_response(transport.value()[4:])
     assert answer.response.rc is ReturnCode.EFENCED
     again.stop()
+
+
+def test_a_fenced_ledger_dropped_for_its_excess_can_be_copied_here_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, gc_wait_ms=1000, over_replicated_wait_ms=2000)
+    done(world.service.start())
+    # It is at other bookies, who have closed it.
+    done(world.store.create_ledger(LedgerId(7), closed()))
+    world.connect()
+    world.connection.dataReceived(add(0))
+    assert world.service.engine is not None
+    storage = world.service.engine.storages.of(7)
+    state = storage.lookup(7)
+    assert state is not None
+    storage.set_fenced(state)
+    world.step()
+    world.run_for(20)
+    assert storage.ledger_ids() == []
+    world.stop()
+    again = World(tmp_path, world.cluster)
+    done(again.service.start())
+    transport = again.connect()
+    for entry_id, flags in ((0, AddFlag.NONE), (0, AddFlag.RECOVERY), (1, AddFlag.NONE)):
+        again.connection.dataReceived(add(entry_id, flags))
+        again.step()
+    answers = [v2.decode_response(one[4:]).response.rc for one in frames(transport.value())]
+    assert answers == [ReturnCode.EFENCED, ReturnCode.EOK, ReturnCode.EFENCED]
+    again.stop()
+
+
+def frames(data: bytes) -> list[bytes]:
+    """Cut answers to adds, which are all of one size."""
+    size = v2.ADD_RESPONSE.size
+    return [data[at : at + size] for at in range(0, len(data), size)]

@@ -668,7 +668,7 @@ def _no_fence_check(stack: contextlib.ExitStack) -> None:
 
 def _forgets_deleted(stack: contextlib.ExitStack) -> None:
     """A ledger that was fenced and deleted is made anew by the next add (#4462)."""
-    put(stack, FencedDeletions, remember=lambda _self, _ledger_id: None)
+    put(stack, FencedDeletions, remember=lambda _self, _ledger_id, **_: None)
 
 
 def _acks_early(stack: contextlib.ExitStack) -> None:

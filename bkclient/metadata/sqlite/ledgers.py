@@ -28,7 +28,13 @@ from wire.ledger_metadata import (
 class SqliteLedgers(SqlitePart):
     """Implements ``LedgerStore`` and ``LedgerIds``."""
 
-    async def create_ledger(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> Version:
+    async def create_ledger(
+        self,
+        ledger_id: LedgerId,
+        metadata: LedgerMetadata,
+        *,
+        is_allocated: bool = False,  # noqa: ARG002 - no answer gets lost here.
+    ) -> Version:
         """See ``LedgerStore``."""
         check_new_id(ledger_id)
         validate_for_write(metadata)

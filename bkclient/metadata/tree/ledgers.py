@@ -47,7 +47,9 @@ _FORMAT_WITH_TOKEN: Final = 3
 class TreeLedgers(TreePart):
     """Implements ``LedgerStore``."""
 
-    async def create_ledger(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> Version:
+    async def create_ledger(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, *, is_allocated: bool = False
+    ) -> Version:
         """See ``LedgerStore``: a retry that finds its own token counts as success."""
         check_new_id(ledger_id)
         validate_for_write(metadata)
@@ -56,23 +58,30 @@ class TreeLedgers(TreePart):
         for attempt in range(ATTEMPTS_MAX):
             try:
                 await create_with_parents(self._tree, path, value)
-            except AnswerLostError:
+            except AnswerLostError as error:
                 if attempt + 1 == ATTEMPTS_MAX:
                     raise
-            except NodeExistsError as error:
-                if await self._is_our_creation(path, metadata.creator_token):
+                if is_allocated:
+                    await self._insist_created(ledger_id, metadata.creator_token, error)
                     break
-                raise LedgerExistsError(f"ledger {ledger_id} exists") from error
+            except NodeExistsError as error:
+                await self._insist_created(ledger_id, metadata.creator_token, error)
+                break
             else:
                 break
         return 0
 
-    async def _is_our_creation(self, path: str, token: int) -> bool:
+    async def _insist_created(self, ledger_id: LedgerId, token: int, error: Exception) -> None:
+        """Raise ``LedgerExistsError`` unless what is there is what we have created."""
         try:
-            stored = decode_metadata((await self._tree.get(path)).value)
+            node = await self._tree.get(await self._path_of(ledger_id))
+            stored = decode_metadata(node.value)
         except (NoNodeError, MetadataFormatError):
-            return False
-        return token != 0 and stored.creator_token == token
+            is_ours = False
+        else:
+            is_ours = token != 0 and stored.creator_token == token
+        if not is_ours:
+            raise LedgerExistsError(f"ledger {ledger_id} exists, or has existed") from error
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
         """See ``LedgerStore``."""

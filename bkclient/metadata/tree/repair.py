@@ -110,6 +110,7 @@ class TreeRepair(TreePart):
         """See ``TreePart``."""
         super().__init__(tree, **rest)
         self._held: dict[LedgerId, _Held] = {}
+        self._locking: set[LedgerId] = set()
         self._prepared = False
         self._queue_watches: set[StandingWatch] = set()
 
@@ -244,7 +245,8 @@ class TreeRepair(TreePart):
         ledger_id = zk_paths.marked_ledger(path)
         if ledger_id is None or ledger_id in self._held_now():
             return None
-        if await self._tree.stat(zk_paths.lock(ledger_id)) is not None:
+        lock = await self._tree.stat(zk_paths.lock(ledger_id))
+        if lock is not None and lock.owner != self._tree.session_id:
             return None
         # The version first: a mark renewed after it was read must outlive our repair.
         stat = await self._tree.stat(path)
@@ -271,18 +273,26 @@ class TreeRepair(TreePart):
         return await self._lock(ledger_id, None)
 
     async def _lock(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
-        if ledger_id in self._held_now():
+        if ledger_id in self._held_now() or ledger_id in self._locking:
             return False
+        self._locking.add(ledger_id)
+        try:
+            return await self._make_lock(ledger_id, mark_version)
+        finally:
+            self._locking.discard(ledger_id)
+
+    async def _make_lock(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
         value, path = encode_lock(LockData(self._lock_owner)), zk_paths.lock(ledger_id)
-        for attempt in range(ATTEMPTS_MAX):
+        for _ in range(ATTEMPTS_MAX):
             session_id = self._tree.session_id
             try:
                 await create_with_parents(self._tree, path, value, ephemeral=True)
             except AnswerLostError:
                 continue
             except NodeExistsError:
-                # On a second try it may be the one we made, whose answer was lost.
-                if attempt == 0 or not await self._is_ours(path):
+                # It may be one we made, just now or in an outage, whose answer was lost. Nobody
+                # else would ever take it away while this session lives.
+                if not await self._is_ours(path):
                     return False
             if session_id != self._tree.session_id:
                 continue
@@ -295,8 +305,11 @@ class TreeRepair(TreePart):
         return stat is not None and stat.owner == self._tree.session_id
 
     async def release_lock(self, ledger_id: LedgerId) -> None:
-        """See ``UnderreplicationQueue``; a lock that this session does not hold stays."""
-        if ledger_id not in self._held_now():
+        """See ``UnderreplicationQueue``; a lock that this session does not hold stays.
+
+        One that it made and never heard of goes too.
+        """
+        if ledger_id in self._locking:
             return
         if await self._is_ours(zk_paths.lock(ledger_id)):
             await delete_if_there(self._tree, zk_paths.lock(ledger_id))

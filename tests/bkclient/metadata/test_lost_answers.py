@@ -7,8 +7,10 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     NEW,
@@ -239,6 +241,37 @@ def test_a_write_whose_answer_is_lost_says_that_nobody_knows(fault: Fault) -> No
     assert stage.run(stage.store.read_ledger(L1)).version == (fault is Fault.ANSWER_LOST)
 
 
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
+def test_a_ledger_that_may_have_been_there_and_gone_is_not_made_again(fault: Fault) -> None:
+    stage = Stage()
+    stage.run(stage.store.create_ledger(LedgerId(2), metadata()))  # The nodes above are there.
+
+    def gone_at_once(operation: Operation) -> Fault:
+        if operation.name != "create" or not operation.path.endswith("/L0001"):
+            return Fault.NONE
+        stage.cluster.faults = deleted_before_it_is_read
+        return fault
+
+    def deleted_before_it_is_read(operation: Operation) -> Fault:
+        stage.cluster.faults = FaultAt(0, Fault.NONE)
+        stage.run(stage.witness.remove_ledger(L1))
+        return Fault.NONE
+
+    stage.cluster.faults = gone_at_once
+    with pytest.raises(LedgerExistsError, match="ledger 1 exists, or has existed"):
+        stage.run(stage.store.create_ledger(L1, metadata(), is_allocated=True))
+    with pytest.raises(NoSuchLedgerError):
+        stage.run(stage.witness.read_ledger(L1))
+
+
+def test_a_ledger_with_an_id_that_was_allocated_is_there_although_the_answer_was_lost() -> None:
+    stage = Stage()
+    stage.run(stage.store.create_ledger(LedgerId(2), metadata()))
+    stage.cluster.faults = FaultAt(0, Fault.ANSWER_LOST)
+    assert stage.run(stage.store.create_ledger(L1, metadata(), is_allocated=True)) == 0
+    assert stage.run(stage.witness.read_ledger(L1)).version == 0
+
+
 def test_what_fails_for_ever_ends_in_an_error() -> None:
     stage = Stage()
     stage.run(stage.store.layout())
@@ -260,6 +293,57 @@ def test_what_fails_for_ever_ends_in_an_error() -> None:
         with pytest.raises(MetadataUnavailableError):
             stage.run(ask())
         assert ATTEMPTS_MAX <= len(seen) <= 2 * ATTEMPTS_MAX
+
+
+async def poll(store: MemoryMetadata) -> LedgerId | None:
+    return await store.poll_underreplicated()
+
+
+async def take(store: MemoryMetadata) -> LedgerId | None:
+    return L1 if await store.take_underreplicated(L1) else None
+
+
+@pytest.mark.parametrize("ask", [poll, take], ids=lambda f: f.__name__)
+def test_a_lock_that_was_made_in_an_outage_is_taken_up_again(
+    ask: Callable[[MemoryMetadata], Awaitable[LedgerId | None]],
+) -> None:
+    stage = Stage()
+    stage.run(marked(stage))
+    stage.run(stage.store.lock_owner(L1))
+    made: list[Operation] = []
+
+    def outage(operation: Operation) -> Fault:
+        if made:
+            return Fault.REQUEST_LOST
+        if operation.name == "create" and operation.path == zk_paths.lock(L1):
+            made.append(operation)
+            return Fault.ANSWER_LOST
+        return Fault.NONE
+
+    stage.cluster.faults = outage
+    with pytest.raises(MetadataUnavailableError):
+        stage.run(ask(stage.store))
+    stage.cluster.faults = FaultAt(0, Fault.NONE)
+    # The session has outlived it, and with it the lock, of which its owner had not heard.
+    assert stage.run(stage.witness.lock_owner(L1)) is not None
+    assert stage.run(ask(stage.witness)) is None
+    assert stage.run(ask(stage.store)) == L1
+    assert stage.run(ask(stage.store)) is None
+    stage.run(stage.store.mark_replicated(L1))
+    assert stage.run(stage.witness.underreplicated(L1)) is None
+    assert stage.run(stage.witness.lock_owner(L1)) is None
+
+
+def test_a_lock_is_given_to_one_of_two_who_ask_in_one_session() -> None:
+    stage = Stage()
+    stage.run(stage.store.lock_owner(L1))
+    stage.cluster.delay_s = lambda _operation: 0.02
+
+    async def both() -> list[bool]:
+        asked = [Deferred.fromCoroutine(stage.store.acquire_lock(L1)) for _ in range(2)]
+        return [await one for one in asked]
+
+    assert sorted(stage.run(both())) == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from bkclient.decommission import (
     LOOK_S_MAX,
     DecommissionProgress,
     DecommissionReport,
+    cancel_decommission,
     decommission,
 )
 from bkclient.errors import IllegalOperationError, MetadataSerializationError
@@ -18,7 +19,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkclient.recover_bookies import recover_bookies
 from bkclient.stored_cookies import CookieNeededError
-from tests.bkclient.fakes import World
+from tests.bkclient.fakes import Fate, World
 from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
@@ -319,3 +320,16 @@ def test_a_ledger_that_begins_to_list_the_bookie_at_the_very_end_keeps_the_cooki
     world.settle(10)
     assert isinstance(run.result, CookieNeededError)
     assert has_cookie(world, "b1")
+
+
+def test_cancelling_keeps_the_mark_of_a_ledger_of_which_nobody_knows_how_far_it_goes() -> None:
+    world = World(3)
+    writer = open_writer(world, world.client(), 4, ensemble_size=3, write_quorum=3, ack_quorum=2)
+    mark(world, writer.ledger_id, "b1")
+    world["b1"].ledgers[writer.ledger_id].entries.clear()
+    for name in ("b2", "b3"):
+        world[name].policy = lambda _request: Fate.LOSE
+    found = world.run(cancel_decommission(world.client(seed=9), BookieId("b1")))
+    assert (found.ledgers, found.kept) == ((), (writer.ledger_id,))
+    assert list(marks(world)) == [writer.ledger_id]
+    assert world.run(store_of(world).held_locks()) == []

@@ -329,6 +329,28 @@ def test_a_lock_that_cannot_be_given_back_is_given_back_later() -> None:
     assert stage.done(stage.store.lock_owner(LedgerId(1))) is None
 
 
+def test_a_lock_that_was_made_in_an_outage_is_given_back_later() -> None:
+    stage = Stage()
+    stage.create(1, value=metadata(OTHER))
+    made: list[Operation] = []
+
+    def outage(operation: Operation) -> Fault:
+        if made:
+            return Fault.REQUEST_LOST
+        if operation.name == "create" and operation.path.startswith("/underreplication/locks/"):
+            made.append(operation)
+            return Fault.ANSWER_LOST
+        return Fault.NONE
+
+    stage.cluster.faults = outage
+    with pytest.raises(MetadataUnavailableError):
+        stage.excess(1)
+    stage.cluster.faults = lambda _: Fault.NONE
+    assert stage.done(stage.store.lock_owner(LedgerId(1))) is not None
+    assert stage.excess(1) == [1]
+    assert stage.done(stage.store.lock_owner(LedgerId(1))) is None
+
+
 def test_an_error_ends_the_search_for_excess() -> None:
     stage = Stage(requests_max=1)
     stage.create(*range(1, 10), value=metadata(OTHER))
