@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from bkclient.errors import ClientError, NoSuchLedgerError
-from bkclient.metadata import zk_paths
 from bkclient.metadata.api import HeldLock, NotFoundError
 from bkclient.walk import walk
+from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
@@ -42,6 +42,15 @@ class MarkNeededError(ClientError):
 
     exit_status: ClassVar[int] = 7
     hint: ClassVar[str] = "`bkctl autorecovery list --detail` tells what it waits for"
+
+
+class DamagedMarkError(ClientError):
+    """A mark cannot be read, and its ledger is not known to be whole."""
+
+    exit_status: ClassVar[int] = 4
+    hint: ClassVar[str] = (
+        "--force damaged-mark puts one of what the ledger is seen to lack in its place"
+    )
 
 
 class NoAuditorError(ClientError):
@@ -106,10 +115,16 @@ def decode_pause(note: bytes) -> Pause:
 
 @attrs.frozen
 class Forgotten:
-    """A ledger whose mark was removed, because it is deleted or whole."""
+    """A ledger whose mark was removed.
+
+    It is deleted or whole; or the mark could not be read, ``kept_for`` says why one is needed, and
+    ``lacking`` is what the new one names. There is no new one where nothing is seen to be lacking.
+    """
 
     ledger_id: LedgerId
     was_deleted: bool
+    kept_for: str = ""
+    lacking: tuple[BookieId, ...] = ()
 
 
 async def status(client: Client) -> Status:
@@ -162,8 +177,8 @@ async def count_marks(store: UnderreplicationQueue, at_most: int | None = None) 
 def how_to_mend_mark(ledger_id: LedgerId) -> str:
     """Return what becomes of a mark that cannot be read: a worker needs no more than its node."""
     return (
-        "the worker that takes the ledger removes it; while none does, remove the node "
-        f"{zk_paths.mark(ledger_id)} with the metadata service's own tools, and an audit marks anew"
+        "the worker that takes the ledger removes it; while none does, "
+        f"`bkctl autorecovery forget {ledger_id}`"
     )
 
 
@@ -195,43 +210,78 @@ async def active(client: Client) -> list[HeldLock]:
     return await client.store.held_locks()
 
 
-async def forget(client: Client, ledger_id: LedgerId) -> Forgotten:
+async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> Forgotten:
     """Remove the mark of a ledger that is gone, or of which every replica of every entry is there.
+
+    With ``renew`` a mark that cannot be read is removed in any case; one of what the ledger is seen
+    to lack takes its place. A crash between the two leaves none, until the next audit.
 
     Raises:
         NotFoundError: it is not marked.
         MarkNeededError: it lacks replicas, a worker has it, or nobody can tell.
+        DamagedMarkError: likewise, and its mark cannot be read.
     """
-    if await client.store.underreplicated(ledger_id) is None:
-        raise NotFoundError(f"ledger {ledger_id} is not marked")
-    if not await client.store.take_underreplicated(ledger_id):
+    store = client.store
+    damage = await _damage(store, ledger_id)
+    if not await store.take_underreplicated(ledger_id):
         raise MarkNeededError(f"a worker has ledger {ledger_id}, or its mark has just gone")
     try:
-        found = await _forgettable(client, ledger_id)
+        need = await _need(client, ledger_id, look_at_open=renew and damage is not None)
+        _insist_forgettable(need, damage, renew=renew)
     except BaseException:
-        await client.store.release_lock(ledger_id)
+        await store.release_lock(ledger_id)
         raise
-    await client.store.mark_replicated(ledger_id)
-    return found
+    await store.mark_replicated(ledger_id)
+    if need.lacking:
+        await store.mark_underreplicated(ledger_id, need.lacking)
+    return Forgotten(ledger_id, need.is_deleted, need.why, need.lacking)
 
 
-async def _forgettable(client: Client, ledger_id: LedgerId) -> Forgotten:
+async def _damage(store: UnderreplicationQueue, ledger_id: LedgerId) -> MetadataFormatError | None:
+    """Return why a mark cannot be read; ``None`` where it can."""
+    try:
+        if await store.underreplicated(ledger_id) is None:
+            raise NotFoundError(f"ledger {ledger_id} is not marked")
+    except MetadataFormatError as error:
+        return error
+    return None
+
+
+@attrs.frozen
+class _Need:
+    """Why a ledger needs its mark, if it does, and the bookies whose replicas it lacks."""
+
+    why: str = ""
+    lacking: tuple[BookieId, ...] = ()
+    is_deleted: bool = False
+
+
+def _insist_forgettable(need: _Need, damage: MetadataFormatError | None, *, renew: bool) -> None:
+    if need.why and damage is None:
+        raise MarkNeededError(need.why)
+    if need.why and not renew:
+        raise DamagedMarkError(f"{damage}; and {need.why}")
+
+
+async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _Need:
     from bkclient.check import LedgerChecker, view
 
     try:
         ledger = await view(client, ledger_id)
     except NoSuchLedgerError:
-        return Forgotten(ledger_id, was_deleted=True)
-    if not ledger.metadata.is_closed:
-        raise MarkNeededError(f"ledger {ledger_id} is not closed: what it lacks may still grow")
+        return _Need(is_deleted=True)
+    is_closed = ledger.metadata.is_closed
+    why = "" if is_closed else f"ledger {ledger_id} is not closed: what it lacks may still grow"
+    if why and not look_at_open:
+        return _Need(why)
     store = client.store
     available = await store.writable_bookies() | await store.read_only_bookies()
     checker = LedgerChecker(client=client, rng=random.Random(0), percentage=100)
     lacks = await checker.check(ledger, available)
-    if lacks:
-        bookies = ", ".join(sorted({bookie for lack in lacks for bookie in lack.bookies}))
-        raise MarkNeededError(f"ledger {ledger_id} lacks replicas on {bookies}")
-    return Forgotten(ledger_id, was_deleted=False)
+    lacking = tuple(sorted({bookie for lack in lacks for bookie in lack.bookies}))
+    if lacking and not why:
+        why = f"ledger {ledger_id} lacks replicas on {', '.join(lacking)}"
+    return _Need(why, lacking)
 
 
 async def unmarked(client: Client) -> list[LedgerId]:

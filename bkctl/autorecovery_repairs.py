@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
+DAMAGED_MARK: Final = "damaged-mark"
 
 LAZY: Final = {
     "active": ("bkctl.autorecovery_repairs:active", "List the ledgers that workers have now."),
@@ -58,20 +59,28 @@ def active(session: Session) -> None:
     examples=(
         ("bkctl autorecovery forget 42", "every replica of every entry is read first"),
         ("bkctl autorecovery forget 42 --dry-run", "changes nothing"),
+        ("bkctl autorecovery forget 42 --force damaged-mark", "one that cannot be read; it asks"),
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
+    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
     replaces="deleting nodes of the metadata by hand",
 )
 @click.argument("ledger_id", type=LEDGER_ID)
+@click.option(
+    "--force", type=click.Choice([DAMAGED_MARK]), multiple=True,
+    help="Override a safety check by its name.",
+)  # fmt: skip
 @click.pass_obj
-def forget(session: Session, *, ledger_id: LedgerId) -> None:
+def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> None:
     """Remove the mark of a ledger that is deleted, or of which no replica is missing.
 
     All of it is read to be sure. A ledger that a worker has, or that is not closed, keeps its mark.
+
+    With --force damaged-mark one that cannot be read goes in any case; where the ledger lacks
+    replicas, a new one that names them takes its place.
     """
     from bkctl import autorecovery_repairs_work
 
-    autorecovery_repairs_work.forget(session, ledger_id)
+    autorecovery_repairs_work.forget(session, ledger_id, renew=DAMAGED_MARK in force)
 
 
 @click.command(

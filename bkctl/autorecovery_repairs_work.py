@@ -38,13 +38,21 @@ def detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerProspect
     return found
 
 
-def forget(session: Session, ledger_id: LedgerId) -> None:
-    """Remove a mark that nobody needs."""
+def forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
+    """Remove a mark that nobody needs; with ``renew`` ask, and replace one that cannot be read."""
     session.about = f"ledger {ledger_id}"
+    plan = [f"remove the mark of ledger {ledger_id} if it is deleted or whole"]
+    if renew:
+        plan.append("if it cannot be read, replace it by one of what the ledger is seen to lack")
     if session.dry_run:
-        session.plan([f"remove the mark of ledger {ledger_id} if it is deleted or whole"])
+        session.plan(plan)
         return
-    session.emit(session.call(autorecovery.forget, ledger_id))
+    if renew:
+        session.confirm(
+            ["What a mark that cannot be read said is lost: what the ledger lacks is read anew."],
+            f"Remove the mark of ledger {ledger_id}?",
+        )
+    session.emit(session.call(autorecovery.forget, ledger_id, renew=renew))
 
 
 def await_audit(session: Session, checks: Sequence[str]) -> Audited:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -106,7 +106,7 @@ def marks(
             yield mark
 
 
-def insist_readable(damaged: Collection[LedgerId]) -> None:
+def insist_readable(damaged: Sequence[LedgerId]) -> None:
     """Say which marks could not be listed.
 
     Raises:
@@ -115,7 +115,7 @@ def insist_readable(damaged: Collection[LedgerId]) -> None:
     if damaged:
         raise PartlyDoneError(
             f"{counted(len(damaged), 'mark')} cannot be read: {named(damaged)}",
-            next_step="`bkctl doctor` says how to remove them; the auditor marks anew what it must",
+            next_step=f"`bkctl autorecovery forget {damaged[0]}` removes one that is not needed",
         )
 
 

@@ -101,7 +101,7 @@ async def look_at_cluster(
     damaged: dict[str, str] = {}
 
     def mark_is_damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
-        damaged[str(error)] = autorecovery.how_to_mend_mark(ledger_id)
+        damaged[str(error)] = f"bkctl autorecovery forget {ledger_id}"
 
     marks = tuple([mark async for mark in autorecovery.marks(client, mark_is_damaged)])
     ledgers = Ledgers(

@@ -178,7 +178,8 @@ class Emitter:
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:
             if view.sentence is not None and self._form == "table" and not self._options.columns:
-                self._write_lines(map(view.sentence, itertools.chain.from_iterable(batches)))
+                for values in batches:  # As they come: there may be no end of them.
+                    self._write_lines(map(view.sentence, values))
             else:
                 self._table(view, batches)
             return

@@ -80,7 +80,7 @@ class PagerLeftError(BrokenPipeError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or the time limit ended the command; ``exit_status`` tells which."""
+    """Ctrl-C, SIGTERM or --timeout ended the command; ``exit_status`` tells which."""
 
     def __init__(self, reason: str, exit_status: int) -> None:
         super().__init__(reason)

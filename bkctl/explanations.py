@@ -229,11 +229,11 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "What was named is there, and not in the state that this needs. Nothing was changed.",
         ),
         "BK-TIME-LIMIT": _advice(
-            "--timeout came first. Work that was begun elsewhere may go on.",
+            "--timeout, or a limit of the command, came first. Work begun elsewhere may go on.",
             "run the command again, with a longer --timeout: it takes up what is left",
         ),
         "BK-INTERRUPTED": _advice(
-            "Ctrl-C, SIGTERM or the time limit ended the command at a safe point.",
+            "Ctrl-C or SIGTERM ended the command; one that changes things ends at a safe point.",
             "run the command again: it takes up what is left",
         ),
         "BK-USAGE": _advice(

@@ -185,6 +185,15 @@ class ZooKeeperProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs, and where nobody started it."""
+        return None if self._process is None else self._process.returncode
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "zookeeper.log"
+
     def start(self, timeout_s: float = 30.0) -> None:
         """Start the server and return once it serves.
 
@@ -224,9 +233,7 @@ class ZooKeeperProcess:
             raise ZooKeeperStartError(f"{self.address} is in use; choose another port")
         (self.directory / "data").mkdir(parents=True, exist_ok=True)
         (self.directory / "zookeeper.conf").write_text(self._configuration(), encoding="utf-8")
-        self._process = ChildProcess(
-            self._command(java, jars), self.directory / "zookeeper.log", cwd=self.directory
-        )
+        self._process = ChildProcess(self._command(java, jars), self.log, cwd=self.directory)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the server serves; from any thread.

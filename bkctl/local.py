@@ -121,7 +121,8 @@ def local(
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
     only. Without --dir they live in a temporary directory that is removed at the end; a directory
     that was not made here is never removed. A bookie that dies, be it the last one, is told, and
-    the rest goes on: bookies may be killed, and started again with what is then said.
+    the rest goes on: bookies may be killed, and started again with what is then said. A ZooKeeper
+    that dies is told as well, and ends all of it with status 5.
     """
     if not isinstance(bookies, int):
         from bkctl import local_zookeeper
@@ -255,11 +256,20 @@ def _show(session: Session, cluster: LocalCluster) -> None:
 
 
 def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
-    """Tell of bookies that end, for ever: the last one takes neither metadata nor data along."""
-    from bkctl.local_cluster import CONF_FILE
+    """Tell of bookies that end, for ever: the last one takes neither metadata nor data along.
+
+    Raises:
+        ZooKeeperEndedError: without it nothing goes on.
+    """
+    from bkctl.local_cluster import CONF_FILE, ZooKeeperEndedError
 
     while True:
         time.sleep(_LOOK_EVERY_S)
+        try:
+            cluster.insist_on_zookeeper()
+        except ZooKeeperEndedError as error:
+            session.warn(f"{error}; stopping the bookies")  # At once: that may take a while.
+            raise
         for bookie_id, status, log in cluster.newly_ended():
             conf = shlex.quote(str(log.with_name(CONF_FILE)))
             session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")

@@ -67,6 +67,12 @@ class LocalStartError(CommandError):
     exit_status = ExitStatus.UNREACHABLE
 
 
+class ZooKeeperEndedError(CommandError):
+    """The ZooKeeper of a local cluster has ended by itself."""
+
+    exit_status = ExitStatus.UNREACHABLE
+
+
 @attrs.define
 class _Bookie:
     number: int
@@ -188,6 +194,7 @@ class LocalCluster:
             self._start_zookeeper()
         self._save()
         initialize()
+        self._await_gone(registered, self._bookies, told)
         told(f"starting {len(self._bookies)} bookies")
         for bookie in self._bookies:
             self._spawn(bookie)
@@ -250,12 +257,34 @@ class LocalCluster:
         bookie.stopping = False
         bookie.process = ChildProcess(command, bookie.log, env=_environment())
 
+    def _await_gone(
+        self,
+        registered: Callable[[], frozenset[str]],
+        bookies: list[_Bookie],
+        told: Callable[[str], None],
+    ) -> None:
+        """Wait until no bookie is registered: one that was killed is for a while, without being.
+
+        Else it would be taken for the one that starts, which has to wait as long in any case.
+        """
+        ids = {bookie.bookie_id for bookie in bookies}
+        if not ids & registered():
+            return
+        told("waiting until the registrations from before a crash have ended")
+        deadline_s = time.monotonic() + START_S_MAX
+        while there := ids & registered():
+            self.insist_on_zookeeper()
+            if time.monotonic() > deadline_s:
+                raise LocalStartError(f"{min(there)} is registered by somebody else")
+            time.sleep(_POLL_S)
+
     def _wait(self, registered: Callable[[], frozenset[str]], wanted: list[_Bookie]) -> None:
         deadline_s = time.monotonic() + START_S_MAX
         missing = list(wanted)
         while missing:
             for bookie in wanted:
                 self._check_alive(bookie)
+            self.insist_on_zookeeper()
             if time.monotonic() > deadline_s:
                 raise LocalStartError(
                     f"{missing[0].bookie_id} is not up after {START_S_MAX:.0f} s; "
@@ -263,8 +292,7 @@ class LocalCluster:
                 )
             time.sleep(_POLL_S)
             there = registered()
-            # One that was killed stays registered for a while, without being there.
-            missing = [b for b in missing if b.bookie_id not in there or port_is_free(HOST, b.port)]
+            missing = [bookie for bookie in missing if bookie.bookie_id not in there]
 
     def _check_alive(self, bookie: _Bookie) -> None:
         assert bookie.process is not None
@@ -323,8 +351,24 @@ class LocalCluster:
             LocalStartError: it did not start.
         """
         bookie = self._bookies[number - 1]
+        self._await_gone(registered, [bookie], lambda _: None)
         self._spawn(bookie)
         self._wait(registered, [bookie])
+
+    def insist_on_zookeeper(self) -> None:
+        """Do nothing where the ZooKeeper runs, or none was started.
+
+        Raises:
+            ZooKeeperEndedError: it has ended; nothing works without it.
+        """
+        server = self._zookeeper
+        if server is None or server.running:
+            return
+        next_step = "--dir DIR keeps its log, and what there is"
+        if not self.is_temporary:
+            again = f"bkctl local {len(self._bookies)} --zookeeper --dir {self.directory}"
+            next_step = f"its log is {server.log}; to start all again: {again}"
+        raise ZooKeeperEndedError(f"ZooKeeper ended with {server.returncode}", next_step=next_step)
 
     def newly_ended(self) -> Iterator[tuple[str, int, Path]]:
         """Yield id, exit status and log of bookies that ended by themselves since the last call."""

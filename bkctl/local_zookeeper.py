@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bkctl.errors import CommandError, Interrupted, NothingFoundError, UsageError
+from bkctl.errors import Interrupted, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.local_cluster import HOST
+from bkctl.local_cluster import HOST, ZooKeeperEndedError
 from bkctl.local_views import LocalZooKeeper
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run(session: Session, directory: str | None, port: int | None, *, keep: bool
 
     Raises:
         ZooKeeperStartError: it did not start.
-        CommandError: it has ended by itself.
+        ZooKeeperEndedError: it has ended by itself.
     """
     from bkctl.java import ZooKeeperProcess
 
@@ -96,4 +96,6 @@ def _watch(session: Session, server: ZooKeeperProcess) -> None:
         if reason.exit_status == ExitStatus.TIME_LIMIT:
             raise
         return
-    raise CommandError("ZooKeeper has ended", next_step=f"its log is in {server.directory}")
+    raise ZooKeeperEndedError(
+        f"ZooKeeper ended with {server.returncode}", next_step=f"its log is {server.log}"
+    )

@@ -59,7 +59,15 @@ _PROSPECT: Final = (
 
 
 def _forgotten(v: Forgotten) -> str:
-    why = "it is deleted" if v.was_deleted else "every replica of every entry is there"
+    if v.lacking:
+        return (
+            f"the mark of ledger {v.ledger_id}, which could not be read, is replaced: "
+            f"it lacks replicas on {', '.join(v.lacking)}"
+        )
+    if v.kept_for:
+        why = "it could not be read, and nothing is seen to be lacking"
+    else:
+        why = "it is deleted" if v.was_deleted else "every replica of every entry is there"
     return f"the mark of ledger {v.ledger_id} is gone: {why}"
 
 
@@ -104,7 +112,17 @@ REPAIR_VIEWS: Final[Mapping[type, View]] = {
     ),
     Forgotten: View(
         "marks",
-        (_LEDGER, Field("deleted", "Whether it is gone.", lambda v: v.was_deleted, Kind.FLAG)),
+        (
+            _LEDGER,
+            Field("deleted", "Whether it is gone.", lambda v: v.was_deleted, Kind.FLAG),
+            Field(
+                "lacking",
+                "What a new mark names, where the old one could not be read.",
+                lambda v: list(v.lacking),
+                Kind.NESTED,
+                cell=lambda v: " ".join(v.lacking),
+            ),
+        ),
         "ledger_id",
         sentence=_forgotten,
     ),

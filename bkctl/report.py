@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bkctl.errors import CommandError, Interrupted, error_message, error_name
+from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_message, error_name
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from wire.errors import BookKeeperError
@@ -112,7 +112,8 @@ def describe(error: BaseException, session: Session | None) -> Report:
         status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)
         words = error.reason if isinstance(error, Interrupted) else "interrupted"
         hint = session.resume if session else ""
-        return Report("BK-INTERRUPTED", words, status, about, hint)
+        kind = TimeLimitError if status == ExitStatus.TIME_LIMIT else Interrupted
+        return Report(error_name(kind), words, status, about, hint)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
         message = " ".join(error.format_message().split()).removesuffix(".")

@@ -6,12 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    "cat": ("read", "get"),
+    "add": ("append",),
+    "cat": ("read", "get", "tail"),
+    "check": ("verify",),
     "ls": ("list", "tree"),
+    "read": ("tail", "get"),
+    "remove": ("delete",),
     "rm": ("delete",),
+    "show": ("info", "get"),
     "stat": ("show", "info", "get"),
+    "write": ("append",),
 }
-"""Words of shells and of `zkCli.sh`, and ours for the same."""
+"""Words of shells, of `zkCli.sh` and of our other groups, and what a group has for the same."""
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:

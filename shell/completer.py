@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -65,24 +65,35 @@ def asked_at(text: str) -> Asked | None:
     )
 
 
-async def _arrival(coming: Future[Any], wait_s: float) -> None:
-    """Wait for an answer, or until it has taken too long."""
-    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+async def _arrival(coming: Future[Any], wait_s: float) -> bool:
+    """Wait for an answer, or until it has taken too long; tell whether it is there."""
+    arrived = asyncio.Event()
+    _on_arrival(coming, arrived.set)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(arrived.wait(), wait_s)
+    return arrived.is_set()
+
+
+def _on_arrival(coming: Future[Any], call: Callable[[], object]) -> None:
+    """Have the loop call it when the answer comes."""
+    loop = asyncio.get_running_loop()
 
     def tell(_: Future[Any]) -> None:
         with contextlib.suppress(RuntimeError):  # The prompt, and its loop, may have ended.
-            loop.call_soon_threadsafe(arrived.set)
+            loop.call_soon_threadsafe(call)
 
     coming.add_done_callback(tell)
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(arrived.wait(), wait_s)
 
 
 class TreeCompleter(Completer):
-    """Completes what stands before the cursor. Values come when they come: a key never waits."""
+    """Completes what stands before the cursor. Values come when they come: a key never waits.
+
+    ``late`` is called, in the loop, when those come for which no menu has waited.
+    """
 
     def __init__(self, shell: Shell, *, wait_s: float = WAIT_S) -> None:
         self._shell, self._wait_s = shell, wait_s
+        self.late: Callable[[Document], None] = lambda _: None
         self._paths = PathCompleter(expanduser=False)
 
     def get_completions(
@@ -97,7 +108,9 @@ class TreeCompleter(Completer):
     ) -> AsyncGenerator[Completion, None]:
         found, coming = self._look(document, complete_event)
         if coming is not None:
-            await _arrival(coming, min(self._wait_s, OLD_WAIT_S) if found else self._wait_s)
+            wait_s = min(self._wait_s, OLD_WAIT_S) if found else self._wait_s
+            if not await _arrival(coming, wait_s) and not found:
+                _on_arrival(coming, lambda: self.late(document))
             found, _ = self._look(document, complete_event)
         for completion in found:
             yield completion

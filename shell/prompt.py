@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -119,7 +121,8 @@ def make_session(
     screen: Output | None,
 ) -> PromptSession[str]:
     """Return the prompt with everything around it."""
-    return PromptSession(
+    completer = TreeCompleter(shell)
+    session: PromptSession[str] = PromptSession(
         multiline=True,
         key_bindings=_keys(),
         prompt_continuation=MORE,
@@ -128,7 +131,7 @@ def make_session(
         search_ignore_case=True,
         enable_open_in_editor=True,
         enable_system_prompt=False,
-        completer=TreeCompleter(shell),
+        completer=completer,
         complete_while_typing=True,
         reserve_space_for_menu=min(MENU_ROWS, shutil.get_terminal_size().lines // 3),
         lexer=TreeLexer(shell),
@@ -139,6 +142,14 @@ def make_session(
         input=keyboard,
         output=screen,
     )
+    completer.late = lambda document: offer_late(session.default_buffer, document)
+    return session
+
+
+def offer_late(buffer: Buffer, document: Document) -> None:
+    """Open the menu for values that have come late, if nothing was typed or offered meanwhile."""
+    if buffer.document == document and buffer.complete_state is None:
+        buffer.start_completion()
 
 
 def _keys() -> KeyBindings:

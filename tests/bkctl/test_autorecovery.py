@@ -220,6 +220,54 @@ def test_only_a_mark_that_nobody_needs_is_forgotten() -> None:
     assert "a worker has ledger" in taken.err
 
 
+def _spoil_mark(world: World, ledger_id: LedgerId) -> None:
+    world.run(store_of(world).mark_underreplicated(ledger_id, (B1,)))
+    world.metadata.set(zk_paths.mark(ledger_id), b"\xffnonsense")
+
+
+def test_a_damaged_mark_that_nobody_needs_is_forgotten_as_any() -> None:
+    world = World(5)
+    whole, other = (closed_ledger(world, world.client(), 5) for _ in range(2))
+    for ledger_id in (whole, LedgerId(99)):
+        _spoil_mark(world, ledger_id)
+    world.run(store_of(world).mark_underreplicated(other, (B1,)))
+    assert "every replica of every entry" in run_in(world, "autorecovery", "forget", whole).out
+    assert "it is deleted" in run_in(world, "autorecovery", "forget", 99).out
+    assert set(marks(world)) == {other}
+
+
+def test_a_damaged_mark_is_replaced_by_what_is_seen_to_be_lacking_if_so_told() -> None:
+    world = World(5)
+    lacking = closed_ledger(world, world.client(), 5)
+    open_one = open_writer(world, world.client(), 2).ledger_id
+    thin = member(world, lacking, 1)
+    del thin.ledgers[lacking].entries[3]
+    for ledger_id in (lacking, open_one):
+        _spoil_mark(world, ledger_id)
+        refused = run_in(world, "autorecovery", "forget", ledger_id, ok=False)
+        assert (refused.status, "--force damaged-mark" in refused.err) == (4, True)
+        assert f"the mark of ledger {ledger_id}: " in refused.err
+    forced = ("autorecovery", "forget", lacking, "--force", "damaged-mark")
+    assert "replace it by one" in run_in(world, *forced, "--dry-run").out
+    assert run_in(world, *forced, ok=False).status == 4  # Nobody can be asked.
+    told = run_in(world, *forced, "--yes").out
+    assert f"is replaced: it lacks replicas on {thin.bookie_id}" in told
+    open_forced = ("autorecovery", "forget", open_one, *forced[3:], "--yes")
+    assert "nothing is seen to be lacking" in run_in(world, *open_forced).out
+    assert marks(world) == {lacking: (thin.bookie_id,)}
+    assert world.run(store_of(world).held_locks()) == []
+
+
+def test_a_mark_that_can_be_read_needs_more_than_force_to_go() -> None:
+    world = World(5)
+    ledger_id = open_writer(world, world.client(), 2).ledger_id
+    world.run(store_of(world).mark_underreplicated(ledger_id, (B1,)))
+    forced = ("autorecovery", "forget", ledger_id, "--force", "damaged-mark", "--yes")
+    refused = run_in(world, *forced, ok=False)
+    assert (refused.status, "is not closed" in refused.err) == (7, True)
+    assert set(marks(world)) == {ledger_id}
+
+
 def test_marks_are_listed_with_what_their_ledgers_wait_for() -> None:
     world = World(5)
     ledger_id = closed_ledger(world, world.client(), 5)

@@ -343,6 +343,7 @@ def test_what_is_damaged_is_told_and_the_rest_is_looked_at_all_the_same(patient:
     found = patient.findings()
     assert found["metadata-damaged"]["danger"] == "risk"
     assert found["metadata-damaged"]["what"].startswith("the mark of ledger 7: ")
+    assert found["metadata-damaged"]["fix"] == "bkctl autorecovery forget 7"
     assert found["ledgers-unreadable"]["examples"] == ["1"]
     assert found["bookie-unreachable"]["examples"] == [C]
     assert "no address that can be read" in found["bookie-unreachable"]["what"]

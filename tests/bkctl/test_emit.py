@@ -3,8 +3,10 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -172,6 +174,22 @@ def test_one_object_is_a_vertical_list() -> None:
     assert lines[0].split() == ["ledger", "7"]
     assert any(line.split() == ["from", "4:", *BOOKIES[::-1]] for line in lines)
     assert "secret" not in "".join(lines)
+
+
+def test_sentences_are_printed_as_they_come() -> None:
+    host = FakeHost(tty=False)
+    lines: list[int] = []
+
+    def without_end() -> Iterator[EntriesAdded]:
+        for number in itertools.count():
+            lines.append(host.out.text.count("\n"))
+            if number == 2:
+                raise KeyboardInterrupt
+            yield EntriesAdded(LedgerId(7), EntryId(number), EntryId(number), 1, 40, 0.5)
+
+    with pytest.raises(KeyboardInterrupt):
+        Emitter(Options(), host).many(without_end(), EntriesAdded)
+    assert lines == [0, 1, 2]
 
 
 def test_an_outcome_is_a_sentence_for_people_and_fields_for_programs() -> None:

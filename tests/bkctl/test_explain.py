@@ -18,7 +18,7 @@ import bookied
 import wire
 from bkclient.errors import ClientLedgerFencedError
 from bkctl.cli import cli
-from bkctl.errors import CommandError, RefusedError, UsageError, error_name
+from bkctl.errors import CommandError, Interrupted, RefusedError, UsageError, error_name
 from bkctl.exit_status import ExitStatus
 from bkctl.explanations import ADVICE, ALIASES, all_errors
 from bkctl.report import describe
@@ -110,3 +110,16 @@ def test_the_line_of_an_error_ends_with_its_name_where_there_is_more_to_say() ->
     assert describe(UsageError("how?"), None).line() == "bkctl: how?"
     assert describe(CommandError("broken"), None).line() == "bkctl: broken"
     assert describe(CommandError("broken"), None).machine()["name"] == "BK-COMMAND"
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        (ExitStatus.TIME_LIMIT, "BK-TIME-LIMIT"),
+        (ExitStatus.INTERRUPTED, "BK-INTERRUPTED"),
+        (ExitStatus.TERMINATED, "BK-INTERRUPTED"),
+    ],
+)
+def test_a_time_limit_has_another_name_than_a_signal(status: int, name: str) -> None:
+    told = describe(Interrupted("over", status), None).machine()
+    assert (told["name"], told["code"]) == (name, status)

@@ -5,9 +5,11 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 
+import bkctl
 from bkctl.errors import Interrupted
 from bkctl.interrupt import Interrupts
 
@@ -115,14 +117,32 @@ def test_the_second_signal_ends_the_process_with_the_last_words() -> None:
     assert done.stderr == "bkctl: left at once; ledger 7 is open\n"
 
 
-def test_a_signal_while_the_program_is_loaded_is_told_in_a_line() -> None:
+def test_nothing_is_loaded_before_a_signal_can_be_told_in_a_line() -> None:
     script = textwrap.dedent(
         """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        before = set(sys.modules)
+        import bkctl.__main__
+        print(*sorted(set(sys.modules) - before))
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script, Path(bkctl.__file__).parents[1]],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["__future__", "bkctl", "bkctl.__main__"]
+
+
+@pytest.mark.parametrize("module", ["bkctl.cli", "bkclient.standard_streams"])
+def test_a_signal_while_the_program_is_loaded_is_told_in_a_line(module: str) -> None:
+    script = textwrap.dedent(
+        f"""
         import signal, sys
 
         class Interrupting:
             def find_spec(self, name, path, target=None):
-                if name == "bkctl.cli":
+                if name == "{module}":
                     signal.raise_signal(signal.SIGINT)
 
         sys.meta_path.insert(0, Interrupting())

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from bkctl.cli import cli
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.java import ZooKeeperProcess
-from bkctl.local_cluster import CONF_FILE, STATE_FILE, LocalCluster
+from bkctl.local_cluster import BACKGROUND_LOG, CONF_FILE, STATE_FILE, LocalCluster
 from bkctl.local_zookeeper import settings as zookeeper_settings
 from bkctl.process import free_port
 from bookied.dirs import DirectoryLocks
@@ -36,13 +37,13 @@ def _run(*args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
 
 
-def _processes(directory: Path) -> list[int]:
+def _processes(directory: Path, program: bytes = b"bookied") -> list[int]:
     """Return the processes that have this directory on their command line, ours excepted."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-            if b"bookied" in line and os.fsencode(directory) in line:
+            if program in line and os.fsencode(directory) in line:
                 found.append(int(entry.name))
     return sorted(found)
 
@@ -261,6 +262,27 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_a_registration_from_before_a_crash_is_not_taken_for_a_start(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    words = ("local", 1, "--dir", directory, "--background")
+    for crashes in (True, False):
+        began_ms = time.time() * 1000
+        started = _run(*words)
+        assert started.returncode == 0, started.stderr
+        pid = int(started.stderr.rsplit("kill ", 1)[1])
+        try:
+            with contextlib.closing(sqlite3.connect(directory / "metadata.db")) as metadata:
+                query = "SELECT ctime_ms FROM node WHERE kind = 'avail'"
+                ((registered_ms,),) = metadata.execute(query).fetchall()
+            assert registered_ms >= began_ms
+        finally:
+            for one in _processes(directory) if crashes else ():
+                os.kill(one, signal.SIGKILL)
+            os.kill(pid, signal.SIGTERM)
+        _until(lambda: not _processes(directory), "bookies are left behind")
+
+
+@pytest.mark.processes
 def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         base = taken.getsockname()[1]
@@ -338,6 +360,40 @@ def _until_told(words: list[str], environ: dict[str, str] | None = None) -> tupl
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     return json.loads(told), err
+
+
+def _kill_zookeeper(directory: Path) -> None:
+    (server,) = _processes(directory, b"ZooKeeperServerMain")
+    os.kill(server, signal.SIGKILL)
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+@pytest.mark.parametrize("background", [False, True])
+def test_a_zookeeper_that_dies_is_told_at_once_and_ends_the_cluster(
+    tmp_path: Path, *, background: bool
+) -> None:
+    directory = tmp_path / "bk"
+    words = ["local", "1", "--zookeeper", "--dir", str(directory)]
+    if background:
+        assert _run(*words, "--background").returncode == 0
+        _kill_zookeeper(directory)
+        log = directory / BACKGROUND_LOG
+        _until(lambda: "bkctl: ZooKeeper ended with -9" in log.read_text(), "not told")
+        told = log.read_text()
+    else:
+        process = subprocess.Popen(
+            [*BKCTL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        while "# or:" not in (line := process.stdout.readline()):
+            assert line, process.communicate()
+        _kill_zookeeper(directory)
+        told = process.communicate(timeout=TIMEOUT_S)[1]
+        assert process.returncode == ExitStatus.UNREACHABLE
+    assert "warning: ZooKeeper ended with -9; stopping the bookies" in told
+    assert f"bkctl local 1 --zookeeper --dir {directory}" in told
+    _until(lambda: not _processes(directory), "bookies are left behind")
 
 
 @pytest.mark.processes

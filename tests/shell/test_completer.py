@@ -173,6 +173,22 @@ def test_a_menu_does_not_wait_for_ever() -> None:
     assert _menu_later(shell, "book read ", 0.01) == []
 
 
+def test_values_that_come_after_the_wait_are_told_with_what_they_are_for() -> None:
+    async def gather(told: list[Document]) -> None:
+        shell = make_shell(later=(later := Later()))
+        completer = TreeCompleter(shell, wait_s=0)
+        completer.late = told.append
+        line = Document("book read ")
+        assert [one async for one in completer.get_completions_async(line, EVENT)] == []
+        assert told == []
+        later.run()
+        await asyncio.sleep(0)
+        assert told == [line]
+        assert [one.text async for one in completer.get_completions_async(line, EVENT)] != []
+
+    asyncio.run(gather([]))
+
+
 def test_a_program_that_fails_in_the_background_costs_only_the_values() -> None:
     program = ToyProgram()
     program.broken = OSError("gone")

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.buffer import Buffer, CompletionState
+from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from shell.prompt import OLD_S, bar_text, run_prompt
+from shell.prompt import OLD_S, bar_text, offer_late, run_prompt
 from shell.shell import Shell
 from tests.shell.toy import Later, ToyProgram, make_shell
 
@@ -135,3 +137,21 @@ def test_what_was_typed_in_one_place_is_not_offered_in_another(typed: Type, tmp_
     assert {name: "words here" in text for name, text in kept.items()} == {
         "history": True, "history-latin": False,
     }  # fmt: skip
+
+
+class _Offering(Buffer):
+    offered = 0
+
+    def start_completion(self, *_: object, **__: object) -> None:
+        self.offered += 1
+
+
+def test_values_that_come_late_are_offered_where_nothing_has_happened_meanwhile() -> None:
+    line = Document("book read ")
+    buffer = _Offering(document=line)
+    offer_late(buffer, line)
+    assert buffer.offered == 1
+    offer_late(buffer, Document("book "))
+    buffer.complete_state = CompletionState(line)
+    offer_late(buffer, line)
+    assert buffer.offered == 1

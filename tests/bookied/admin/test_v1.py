@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.v1_bookie import NO_OBJECT
@@ -329,7 +328,7 @@ def test_a_mark_that_cannot_be_read_hides_no_other_and_is_told(operator: Operato
         reply = operator.ask("GET", at + query)
         assert json.loads(reply.body) == listed
         assert "the mark of ledger 1: " in reply.headers["X-Problem"]
-        assert zk_paths.mark(LedgerId(1)) in reply.headers["X-Problem"]
+        assert "`bkctl autorecovery forget 1`" in reply.headers["X-Problem"]
     assert operator.get(f"{BOOKIE}/cluster_info")["clusterUnderReplicated"] is True
 
 

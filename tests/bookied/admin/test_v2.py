@@ -46,7 +46,7 @@ def test_a_mark_that_cannot_be_read_hides_no_other_and_says_what_to_do(operator:
     assert whole == {"ledger_id": 1, "missing": ["b8"], "problem": None}
     assert (spoilt["ledger_id"], spoilt["missing"]) == (0, [])
     assert "the mark of ledger 0: " in spoilt["problem"]
-    assert "an audit marks anew" in spoilt["problem"]
+    assert "`bkctl autorecovery forget 0`" in spoilt["problem"]
     assert len(operator.get("/api/v2/autorecovery/underreplicated?limit=1")) == 1
 
 
