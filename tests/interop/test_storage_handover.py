@@ -20,7 +20,7 @@ import pytest
 from bkclient.client import Client
 from tests.interop.java_client import JavaClient, JavaLedger
 from tests.interop.jvm import JavaError
-from tests.interop.ours import OurBookie
+from tests.interop.ours import PATIENT_CONFIG, OurBookie
 from tests.interop.peers import JavaBookie, Peers
 from tests.reactor import run, the_reactor
 from wire.ids import LedgerId
@@ -157,7 +157,7 @@ class Handover:
             run(self._check_with_ours())
 
     async def _check_with_ours(self) -> None:
-        client = await Client.connect(self.uri, reactor=the_reactor())
+        client = await Client.connect(self.uri, reactor=the_reactor(), config=PATIENT_CONFIG)
         try:
             for one in self.written:
                 await one.check_with_ours(client)
