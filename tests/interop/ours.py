@@ -16,8 +16,12 @@ PATIENT_CONFIG: Final = ClientConfig(
 """For clients of ours that are not to take a slow bookie for a dead one."""
 
 PATIENT_ENVIRON: Final = {
-    "PAGER": "", **{f"BK_{key}": str(PATIENT[key]) for key in ("readTimeout", "zkTimeout")}
-}  # fmt: skip
+    "PAGER": "",
+    **{
+        f"BK_{key}": str(PATIENT[key])
+        for key in ("readTimeout", "getBookieInfoTimeoutSecs", "zkTimeout")
+    },
+}
 """The environment of commands of ours that are to be as patient."""
 
 
