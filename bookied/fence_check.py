@@ -25,6 +25,9 @@ from wire.ids import LedgerId
 ASK_S: Final = 5.0
 """How long the metadata service has to answer; the adds that wait are refused then."""
 
+LATE_S: Final = 1.0
+"""A time-out that comes later than this says that the bookie itself stood still: it asks again."""
+
 PAUSE_S: Final = 1.0
 """How long nothing is asked after it did not: adds are refused at once meanwhile."""
 
@@ -76,18 +79,25 @@ class FenceCheck:
             known(Standing.UNKNOWN)
         else:
             self._asking[ledger_id] = [known]
-            asking = Deferred.fromCoroutine(self._store.read_ledger(ledger_id))
-            asking.addTimeout(ASK_S, self._clock)
-            answered = asking.addCallbacks(
-                lambda found: _standing(found.value.state),
-                self._not_found,
-                errbackArgs=(ledger_id,),
-            )
-            answered.addCallback(self._answered, ledger_id)
+            self._read(ledger_id).addCallback(self._answered, ledger_id)
 
-    def _not_found(self, failure: Failure, ledger_id: LedgerId) -> Standing:
+    def _read(self, ledger_id: LedgerId) -> Deferred[Standing]:
+        due_s = self._clock.seconds() + ASK_S
+        asking = Deferred.fromCoroutine(self._store.read_ledger(ledger_id))
+        asking.addTimeout(ASK_S, self._clock)
+        return asking.addCallbacks(
+            lambda found: _standing(found.value.state),
+            self._not_found,
+            errbackArgs=(ledger_id, due_s),
+        )
+
+    def _not_found(
+        self, failure: Failure, ledger_id: LedgerId, due_s: float
+    ) -> Standing | Deferred[Standing]:
         if failure.check(NoSuchLedgerError):
             return Standing.OPEN
+        if failure.check(TwistedTimeoutError) and self._clock.seconds() > due_s + LATE_S:
+            return self._read(ledger_id)
         # Whatever else it is: those who wait have to hear of it, and it is no answer.
         log.warn(
             "adds to ledger {ledger_id} are refused: whether it is open is not known: {error!r}",

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
 from bookied import fence_check as module
-from bookied.fence_check import ASK_S, PAUSE_S, FenceCheck, Standing
+from bookied.fence_check import ASK_S, LATE_S, PAUSE_S, FenceCheck, Standing
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.serving import KEY, WRONG_KEY, Serving, packet
 from wire.codes import AddFlag, LedgerState, ProtocolVersion, ReadFlag, ReturnCode
@@ -138,6 +138,19 @@ def test_a_service_that_does_not_answer_is_not_waited_for() -> None:
     desk.ask(L7)
     desk.clock.advance(ASK_S)
     assert desk.known == [(7, UNKNOWN)]
+
+
+def test_while_the_bookie_stood_still_nobody_could_answer_it() -> None:
+    desk = Desk()
+    desk.ask(L7)
+    desk.clock.advance(ASK_S + 2 * LATE_S)
+    assert desk.known == []
+    desk.store.say(7, LedgerState.OPEN)
+    desk.ask(L8)
+    for _ in range(2):  # It is no reason to wait for a service that does not answer.
+        desk.clock.advance(ASK_S / 2)
+    assert desk.known == [(7, OPEN), (8, UNKNOWN)]
+    assert desk.store.asked == [7, 7, 8]
 
 
 def test_only_so_many_ledgers_are_remembered(monkeypatch) -> None:

@@ -81,7 +81,7 @@ class Cluster:
         bookie.kill()
         bookie.forget()
         gone = BookieId(bookie.bookie_id)
-        wait_for(lambda: gone not in run(self.store.writable_bookies()), 30)
+        wait_for(lambda: gone not in run(self.store.writable_bookies()), HEALED_S)
         return gone
 
     def on(self, bookie: JavaBookie) -> list[LedgerId]:
@@ -93,8 +93,13 @@ class Cluster:
         ]
 
     def wait_whole(self, gone: BookieId) -> None:
-        """Wait until no ledger lists a dead bookie and no mark is left; then check every copy."""
-        wait_for(lambda: not self._lists(gone) and not run(self._marks()), HEALED_S)
+        """Wait until no ledger lists a dead bookie and no mark is left; then check every copy.
+
+        A worker removes its lock after the mark.
+        """
+        wait_for(
+            lambda: not (self._lists(gone) or run(self._marks()) or run(self._locks())), HEALED_S
+        )
         run(self._check_copies(), HEALED_S)
         java = self.peers.java_client(self.uri)
         for ledger_id, (entries, digest) in self.ledgers.items():
@@ -107,6 +112,9 @@ class Cluster:
 
     async def _marks(self) -> list[LedgerId]:
         return [ledger_id async for ledger_id, _ in self.store.list_underreplicated()]
+
+    async def _locks(self) -> object:
+        return await self.store.held_locks()
 
     async def _check_copies(self) -> None:
         for ledger_id, (entries, _digest) in self.ledgers.items():

@@ -10,8 +10,19 @@ from bkclient.config import ClientConfig
 from tests.interop.java_client import PATIENT
 from tests.interop.peers import JavaBookie, Peers
 
-PATIENT_CONFIG: Final = ClientConfig(timeout_s=PATIENT["readTimeout"])
+PATIENT_CONFIG: Final = ClientConfig(
+    timeout_s=PATIENT["readTimeout"], zk_timeout_ms=PATIENT["zkTimeout"]
+)
 """For clients of ours that are not to take a slow bookie for a dead one."""
+
+PATIENT_ENVIRON: Final = {
+    "PAGER": "",
+    **{
+        f"BK_{key}": str(PATIENT[key])
+        for key in ("readTimeout", "getBookieInfoTimeoutSecs", "zkTimeout")
+    },
+}
+"""The environment of commands of ours that are to be as patient."""
 
 
 class OurBookie(JavaBookie):

@@ -34,6 +34,9 @@ from tests.interop.java_client import (
     java_load,
 )
 from tests.interop.jvm import FAST_JVM, LOG_LEVEL_PROPERTY, JavaError, JavaVM, java_command
+from wire import v2
+from wire.ids import EntryId, LedgerId
+from wire.messages import ReadRequest
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -65,6 +68,9 @@ _SHELL_LOGGERS: Final = (
     "org.apache.bookkeeper.tools.cli.commands",
 )
 """The loggers whose lines the release's shell shows as results (its conf/log4j2.shell.xml)."""
+
+
+_ASKED_FIRST: Final = v2.encode_request(ReadRequest(LedgerId(2**62), EntryId(0)))
 
 
 class PeerFailed(AssertionError):  # noqa: N818  the test fails by it
@@ -173,7 +179,7 @@ class JavaBookie:
         return java_command(self.directory, options, main, java=self._java)
 
     def wait_ready(self, timeout_s: float = 120.0) -> Self:
-        """Return once it has registered, writable or read-only, and serves connections.
+        """Return once it has registered, writable or read-only, and answers requests.
 
         Java's registers first, and for a moment resets connections that come then.
 
@@ -189,18 +195,19 @@ class JavaBookie:
                 if time.monotonic() > deadline_s:
                     raise PeerFailed(self._failure(f"not registered after {timeout_s:.0f} s"))
                 time.sleep(0.05)
-        while self.running and not self._keeps_connections():
+        while self.running and not self._answers(deadline_s - time.monotonic()):
             if time.monotonic() > deadline_s:
-                raise PeerFailed(self._failure(f"takes no connections after {timeout_s:.0f} s"))
+                raise PeerFailed(self._failure(f"answers nobody after {timeout_s:.0f} s"))
             time.sleep(0.05)
         return self
 
-    def _keeps_connections(self) -> bool:
+    def _answers(self, timeout_s: float) -> bool:
+        """Ask for an entry that nobody has; whoever may not ask is answered, too."""
+        address = ("127.0.0.1", self.port)
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=0.05) as made:
+            with socket.create_connection(address, timeout=max(1.0, timeout_s)) as made:
+                made.sendall(_ASKED_FIRST)
                 return made.recv(1) != b""
-        except TimeoutError:
-            return True
         except OSError:
             return False
 
@@ -347,7 +354,8 @@ def ledgers_root(uri: str) -> str:
 @contextmanager
 def zookeeper_client(uri: str, **login: Any) -> Iterator[KazooClient]:
     """Give a kazoo session on the ZooKeeper of a metadata URI, to look or to break things."""
-    client = KazooClient(urlsplit(uri).netloc.replace(";", ","), **login)
+    hosts, session_s = urlsplit(uri).netloc.replace(";", ","), PATIENT["zkTimeout"] / 1000
+    client = KazooClient(hosts, timeout=session_s, **login)
     client.start(timeout=60)
     try:
         yield client

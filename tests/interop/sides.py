@@ -16,6 +16,8 @@ from bkctl.cli import cli
 from tests import reactor
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost
+from tests.interop.java_client import PATIENT
+from tests.interop.ours import PATIENT_ENVIRON
 from tests.interop.peers import Peers
 from wire.ledger_metadata import decode_metadata
 
@@ -23,7 +25,7 @@ INSTANCE_ID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def bkctl(*words: object, ok: bool = True) -> Result:
-    with closing(FakeHost(environ={"PAGER": ""})) as host:
+    with closing(FakeHost(environ=PATIENT_ENVIRON)) as host:
         status = cli.run([*map(str, words)], host)
     result = Result(status, host.out.data.decode(), host.err.text)
     assert not ok or status == 0, (words, result)
@@ -46,6 +48,8 @@ class Side:
         if conf is not None:
             settings.loadConf(vm.java.io.File(str(conf)).toURI().toURL())
         settings.setMetadataServiceUri(self.uri)
+        for key, value in PATIENT.items():
+            settings.setProperty(key, value)
         shell = vm.bookkeeper.bookie.BookieShell()
         shell.setConf(settings)
         return int(vm.call(shell.run, vm.array(vm.java.lang.String, [str(w) for w in words])))
@@ -55,7 +59,12 @@ class Side:
 
     def open(self) -> MetadataStore:
         """Return a session that stays, to hold what is ephemeral."""
-        self.store = open_metadata(self.uri, reactor=reactor.the_reactor(), lock_owner="host")
+        self.store = open_metadata(
+            self.uri,
+            reactor=reactor.the_reactor(),
+            session_timeout_s=PATIENT["zkTimeout"] / 1000,
+            lock_owner="host",
+        )
         reactor.run(self.store.connect())
         return self.store
 

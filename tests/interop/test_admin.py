@@ -20,6 +20,7 @@ from bkctl.cli import cli
 from tests.bkctl.terminal import FakeHost
 from tests.bookied.metrics.java import is_excused, java_seen, shapes
 from tests.interop.admin import TOKEN, Admin, Answer, java_admin, our_admin
+from tests.interop.ours import PATIENT_ENVIRON
 from tests.interop.peers import Peers, java_shell, write_client_conf
 
 DB = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"
@@ -325,7 +326,7 @@ def test_what_both_have_seen_both_tell(pages: dict[str, str], start: str) -> Non
 
 
 def bkctl(side: Side, *words: object, token: str = TOKEN) -> tuple[int, str, str]:
-    host = FakeHost(environ={"BKCTL_ADMIN_TOKEN": token})
+    host = FakeHost(environ={**PATIENT_ENVIRON, "BKCTL_ADMIN_TOKEN": token})
     line = ["-u", side.uri, "bookie", *map(str, words), "--yes"]
     status = cli.run(line, host)
     host.close()
@@ -384,7 +385,7 @@ def test_bkctl_tells_a_java_bookie_from_one_of_ours_and_whose_version_is_known(
     sides: Sides, name: str, kind: str
 ) -> None:
     side = sides[name]
-    host = FakeHost(environ={})
+    host = FakeHost(environ=PATIENT_ENVIRON)
     assert cli.run(["-u", side.uri, "version", "--all", "--json"], host) == 0, host.err.text
     host.close()
     members = {one["member"]: one for one in json.loads(host.out.text)["members"]}

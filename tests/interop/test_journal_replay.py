@@ -139,11 +139,12 @@ def test_java_goes_on_from_our_mark_after_a_clean_stop(peers: Peers) -> None:
         writer = client.create_ledger(1, 1, 1)
         writer.add_many([b"one", b"two"])
         writer.close()
-        assert bookie.stop() == 0
-        after = JavaBookie(uri, directory, bookie.port)
-        peers.on_close(after.kill)
-        after.start()
-        assert client.open_ledger(writer.ledger_id).read(0, 1) == [b"one", b"two"]
-        after.kill()
-        bookie.start()
-        assert client.open_ledger(writer.ledger_id).read(0, 1) == [b"one", b"two"]
+    assert bookie.stop() == 0
+    after = JavaBookie(uri, directory, bookie.port)
+    peers.on_close(after.kill)
+    for turn in (after, bookie):
+        turn.start()
+        # Its client is new as well: it has no lost connection to find out about.
+        with peers.java_client(uri) as client:
+            assert client.open_ledger(writer.ledger_id).read(0, 1) == [b"one", b"two"]
+        turn.kill()

@@ -15,6 +15,7 @@ from bkctl.cli import cli
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost
+from tests.interop.ours import PATIENT_ENVIRON
 from tests.interop.peers import (
     JavaBookie,
     Peers,
@@ -61,7 +62,7 @@ class Stage:
 
 
 def bkctl(*words: object, typed: str = "", ok: bool = True) -> Result:
-    with closing(FakeHost(typed, environ={"PAGER": ""})) as host:
+    with closing(FakeHost(typed, environ=PATIENT_ENVIRON)) as host:
         status = cli.run([*map(str, words)], host)
     result = Result(status, host.out.data.decode("utf-8", "surrogateescape"), host.err.text)
     assert not ok or status == 0, (words, result)

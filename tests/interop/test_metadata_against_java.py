@@ -16,11 +16,13 @@ from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from bkctl.java import ZooKeeperProcess
 from tests import reactor
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
-from tests.interop.java_client import JavaClient
+from tests.interop.java_client import PATIENT, JavaClient
 from tests.interop.jvm import JavaVM
 from wire.ids import LedgerId
 
 L1, L2 = LedgerId(1), LedgerId(2)
+SESSION_S = PATIENT["zkTimeout"] / 1000
+"""What a session holds must not go while the machine looks elsewhere."""
 
 _roots = itertools.count()
 
@@ -40,7 +42,9 @@ class Stage:
 
     def open(self, side: str, layout: str = "hierarchical", **options: Any) -> ZooKeeperMetadata:
         uri = self.uri(side, layout)
-        store = open_metadata(uri, reactor=reactor.the_reactor(), **options)
+        store = open_metadata(
+            uri, reactor=reactor.the_reactor(), session_timeout_s=SESSION_S, **options
+        )
         assert isinstance(store, ZooKeeperMetadata)
         reactor.run(store.connect())
         self._stores.append(store)
@@ -60,7 +64,7 @@ class Stage:
         vm = self.vm
         conf = vm.bookkeeper.conf.ClientConfiguration()
         conf.setMetadataServiceUri(self.uri(side))
-        for key, value in settings.items():
+        for key, value in {**PATIENT, **settings}.items():
             conf.setProperty(key, value)
         driver = vm.bookkeeper.meta.MetadataDrivers.getClientDriver(
             vm.java.net.URI.create(self.uri(side))

@@ -26,6 +26,7 @@ from bkclient.settings import load, parse_properties
 from bkctl.process import ChildProcess, free_port
 from tests.certificates import PASSWORD, Authority
 from tests.interop.admin import JavaAdminBookie
+from tests.interop.java_client import PATIENT
 from tests.interop.jvm import FAST_JVM, java_command
 from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, Peers, write_conf
@@ -81,7 +82,8 @@ class Closed:
     def client_conf(self) -> Path:
         path = self.directory / "client.conf"
         _, tls, names = blocks("ini")
-        write_conf(path, self.settings(tls, "#" + names.partition("# clients")[2]))
+        waits = {key: PATIENT[key] for key in ("readTimeout", "zkTimeout")}
+        write_conf(path, self.settings(tls, "#" + names.partition("# clients")[2], **waits))
         return path
 
     def ours(self, name: str, **more: object) -> JavaBookie:

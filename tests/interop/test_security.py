@@ -20,7 +20,7 @@ from bkclient.errors import ClientUnauthorizedError, RequestTimeoutError, Securi
 from bkclient.settings import load, parse_properties
 from bookied.config import BookieConfig
 from tests.certificates import PASSWORD, Authority, Pem, bookie_keys, client_keys, write_pem
-from tests.interop.java_client import JavaClient
+from tests.interop.java_client import PATIENT, JavaClient
 from tests.interop.jvm import FAST_JVM, JavaVM
 from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, JavaError, Peers, write_conf
@@ -48,7 +48,8 @@ class Stage:
         return client_keys(self.pem, **{"tlsClientAuthentication": "true", **more})
 
     def ours(self, *, v2: bool = False, **more: object) -> Client:
-        text = {"metadataServiceUri": self.uri, **self.keys(useV2WireProtocol=v2, **more)}
+        keys = self.keys(useV2WireProtocol=v2, **more)
+        text = {**PATIENT, "metadataServiceUri": self.uri, **keys}
         lines = "".join(f"{key}={value}\n" for key, value in text.items())
         config, _ = load(ClientConfig, parse_properties(lines))
         client = run(Client.connect(config, reactor=the_reactor()))
@@ -224,7 +225,7 @@ class Guarded:
 
     def ours(self, *, v2: bool, tls: bool, **more: object) -> Client:
         keys = self.keys(tls=tls, useV2WireProtocol=v2, **more)
-        text = {"metadataServiceUri": self.uri, **keys}
+        text = {**PATIENT, "metadataServiceUri": self.uri, **keys}
         lines = "".join(f"{key}={value}\n" for key, value in text.items())
         config, _ = load(ClientConfig, parse_properties(lines))
         client = run(Client.connect(config, reactor=the_reactor()))
@@ -364,7 +365,7 @@ def test_autorecovery_of_a_bookie_is_let_in_by_java_and_by_ours(module_peers: Pe
         peers.java_bookie(uri, jvm_options=options, **keys),
     ]
     lines = "".join(
-        f"{key}={value}\n" for key, value in {"metadataServiceUri": uri, **keys}.items()
+        f"{key}={value}\n" for key, value in {**PATIENT, "metadataServiceUri": uri, **keys}.items()
     )
     config, _ = load(ClientConfig, parse_properties(lines), also=(BookieConfig,))
     client = run(Client.connect(config, reactor=the_reactor()))

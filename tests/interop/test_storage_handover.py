@@ -20,13 +20,15 @@ import pytest
 from bkclient.client import Client
 from tests.interop.java_client import JavaClient, JavaLedger
 from tests.interop.jvm import JavaError
-from tests.interop.ours import OurBookie
+from tests.interop.ours import PATIENT_CONFIG, OurBookie
 from tests.interop.peers import JavaBookie, Peers
 from tests.reactor import run, the_reactor
 from wire.ids import LedgerId
 
 DIGESTS: Final = ("CRC32", "CRC32C", "MAC", "DUMMY")
 MIB: Final = 1 << 20
+LONGEST_S: Final = 300.0
+"""For reading all of it: it takes seconds, but not on every machine."""
 
 SORTED: Final[dict[str, Any]] = {
     "ledgerStorageClass": "org.apache.bookkeeper.bookie.SortedLedgerStorage",
@@ -154,10 +156,10 @@ class Handover:
         for one in self.written:
             one.check(self.client)
         if isinstance(self.bookie, OurBookie):
-            run(self._check_with_ours())
+            run(self._check_with_ours(), LONGEST_S)
 
     async def _check_with_ours(self) -> None:
-        client = await Client.connect(self.uri, reactor=the_reactor())
+        client = await Client.connect(self.uri, reactor=the_reactor(), config=PATIENT_CONFIG)
         try:
             for one in self.written:
                 await one.check_with_ours(client)

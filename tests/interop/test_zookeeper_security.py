@@ -16,6 +16,7 @@ from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataAccessError, MetadataStore
 from bkclient.settings import load, parse_properties
 from bkctl.java import Java, ZooKeeperProcess
+from tests.interop.java_client import PATIENT
 from tests.interop.jvm import FAST_JVM
 from tests.interop.ours import our_bookie
 from tests.interop.peers import Peers, ledgers_root, zookeeper_client
@@ -37,7 +38,7 @@ ONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 
 
 def config(uri: str, **settings: object) -> ClientConfig:
-    given = {"metadataServiceUri": uri, "zkEnableSecurity": "true", **settings}
+    given = {**PATIENT, "metadataServiceUri": uri, "zkEnableSecurity": "true", **settings}
     lines = "".join(f"{key}={value}\n" for key, value in given.items())
     return load(ClientConfig, parse_properties(lines))[0]
 
@@ -114,6 +115,9 @@ def test_a_cluster_of_ours_is_closed_by_digest(peers: Peers, tmp_path: Path) -> 
 
 class SaslZooKeeper(ZooKeeperProcess):
     """A server that knows the users of the JAAS file beside it."""
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        super().start(timeout_s)
 
     def _command(self, java: Java, jars: Path) -> list[str]:
         program, *rest = super()._command(java, jars)
