@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pwd
+from typing import NoReturn
+
 import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
@@ -33,3 +36,15 @@ class Scheduling(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
     """Say who runs what where tests run in several processes (``-n 2``)."""
     return Scheduling(config, log)
+
+
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who is nothing but a number, as often in containers: no name, and no home."""
+
+    def unknown(user_id: int) -> NoReturn:
+        raise KeyError(user_id)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
