@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 from typing import NoReturn
 
@@ -9,6 +10,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.surroundings import keep_away
+
+keep_away(os.environ)
 
 # Until logging begins, Twisted keeps events; a command under test would print those of all tests
 # before it.
