@@ -18,9 +18,12 @@ from tests.interop.jars import JARS_VARIABLE, default_directory
 _OF_A_USER: Final = re.compile(
     r"BKCTL_(?!CI_|TEST_|SIM_).*|BK_.*|BOOKIE_.*|CLI_CONF|LOCALBOOKIES_.*"  # Ours, and Java's.
     r"|COLUMNS|LINES|NO_COLOR|PAGER|EDITOR|VISUAL|NOTIFY_SOCKET|WATCHDOG_.*"
-    r"|SPARK_(?!HOME$).*|PYSPARK_.*|HADOOP_CONF_DIR"
+    r"|SPARK_(?!HOME$|LOCAL_).*|PYSPARK_.*|HADOOP_CONF_DIR"
 )
 """Variables that our programs or Spark heed; those that tests themselves heed are left out."""
+
+_PLAIN: Final = re.compile(r"[\w./-]{1,40}", re.ASCII)
+"""A place for temporary files that can be typed at a shell, and is short enough for sockets."""
 
 _PLACES: Final = {"XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state"}
 
@@ -31,6 +34,8 @@ def keep_away(environ: MutableMapping[str, str]) -> None:
         del environ[name]
     if "PYTEST_XDIST_WORKER" in environ:
         return  # All the rest is as the process that started this one has left it.
+    if not _PLAIN.fullmatch(tempfile.gettempdir()):
+        environ["TMPDIR"], tempfile.tempdir = "/tmp", None
     # What is fetched once for a user stays where it is.
     jars = default_directory(environ)
     environ.setdefault(JARS_VARIABLE, str(jars))

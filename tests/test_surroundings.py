@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,19 @@ def test_files_of_the_user_are_out_of_reach_but_what_is_fetched_once_is_not(tmp_
     again = {**environ, "PYTEST_XDIST_WORKER": "gw0"}
     keep_away(again)
     assert again == {**environ, "PYTEST_XDIST_WORKER": "gw0"}
+
+
+@pytest.mark.parametrize("name", ["a b", "$x", "é", "x" * 60])
+def test_temporary_files_are_where_tests_can_name_them(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / name
+    odd.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(odd))
+    environ = {"TMPDIR": str(odd)}
+    keep_away(environ)
+    assert environ["TMPDIR"] == "/tmp"
+    assert tempfile.tempdir != str(odd)
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
