@@ -19,7 +19,13 @@ import pytest
 from bkclient import handover
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
-from bkctl.export import ExportError, ExportReadError, export_ledgers, spark_session
+from bkctl.export import (
+    ExportError,
+    ExportReadError,
+    export_ledgers,
+    own_address,
+    spark_session,
+)
 from tests.bkctl.cluster import BKCTL, Cluster, local_cluster
 from wire import v2
 from wire.codes import DigestType, LedgerState
@@ -80,6 +86,14 @@ def test_every_byte_of_every_ledger_arrives(cluster, client, spark, tmp_path) ->
     assert (report.files, report.file_bytes) == (len(files), sum(f.stat().st_size for f in files))
     assert report.read_back == f"spark.read.parquet({str(tmp_path)!r})"
     assert not list(tmp_path.glob("_bkctl-tmp-*"))
+
+
+@pytest.mark.parametrize(
+    ("master", "address"), [("local[2]", "127.0.0.1"), ("spark://master:7077", "10.0.0.7")]
+)
+def test_the_user_says_where_a_cluster_of_spark_reaches_us(master: str, address: str) -> None:
+    assert own_address(master, {"SPARK_LOCAL_IP": "10.0.0.7"}) == address
+    assert own_address("yarn", {}) is None
 
 
 def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_path) -> None:
