@@ -70,7 +70,7 @@ class Cache:
                 age_s = self._clock() - os.fstat(file.fileno()).st_mtime
                 kept, whole = json.load(file)
             values = [(value, about) for value, about in kept]
-        except (OSError, ValueError):
+        except (OSError, TypeError, ValueError):  # None, or of another version.
             return None
         return None if age_s > OLD_S else (values, whole, age_s)
 
