@@ -135,7 +135,9 @@ def test_another_cluster_has_answers_of_its_own(cache: Cache, tmp_path: Path) ->
     assert other.read("ledger_id", "") is None
 
 
-@pytest.mark.parametrize("text", ["", "[", "[[1", "7", "[7, true]", '{"a": 1}', "[[[1, 2, 3]], true]"])
+@pytest.mark.parametrize(
+    "text", ["", "[", "[[1", "7", "[7, true]", '{"a": 1}', "[[[1, 2, 3]], true]"]
+)
 def test_an_answer_that_cannot_be_read_is_none(cache: Cache, text: str) -> None:
     cache.write("ledger_id", "", [], whole=True)
     Path(cache.path("ledger_id", "")).write_text(text)
