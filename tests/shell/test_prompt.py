@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from shell.prompt import OLD_S, bar_text, run_prompt
+from shell.prompt import OLD_S, bar_text, draw_anew, run_prompt
 from shell.shell import Shell
 from tests.shell.toy import Later, ToyProgram, make_shell
 
@@ -135,3 +137,18 @@ def test_what_was_typed_in_one_place_is_not_offered_in_another(typed: Type, tmp_
     assert {name: "words here" in text for name, text in kept.items()} == {
         "history": True, "history-latin": False,
     }  # fmt: skip
+
+
+def test_an_answer_is_drawn_where_the_prompt_runs_and_not_where_it_is_heard() -> None:
+    loop = asyncio.new_event_loop()
+    drawn: list[object] = []
+    app = SimpleNamespace(loop=loop, invalidate=lambda: drawn.append(asyncio.get_running_loop()))
+    draw_anew(app)
+    assert drawn == []
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert drawn == [loop]
+    loop.close()
+    for app.loop in (loop, None):  # The prompt has ended before the answer came.
+        draw_anew(app)
+    assert drawn == [loop]
