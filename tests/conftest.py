@@ -38,6 +38,7 @@ class Scheduling(LoadScopeScheduling):
         return "interop" if file.startswith("tests/interop/") else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
     """Say who runs what where tests run in several processes (``-n 2``)."""
     return Scheduling(config, log)
