@@ -9,7 +9,7 @@ import atexit
 import re
 import shutil
 import tempfile
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,16 @@ _PLAIN: Final = re.compile(r"[\w./-]{1,40}", re.ASCII)
 _PLACES: Final = {"XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state"}
 
 
-def keep_away(environ: MutableMapping[str, str]) -> None:
+def temporary_home() -> Path:
+    """Make a directory that is gone when this process ends."""
+    home = Path(tempfile.mkdtemp(prefix="bkctl-tests-home-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    return home
+
+
+def keep_away(
+    environ: MutableMapping[str, str], make_home: Callable[[], Path] = temporary_home
+) -> None:
     """Take away what is the user's, for this process and all that it starts."""
     for name in filter(_OF_A_USER.fullmatch, [*environ]):
         del environ[name]
@@ -40,7 +49,6 @@ def keep_away(environ: MutableMapping[str, str]) -> None:
     jars = default_directory(environ)
     environ.setdefault(JARS_VARIABLE, str(jars))
     environ.setdefault("MPLCONFIGDIR", str(jars.with_name("matplotlib")))
-    home = Path(tempfile.mkdtemp(prefix="bkctl-tests-home-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = make_home()
     environ.setdefault("HOME", str(home))
     environ.update({name: str(home / place) for name, place in _PLACES.items()})
