@@ -10,7 +10,8 @@ expanded when a value is used.
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,9 @@ INCLUDE_DEPTH_MAX: Final = 16
 
 EXPANSIONS_MAX: Final = 64
 """How many ``${…}`` one value may take; more is taken for a circle."""
+
+UNKNOWN: Final = "?"
+"""What Java says of a user who has no name, or no home."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
@@ -184,15 +188,23 @@ def read_properties(
     )
 
 
+def user_name() -> str:
+    """Return the name of the user who runs this; as Java, ``?`` for one without.
+
+    In containers a user is often nothing but a number. What the environment says is not asked.
+    """
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return UNKNOWN
+
+
 def java_system_properties() -> Mapping[str, str]:
     """Return the few of Java's system properties that have a meaning without Java."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # A user id without a name, as in containers.
-        user = ""
+    home = os.path.expanduser("~")  # noqa: PTH111 -- that one raises where there is none
     return {
-        "user.name": user,
-        "user.home": str(Path("~").expanduser()),
+        "user.name": user_name(),
+        "user.home": UNKNOWN if home == "~" else home,
         "user.dir": str(Path.cwd()),
         "java.io.tmpdir": tempfile.gettempdir(),
         "file.separator": "/",

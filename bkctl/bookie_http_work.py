@@ -14,6 +14,7 @@ from bkclient.metadata.api import NotFoundError
 from bkclient.settings import MASKED, is_secret_key
 from bkctl.bookie_http_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
+from bkctl.profiles import of_user
 from bkctl.similar import did_you_mean
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _token_file(session: Session) -> Path | None:
     profile = session.profile
     if profile is None or not profile.admin_token_file or FROM_ENVIRONMENT in session.host.environ:
         return None
-    return Path(profile.admin_token_file).expanduser()
+    return Path(of_user(profile.admin_token_file))
 
 
 def _token(environ: Mapping[str, str], path: Path | None) -> str:

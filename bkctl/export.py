@@ -28,7 +28,7 @@ from bkctl.spark.progress import Done, ProgressListener
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bkclient.blocking import BlockingClient
     from bkclient.config import ClientConfig
@@ -131,7 +131,7 @@ def spark_session(
             PYTHONWARNINGS="ignore::FutureWarning",
             JAVA_HOME=str(java.spark_java_home(Path(scratch), quiet=True)),
             SPARK_CONF_DIR=str(_quiet_conf(Path(scratch))),
-            SPARK_LOCAL_IP="127.0.0.1" if master.startswith("local") else None,
+            SPARK_LOCAL_IP=own_address(master, os.environ),
         ),
     ):
         builder = SparkSession.builder.master(master).appName(app_name)
@@ -201,6 +201,15 @@ _SILENT_LOGGERS: Final = (
     "org.apache.spark.sql.execution.datasources.FileFormatWriter",
 )
 """They tell of a failed task in a hundred lines; the command itself does in one."""
+
+
+def own_address(master: str, environ: Mapping[str, str]) -> str | None:
+    """Return the address that Spark here is to use; None leaves it to Spark.
+
+    Where all of it runs here, no host name has to resolve; a cluster has to reach us, and the user
+    may know how.
+    """
+    return "127.0.0.1" if master.startswith("local") else environ.get("SPARK_LOCAL_IP")
 
 
 @contextlib.contextmanager

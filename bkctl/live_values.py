@@ -70,7 +70,7 @@ class Cache:
                 age_s = self._clock() - os.fstat(file.fileno()).st_mtime
                 kept, whole = json.load(file)
             values = [(value, about) for value, about in kept]
-        except (OSError, ValueError):
+        except (OSError, TypeError, ValueError):  # None, or of another version.
             return None
         return None if age_s > OLD_S else (values, whole, age_s)
 
@@ -120,7 +120,10 @@ def completions(ctx: click.Context, kind: str, prefix: str) -> list[CompletionIt
     from click.shell_completion import CompletionItem
 
     words = [word for words in as_words(options_of(ctx)).values() for word in words]
-    cache = Cache(_directory(os.environ), _key(words, os.environ))
+    directory = cache_directory(os.environ)
+    if directory is None:
+        return []
+    cache = Cache(directory, _key(words, os.environ))
 
     def start(kind: str, prefix: str) -> Callable[[], bool]:
         return in_background(lambda: refresh(cache, kind, prefix, asker(ctx, words)))
@@ -197,9 +200,15 @@ def _work_alone(work: Callable[[], Any]) -> None:
         os._exit(0)
 
 
-def _directory(environ: Mapping[str, str]) -> str:
-    base = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
-    return f"{base}/bkctl/complete"
+def cache_directory(environ: Mapping[str, str]) -> str | None:
+    """Return where answers are kept; None for a user without a home.
+
+    By the XDG rules a relative path is as good as none: each directory would get its own.
+    """
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.expanduser("~/.cache")  # noqa: PTH111 -- quicker to import, and never raises
+    return f"{base}/bkctl/complete" if base.startswith("/") else None
 
 
 def _key(words: Sequence[str], environ: Mapping[str, str]) -> str:

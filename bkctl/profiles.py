@@ -18,6 +18,7 @@ a cluster: a command for one cluster never takes half of its settings from anoth
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import sys
@@ -82,7 +83,7 @@ class Profile:
         found = dict(_TLS_SWITCH) if self.tls else {}
         for name, path in self.tls.items():
             key, more = _TLS_KEYS[name]
-            found |= {key: str(Path(path).expanduser()), **more}
+            found |= {key: of_user(path), **more}
         return {**found, **self.client}
 
 
@@ -114,11 +115,16 @@ class ProfileFile:
 def profile_path(environ: Mapping[str, str]) -> Path | None:
     """Return where the user's file is, or would be; None for a user without a home."""
     if named := environ.get("BKCTL_CONFIG"):
-        return Path(named).expanduser()
+        return Path(of_user(named))
     if base := environ.get("XDG_CONFIG_HOME"):
         return Path(base) / "bkctl" / "config.toml"
     home = environ.get("HOME")
     return Path(home) / ".config" / "bkctl" / "config.toml" if home else None
+
+
+def of_user(path: str) -> str:
+    """Return a path with the home of its ``~``, or as it is for a user who has none."""
+    return os.path.expanduser(path)  # noqa: PTH111 -- that one raises without a home
 
 
 def is_open_to_others(path: Path) -> bool:
@@ -204,7 +210,7 @@ def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
         found = options.used_profile = resolve_profile(options, environ)
         options.profile_is_used = True
         if found is not None:
-            conf = found.conf and str(Path(found.conf).expanduser())
+            conf = found.conf and of_user(found.conf)
             for name, value in (("conf", conf), ("output", found.output)):
                 if value is not None and getattr(options, name) is None:
                     setattr(options, name, value)

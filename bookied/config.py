@@ -7,7 +7,6 @@ otherwise; see ``java_keys``.
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
@@ -15,6 +14,7 @@ import attrs
 
 from bkclient.auth.config import BookieAuthConfig
 from bkclient.config import ClientConfig, MetadataConfig
+from bkclient.properties import user_name
 from bkclient.settings import (
     Finding,
     FindingKind,
@@ -108,9 +108,10 @@ class IdentityConfig:
         """Give what Java's validate() and start refuse about identity."""
         if self.port == 0 and not self.allow_ephemeral_ports:
             yield _error("bookiePort", "is 0, which only allowEphemeralPorts=true permits")
-        if self.permitted_users and _user() not in self.permitted_users:
+        if self.permitted_users and user_name() not in self.permitted_users:
             allowed = ", ".join(self.permitted_users)
-            yield _error("permittedStartupUsers", f"user {_user()} may not start it ({allowed})")
+            told = f"user {user_name()} may not start it ({allowed})"
+            yield _error("permittedStartupUsers", told)
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
@@ -358,7 +359,3 @@ def worst(findings: Iterable[Finding]) -> Severity:
 
 def _error(key: str, message: str) -> Finding:
     return Finding(Severity.ERROR, FindingKind.INVALID, key, message)
-
-
-def _user() -> str:
-    return getpass.getuser()

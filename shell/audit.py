@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
+import pwd
 import syslog
 import time
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Audit:
             OSError: it cannot be kept.
         """
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
-        fields = {"user": getpass.getuser(), "place": place, "line": told(line), "status": status}
+        fields = {"user": user_name(), "place": place, "line": told(line), "status": status}
         if self._target == SYSLOG:
             _log(self._program, json.dumps(fields))
         else:
@@ -52,6 +52,14 @@ def told(line: Line) -> str:
         f"| {line.pipe}" if line.pipe else "",
     ]
     return masked(" ".join(filter(None, parts)))
+
+
+def user_name() -> str:
+    """Return who really runs this, whatever the environment says; in containers a bare number."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _append(path: str, text: str) -> None:

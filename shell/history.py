@@ -17,15 +17,18 @@ SIZE_BYTES_MAX: Final = 1024 * 1024
 """A longer file loses its older half when the shell starts."""
 
 
-def history_path(program: str, environ: Mapping[str, str], place: str = "") -> Path:
+def history_path(program: str, environ: Mapping[str, str], place: str = "") -> Path | None:
     """Return where a program's history is kept: in the user's directory for state (XDG).
 
-    Each place that commands go to has one of its own.
+    Each place that commands go to has one of its own. It is None for a user without a home.
     """
     state = environ.get("XDG_STATE_HOME", "")
     # The XDG rules: what is no absolute path counts as not set.
-    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
-    return base / program / (f"history-{quote(place, safe='')}" if place else "history")
+    if not state.startswith("/"):
+        state = os.path.expanduser("~/.local/state")  # noqa: PTH111 -- that one raises without a home
+    if not state.startswith("/"):
+        return None
+    return Path(state) / program / (f"history-{quote(place, safe='')}" if place else "history")
 
 
 class KeptHistory(FileHistory):
@@ -37,8 +40,10 @@ class KeptHistory(FileHistory):
                 super().store_string(string)
 
 
-def open_history(path: Path) -> History:
+def open_history(path: Path | None) -> History:
     """Open, or make, a history file that only its owner can read; without one, memory will do."""
+    if path is None:
+        return InMemoryHistory()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
@@ -107,8 +110,20 @@ class Prompts:
         if self._at is None or self._at[0] != place:
             history = open_history(history_path(shell.name, self._environ, place))
             self._at = place, make_session(shell, history, **self._how)
-            shell.live.questions.heard = self._at[1].app.invalidate
+            shell.live.questions.heard = partial(draw_anew, self._at[1].app)
         return self._at[1]
+
+
+def draw_anew(app: Application[Any]) -> None:
+    """Have a prompt drawn anew, from any thread; nothing happens where it is over.
+
+    It may end at any moment, and its own ``invalidate`` raises when that is half way through it.
+    So it is called where the prompt runs.
+    """
+    loop = app.loop
+    if loop is not None:
+        with contextlib.suppress(RuntimeError):  # Closed.
+            loop.call_soon_threadsafe(app.invalidate)
 
 
 def make_session(

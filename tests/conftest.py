@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+from typing import NoReturn
+
 import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.surroundings import keep_away
+
+keep_away(os.environ)
 
 # Until logging begins, Twisted keeps events; a command under test would print those of all tests
 # before it.
@@ -30,6 +38,19 @@ class Scheduling(LoadScopeScheduling):
         return "interop" if file.startswith("tests/interop/") else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
     """Say who runs what where tests run in several processes (``-n 2``)."""
     return Scheduling(config, log)
+
+
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who is nothing but a number, as often in containers: no name, and no home."""
+
+    def unknown(user_id: int) -> NoReturn:
+        raise KeyError(user_id)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)

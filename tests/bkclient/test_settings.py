@@ -24,6 +24,7 @@ from bkclient.settings import (
     describe,
     environment,
     is_secret_key,
+    java_system_properties,
     load,
     parse_properties,
     read_properties,
@@ -163,6 +164,19 @@ def test_references_to_environment_system_and_keys_are_expanded() -> None:
     )
     assert config.root == "/r/u/99"
     assert findings == ()
+
+
+@pytest.mark.usefixtures("nameless")
+def test_who_has_no_name_and_no_home_is_a_question_mark_as_in_java(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text("root=${sys:user.name}/${sys:user.home}")
+    config, findings = load(Sample, read_properties(tmp_path / "a.conf"))
+    assert (config.root, findings) == ("?/?", ())
+
+
+def test_the_name_of_a_user_is_that_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "somebody-else")
+    assert java_system_properties()["user.name"] not in {"", "somebody-else"}
 
 
 def test_a_reference_to_nothing_stays_and_is_reported() -> None:

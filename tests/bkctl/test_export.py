@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
@@ -18,7 +19,13 @@ import pytest
 from bkclient import handover
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
-from bkctl.export import ExportError, ExportReadError, export_ledgers, spark_session
+from bkctl.export import (
+    ExportError,
+    ExportReadError,
+    export_ledgers,
+    own_address,
+    spark_session,
+)
 from tests.bkctl.cluster import BKCTL, Cluster, local_cluster
 from wire import v2
 from wire.codes import DigestType, LedgerState
@@ -81,6 +88,14 @@ def test_every_byte_of_every_ledger_arrives(cluster, client, spark, tmp_path) ->
     assert not list(tmp_path.glob("_bkctl-tmp-*"))
 
 
+@pytest.mark.parametrize(
+    ("master", "address"), [("local[2]", "127.0.0.1"), ("spark://master:7077", "10.0.0.7")]
+)
+def test_the_user_says_where_a_cluster_of_spark_reaches_us(master: str, address: str) -> None:
+    assert own_address(master, {"SPARK_LOCAL_IP": "10.0.0.7"}) == address
+    assert own_address("yarn", {}) is None
+
+
 def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_path) -> None:
     from pyarrow import parquet
 
@@ -92,7 +107,9 @@ def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_pa
     assert (table["entry_id"], table["lac"][0], table["length"]) == ([0, 1], -1, [1, 3])
     assert table["payload"] == [b"a", b"bc"]
     created_ms = metadata_of(client, ledger_id).ctime_ms
-    assert [int(t.timestamp() * 1000) for t in table["ctime"]] == [created_ms] * 2
+    # Spark writes moments in UTC, and pyarrow reads them without saying so.
+    made = [t.replace(tzinfo=dt.timezone.utc).timestamp() * 1000 for t in table["ctime"]]
+    assert [round(ms) for ms in made] == [created_ms] * 2
     footer = b"".join(parquet.ParquetFile(path).metadata.metadata.values())
     assert b'"CRC32"' in footer.replace(b"\\", b"")
 

@@ -17,6 +17,7 @@ from bkctl.live_values import (
     POLL_S,
     Cache,
     Values,
+    cache_directory,
     in_background,
     offered,
     refresh,
@@ -134,7 +135,9 @@ def test_another_cluster_has_answers_of_its_own(cache: Cache, tmp_path: Path) ->
     assert other.read("ledger_id", "") is None
 
 
-@pytest.mark.parametrize("text", ["", "[", "[[1", '{"a": 1}', "[[[1, 2, 3]], true]"])
+@pytest.mark.parametrize(
+    "text", ["", "[", "[[1", "7", "[7, true]", '{"a": 1}', "[[[1, 2, 3]], true]"]
+)
 def test_an_answer_that_cannot_be_read_is_none(cache: Cache, text: str) -> None:
     cache.write("ledger_id", "", [], whole=True)
     Path(cache.path("ledger_id", "")).write_text(text)
@@ -171,3 +174,14 @@ def test_work_in_the_background_holds_none_of_our_streams(tmp_path: Path) -> Non
     done.touch()
     while goes_on():
         assert time.monotonic() < until_s
+
+
+def test_answers_are_kept_in_the_users_directory_for_caches() -> None:
+    assert cache_directory({"XDG_CACHE_HOME": "/c"}) == "/c/bkctl/complete"
+    for unset in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}):
+        assert cache_directory(unset) == f"{Path.home()}/.cache/bkctl/complete"
+
+
+@pytest.mark.usefixtures("nameless")
+def test_for_a_user_without_a_home_none_are_kept() -> None:
+    assert cache_directory({}) is None

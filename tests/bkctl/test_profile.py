@@ -166,6 +166,11 @@ def test_the_file_is_in_the_usual_place(environ: dict[str, str], found: str) -> 
     assert profile_path({}) is None
 
 
+@pytest.mark.usefixtures("nameless")
+def test_a_path_in_the_home_of_nobody_stays_as_it_is() -> None:
+    assert profile_path({"BKCTL_CONFIG": "~/a.toml"}) == Path("~/a.toml")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

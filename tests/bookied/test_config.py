@@ -158,6 +158,11 @@ def test_what_cannot_be_provided_is_refused(text: str, message: str) -> None:
     assert message in str(refusal(URI + text))
 
 
+@pytest.mark.usefixtures("nameless")
+def test_a_user_without_a_name_is_none_of_those_who_may_start_it() -> None:
+    assert "user ? may not start it (bk)" in str(refusal(URI + "permittedStartupUsers=bk"))
+
+
 def test_no_metadata_service_is_refused() -> None:
     assert "metadataServiceUri: is not set" in str(refusal("bookiePort=3181"))
 

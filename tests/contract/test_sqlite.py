@@ -169,6 +169,8 @@ class TestPlaces:
             ("/home/me/net/deep/er", "nfs4"),
             ("/home/me/network", "ext4"),
             ("/mnt/a b/c", "cifs"),
+            ("/mnt/données\u3000\x85/c", "nfs"),
+            ("/mnt/\udcff\\n/c", "ceph"),
             ("/", "overlay"),
         ],
     )
@@ -178,6 +180,8 @@ class TestPlaces:
             "23 22 8:1 / /home rw,relatime shared:2 - ext4 /dev/sda1 rw\n"
             "24 23 0:40 / /home/me/net rw shared:3 master:1 - nfs4 host:/x rw\n"
             "25 22 0:41 / /mnt/a\\040b rw - cifs //host/share rw\n"
+            "26 22 0:42 / /mnt/données\u3000\x85 rw - nfs host:/y rw\n"
+            "27 22 0:43 / /mnt/\udcff\\134n rw - ceph host:/z rw\n"
             "garbage\n"
         )
         assert file_system_of(Path(directory), mounts) == kind
@@ -186,7 +190,8 @@ class TestPlaces:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         real = Path.read_text
-        mounts = f"22 1 0:21 / {tmp_path} rw - nfs4 host:/x rw\n"
+        place = str(tmp_path).replace(" ", "\\040")
+        mounts = f"22 1 0:21 / {place} rw - nfs4 host:/x rw\n"
         monkeypatch.setattr(
             Path,
             "read_text",

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ ADMIN: Final = (
 """What a bookie needs besides for its HTTP server and for metrics."""
 
 Modules = tuple[tuple[str, str], ...]
+JARS_VARIABLE: Final = "BKCTL_TEST_JARS"
 COMPLETE: Final = "complete"
 """The file that is written last; a directory without it is of an interrupted run."""
 
@@ -117,12 +118,25 @@ def _jars(directory: Path, modules: Modules) -> list[Path]:
     return [directory / name for name in names]
 
 
-def default_directory() -> Path:
-    """Return where the jars are kept: ``BKCTL_TEST_JARS``, else the user's cache."""
-    if chosen := os.environ.get("BKCTL_TEST_JARS"):
+def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where the jars are kept: ``BKCTL_TEST_JARS``, else the user's cache.
+
+    For a user who has none, or one that is read-only, it is a directory of the system's for
+    temporary files.
+    """
+    if chosen := environ.get(JARS_VARIABLE):
         return Path(chosen)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "bkctl-tests" / f"jars-{VERSION}"
+    home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 -- that one may raise
+    cache = Path(environ.get("XDG_CACHE_HOME") or f"{home}/.cache")
+    if not (cache.is_absolute() and _can_be_written(cache / "bkctl-tests")):
+        cache = Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
+    return cache / "bkctl-tests" / f"jars-{VERSION}"
+
+
+def _can_be_written(directory: Path) -> bool:
+    """Whether files can be made in a directory, which itself may still have to be made."""
+    around = (path for path in (directory, *directory.parents) if os.access(path, os.F_OK))
+    return os.access(next(around), os.W_OK | os.X_OK)
 
 
 @contextmanager

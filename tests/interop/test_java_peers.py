@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,15 @@ class TestJars:
     ) -> None:
         monkeypatch.setenv("BKCTL_TEST_JARS", str(tmp_path / "own"))
         assert jars_module.default_directory() == tmp_path / "own"
+
+    def test_it_is_in_the_users_cache_where_that_can_be_written(self, tmp_path: Path) -> None:
+        for environ in ({"HOME": str(tmp_path)}, {"XDG_CACHE_HOME": str(tmp_path / ".cache")}):
+            found = jars_module.default_directory(environ)
+            assert found.parent == tmp_path / ".cache" / "bkctl-tests"
+        (tmp_path / "file").touch()
+        for path in ("relative", str(tmp_path / "file")):
+            found = jars_module.default_directory({"XDG_CACHE_HOME": path})
+            assert found.is_relative_to(tempfile.gettempdir())
 
     def test_the_class_path_holds_nothing_of_the_virtual_environment(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

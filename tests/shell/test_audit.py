@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import getpass
 import json
+import os
 import stat
 import syslog
 from pathlib import Path
 
 import pytest
 
-from shell.audit import SYSLOG, Audit, told
+from shell.audit import SYSLOG, Audit, told, user_name
 from shell.line import parse
 from shell.preferences import Preferences
 from shell.shell import Shell
@@ -25,7 +25,7 @@ def test_who_ran_what_where_and_how_it_ended_is_kept(tmp_path: Path) -> None:
         ("", "fail 3", 3), ("", "use latin", 0), ("latin", "words 'a b' | cat > /dev/null", 0),
         ("latin", "!true", 0),
     ]  # fmt: skip
-    assert {one["user"] for one in kept} == {getpass.getuser()}
+    assert {one["user"] for one in kept} == {user_name()}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -60,6 +60,17 @@ def test_what_cannot_be_kept_is_run_and_told(
     assert said.err.startswith("shelf: not kept in the audit: ")
 
 
+def test_nobody_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "somebody-else")
+    assert user_name() not in {"", "somebody-else"}
+
+
+@pytest.mark.usefixtures("nameless")
+def test_who_has_no_name_is_a_number() -> None:
+    assert user_name() == str(os.getuid())
+
+
 def test_the_systems_log_can_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[tuple[int, str]] = []
     monkeypatch.setattr(syslog, "syslog", lambda level, text: logged.append((level, text)))
@@ -68,5 +79,5 @@ def test_the_systems_log_can_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ((level, text),) = logged
     assert level == syslog.LOG_NOTICE
     assert json.loads(text) == {
-        "user": getpass.getuser(), "place": "attic", "line": "how", "status": 4,
+        "user": user_name(), "place": "attic", "line": "how", "status": 4,
     }  # fmt: skip

@@ -94,3 +94,10 @@ def test_it_lies_in_the_users_directory_for_state(tmp_path: Path) -> None:
     assert history_path("shelf", {"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "shelf/history"
     for unset in ({}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}):
         assert history_path("shelf", unset) == Path.home() / ".local/state/shelf/history"
+
+
+@pytest.mark.usefixtures("nameless")
+def test_for_a_user_without_a_home_it_is_in_memory(tmp_path: Path) -> None:
+    assert history_path("shelf", {}) is None
+    assert isinstance(open_history(None), InMemoryHistory)
+    assert history_path("shelf", {"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "shelf/history"

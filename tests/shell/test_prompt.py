@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prompt_toolkit.buffer import Buffer, CompletionState
@@ -11,7 +13,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from shell.prompt import OLD_S, bar_text, offer_late, run_prompt
+from shell.prompt import OLD_S, bar_text, draw_anew, offer_late, run_prompt
 from shell.shell import Shell
 from tests.shell.toy import Later, ToyProgram, make_shell
 
@@ -155,3 +157,18 @@ def test_values_that_come_late_are_offered_where_nothing_has_happened_meanwhile(
     buffer.complete_state = CompletionState(line)
     offer_late(buffer, line)
     assert buffer.offered == 1
+
+
+def test_an_answer_is_drawn_where_the_prompt_runs_and_not_where_it_is_heard() -> None:
+    loop = asyncio.new_event_loop()
+    drawn: list[object] = []
+    app = SimpleNamespace(loop=loop, invalidate=lambda: drawn.append(asyncio.get_running_loop()))
+    draw_anew(app)
+    assert drawn == []
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert drawn == [loop]
+    loop.close()
+    for app.loop in (loop, None):  # The prompt has ended before the answer came.
+        draw_anew(app)
+    assert drawn == [loop]

@@ -18,6 +18,7 @@ Everything here blocks and belongs to one thread.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -424,7 +425,9 @@ def check_place(path: Path) -> None:
         raise MetadataUnavailableError(f"{path} is a directory")
     if sys.platform == "linux":
         try:
-            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+            mounts = Path("/proc/self/mountinfo").read_text(
+                encoding="utf-8", errors="surrogateescape"
+            )
         except OSError:
             return
         kind = file_system_of(path.parent.resolve(), mounts)
@@ -438,12 +441,13 @@ def check_place(path: Path) -> None:
 def file_system_of(directory: Path, mountinfo: str) -> str:
     """Return the type of the file system a directory is on, as in ``/proc/self/mountinfo``."""
     best, kind = -1, ""
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):
         left, separator, right = line.partition(" - ")
-        fields = left.split()
+        fields = left.split(" ")
         if not separator or len(fields) < 5 or not right.split():  # noqa: PLR2004 - see proc(5)
             continue
-        mounted_at = Path(fields[4].encode().decode("unicode_escape"))
+        # Blanks and backslashes are escaped, all else is as it is: other alphabets, odd bytes.
+        mounted_at = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4]))
         if (directory == mounted_at or mounted_at in directory.parents) and (
             len(mounted_at.parts) >= best
         ):
