@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 OPEN_LEDGER: Final = "open-ledger"
+LOG_LEDGER: Final = "log-ledger"
 """The safety check of ``delete`` that ``--force`` can override."""
 
 FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
@@ -439,7 +440,7 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
 @click.option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin.")
 @click.option(
     "--force",
-    type=click.Choice([OPEN_LEDGER]),
+    type=click.Choice([OPEN_LEDGER, LOG_LEDGER]),
     multiple=True,
     help="Override a safety check by its name.",
 )
@@ -450,13 +451,15 @@ def delete(
     """Delete ledgers for good; `-` reads ids from stdin.
 
     Bookies free the space at their next garbage collection. A ledger that is not closed is left
-    alone unless its check is overridden with --force open-ledger.
+    alone unless its check is overridden with --force open-ledger; so is one that a log is made of,
+    with --force log-ledger: `bkctl log trim` and `bkctl log delete` keep the log whole.
     """
     from bkctl import ledger_ids, ledger_work
 
     chosen = ledger_ids.chosen(session, given, from_file)
     doomed = ledger_work.doomed(session, chosen)
     ledger_work.refuse_open(doomed, forced=OPEN_LEDGER in force)
+    ledger_work.refuse_of_logs(doomed, forced=LOG_LEDGER in force)
     lines = [ledger_work.loss(one) for one in doomed]
     if session.dry_run:
         session.plan([f"delete {line}" for line in lines])

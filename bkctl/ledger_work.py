@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 
 from bkclient import admin, handover
 from bkclient.errors import MetadataVersionError
+from bkclient.log.roll import LOG_KEY
 from bkclient.walk import read_ledgers
 from bkctl.errors import (
     ConflictError,
@@ -362,6 +363,24 @@ def refuse_open(found: Sequence[Doomed], *, forced: bool) -> None:
         raise RefusedError(
             f"ledger {', '.join(map(str, alive[:10]))}: not closed, so a writer may be at work",
             next_step=f"`bkctl ledger recover {alive[0]}` first, or --force open-ledger",
+        )
+
+
+def refuse_of_logs(found: Sequence[Doomed], *, forced: bool) -> None:
+    """Refuse ledgers that a log is made of.
+
+    Raises:
+        RefusedError: there is one, and the check is not overridden.
+    """
+    logs = {one.ledger_id: one.stored.value.custom.get(LOG_KEY) for one in found}
+    ids = [ledger_id for ledger_id, name in logs.items() if name is not None]
+    if ids and not forced:
+        name = (logs[ids[0]] or b"").decode(errors="backslashreplace")
+        raise RefusedError(
+            f"ledger {', '.join(map(str, ids[:10]))}: part of log {name}, which cannot be read "
+            "without it",
+            next_step=f"`bkctl log trim {name} --before INDEX:0` drops its oldest ledgers, or "
+            "--force log-ledger",
         )
 
 

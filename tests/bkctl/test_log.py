@@ -78,6 +78,22 @@ def test_a_log_is_deleted_with_its_ledgers(run: Run) -> None:
     assert "no ledgers" in run("log", "sweep", "gone", "--older-than", "0", "--yes").out
 
 
+def test_a_ledger_of_a_log_is_deleted_alone_only_by_force(run: Run) -> None:
+    run("log", "create", "whole")
+    run("log", "append", "whole", "a", "--seal")
+    ledger = run("log", "info", "whole", "-o", "id").out.strip()
+    other = run("ledger", "write", "-", typed="b\n").id
+    refused = run("ledger", "delete", other, ledger, "--yes", ok=False)
+    assert refused.status == ExitStatus.REFUSED
+    assert f"ledger {ledger}: part of log whole" in refused.err
+    assert "bkctl log trim whole --before" in refused.err
+    assert run("ledger", "show", other).status == 0, "none of them went"
+    assert run("log", "tail", "whole").out == "a\n"
+    forced = run("ledger", "delete", ledger, "--yes", "--force", "log-ledger")
+    assert "overridden: log-ledger" in forced.err
+    assert run("ledger", "show", ledger, ok=False).status == ExitStatus.NOT_FOUND
+
+
 @pytest.mark.parametrize("position", ["", "1", "a:b", "1:2:3"])
 def test_what_is_no_position_is_told(run: Run, capfd, position: str) -> None:
     refused = run("log", "tail", "turns", "--from", position, ok=False)
