@@ -90,15 +90,16 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 def test_what_a_hung_disk_keeps_waiting_is_on_the_page(watched: Watched) -> None:
     with watched.bookie.client() as client:
         assert client.add(7, 0) is ReturnCode.EOK
+        # The answer goes out before what it took is given back.
+        until(lambda: watched.page.memory()["requests in flight"] == 0)
         calm = watched.page
         assert calm.sum(QUEUE_SIZE) == 0
         assert calm.sum("bookie_journal_JOURNAL_MEMORY_USED") == 0
-        assert calm.memory()["requests in flight"] == 0
         watched.disk.hang()
-        began_s = time.monotonic()
         for entry_id in range(1, ADDS + 1):
             client.send_add(7, entry_id, b"x" * ADD_BYTES)
         until(lambda: watched.page.sum(QUEUE_SIZE) == ADDS)
+        began_s = time.monotonic()  # By now the sync hangs.
         stuck = watched.page
         least = ADDS * ADD_BYTES
         assert stuck.sum("bookie_journal_JOURNAL_MEMORY_USED") > least
@@ -109,6 +110,7 @@ def test_what_a_hung_disk_keeps_waiting_is_on_the_page(watched: Watched) -> None
         for _ in range(ADDS):
             client.receive()
     until(lambda: watched.page.sum(QUEUE_SIZE) == 0)
+    until(lambda: watched.page.memory()["requests in flight"] == 0)
     # Shown once the window has ended in which it came to its end.
     until(
         lambda: (
@@ -118,7 +120,7 @@ def test_what_a_hung_disk_keeps_waiting_is_on_the_page(watched: Watched) -> None
     )
     page = watched.page
     assert page.sum("bookie_journal_JOURNAL_SYNC_sum", success="true") >= HUNG_S * 900
-    assert page.memory()["requests in flight"] == page.memory()["journal queues"] == 0
+    assert page.memory()["journal queues"] == 0
 
 
 def test_the_page_under_load_is_true_to_the_process(watched: Watched) -> None:
