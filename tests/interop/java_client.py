@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tests.interop.jvm import JavaVM
+from tests.interop.jvm import JavaError, JavaVM
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -251,7 +251,7 @@ class JavaLedger:
     def add(self, payload: bytes, *, entry_id: int | None = None) -> int:
         """Add one entry and wait until it is confirmed. ``entry_id`` for an advanced ledger."""
         if entry_id is None:
-            return int(self.vm.call(self.handle.append, payload))
+            return int(self.add_async(payload).result(_WAIT_S))
         buffer = self.vm.netty.buffer.Unpooled.wrappedBuffer(payload)
         return int(_wait(self.vm, self.handle.writeAsync(entry_id, buffer)))
 
@@ -390,6 +390,12 @@ class JavaLedger:
             .map(vm.function(append))
             .collect(util.stream.Collectors.toList())
         )
+        # Adds end in order. To join them has no time limit, and Java may forget one for ever.
+        try:
+            _wait(vm, futures.get(futures.size() - 1))
+        except JavaError as error:
+            if error.name == "TimeoutException":
+                raise  # Else the one that failed first tells why.
         ids = futures.stream().map(vm.once(_joined_future))
         return [int(entry_id) for entry_id in self._joined(ids).split(",")]
 

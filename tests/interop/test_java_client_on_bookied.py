@@ -179,6 +179,16 @@ def test_both_protocols_see_one_ledger(module_peers: Peers, uri: str, bookies) -
     assert clients[1].open_ledger(ledger.ledger_id).read(0, len(PAYLOADS) - 1) == PAYLOADS
 
 
+def add_after_a_loss(ledger: JavaLedger, payloads: list[bytes]) -> None:
+    """Add entries to a ledger that has lost a bookie: the first alone, and it changes the ensemble.
+
+    Of many in flight one may fail when the bookie is already replaced. Java (4.18.0) then replaces
+    nothing, and never completes what it has all acks for (BookKeeper #4261, #4459).
+    """
+    ledger.add(payloads[0])
+    ledger.add_many(payloads[1:])
+
+
 class TestLosses:
     """Bookies that die; each test has a cluster of its own."""
 
@@ -191,7 +201,7 @@ class TestLosses:
         victim_id = ledger.metadata().ensembles[0][0]
         victim = next(b for b in bookies if b.bookie_id == victim_id)
         victim.kill()
-        ledger.add_many(PAYLOADS[100:])
+        add_after_a_loss(ledger, PAYLOADS[100:])
         assert len(client.metadata(ledger.ledger_id).ensembles) == 2
         ledger.close()
         assert client.open_ledger(ledger.ledger_id).read(0, len(PAYLOADS) - 1) == PAYLOADS
@@ -275,7 +285,7 @@ class TestMixedEnsembles:
         assert members & {b.bookie_id for b in javas}
         candidates = ours if dies == "ours" else javas
         next(b for b in candidates if b.bookie_id in members).kill()
-        ledger.add_many(PAYLOADS[100:200])
+        add_after_a_loss(ledger, PAYLOADS[100:200])
         assert ledger_members(ledger) == {b.bookie_id for b in [*ours, *javas]}
         reader = client.open_ledger(ledger.ledger_id)
         assert reader.read(0, 199) == PAYLOADS[:200]
