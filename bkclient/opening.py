@@ -156,9 +156,7 @@ class RecoveryRun:
             for command in commands:
                 self._DOERS[type(command)](self, command)
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it.
-            self._rules.ended = True
-            if not self._result.called:
-                self._result.errback(error)
+            self._fail(error)
 
     def _spawn(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
         Deferred.fromCoroutine(work).addErrback(self._broke)
@@ -301,9 +299,12 @@ class RecoveryRun:
             self._result.callback(metadata)
 
     def _abort(self, command: AbortRecovery) -> None:
+        self._fail(command.error)
+
+    def _fail(self, error: Exception) -> None:
         self._rules.ended = True
         if not self._result.called:
-            self._result.errback(command.error)
+            self._result.errback(error)
 
     _DOERS: ClassVar[dict[type, Callable[..., None]]] = {
         FenceBookies: _fence,

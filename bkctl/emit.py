@@ -623,7 +623,7 @@ def safe(text: str) -> str:
 
 def shown(value: Any) -> str:
     """Return what a table shows of a value that has no form of its own for people."""
-    return safe(value if type(value) is str else flat(value))
+    return safe(flat(value))
 
 
 def csv_line(cells: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -354,8 +354,7 @@ class EntryLogReader:
         found: set[int] = set()
         for path in list_logs(self._files, self._directories).values():
             try:
-                if ledger_id in _ledgers_in(self._files, path):
-                    found |= _entries_in(self._files, path, ledger_id)
+                found |= _entries_in(self._files, path, ledger_id)
             except CorruptError:
                 return None
         return found
@@ -413,19 +412,15 @@ class EntryLogReader:
         self._open.close()
 
 
-def _ledgers_in(files: Files, path: Path) -> Collection[int]:
-    """Return whose entries a log has: from its map, or else from all of it."""
-    try:
-        return read_ledgers_map(files, path)
-    except LedgersMapError:
-        scan = open_scan(files, path)
-        try:
-            return {record.ledger_id for record in scan}
-        finally:
-            scan.close()
-
-
 def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:
+    """Return which entries of a ledger a log has; it is read where its map does not rule them out.
+
+    Raises:
+        CorruptError: it cannot be read.
+    """
+    with contextlib.suppress(LedgersMapError):
+        if ledger_id not in read_ledgers_map(files, path):
+            return set()
     scan = open_scan(files, path)
     try:
         return {record.entry_id for record in scan if record.ledger_id == ledger_id}

@@ -13,6 +13,7 @@ import pytest
 from bookied.config import StorageClass
 from bookied.exit_status import DamagedError
 from bookied.state import State
+from bookied.storage import LedgerStorage
 from tests.bkclient.metadata.values import closed
 from tests.bookied.clock_world import World, started
 from tests.bookied.fakes import done
@@ -171,9 +172,8 @@ def test_a_bookie_stops_while_the_collector_waits_for_the_metadata(tmp_path: Pat
     assert world.service.state.now is State.STOPPED
 
 
-def test_a_fenced_ledger_that_was_deleted_takes_nothing_after_a_restart(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    done(world.service.start())
+def fenced_with_an_entry(world: World) -> LedgerStorage:
+    """Add entry 0 to ledger 7 and fence that; return its storage."""
     world.connect()
     world.connection.dataReceived(add(0))
     assert world.service.engine is not None
@@ -182,6 +182,13 @@ def test_a_fenced_ledger_that_was_deleted_takes_nothing_after_a_restart(tmp_path
     assert state is not None
     storage.set_fenced(state)
     world.step()
+    return storage
+
+
+def test_a_fenced_ledger_that_was_deleted_takes_nothing_after_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    done(world.service.start())
+    fenced_with_an_entry(world)
     assert collected(world).ledgers_dropped == 1
     world.stop()
     again = World(tmp_path, world.cluster)
@@ -201,14 +208,7 @@ def test_a_fenced_ledger_dropped_for_its_excess_can_be_copied_here_after_a_resta
     done(world.service.start())
     # It is at other bookies, who have closed it.
     done(world.store.create_ledger(LedgerId(7), closed()))
-    world.connect()
-    world.connection.dataReceived(add(0))
-    assert world.service.engine is not None
-    storage = world.service.engine.storages.of(7)
-    state = storage.lookup(7)
-    assert state is not None
-    storage.set_fenced(state)
-    world.step()
+    storage = fenced_with_an_entry(world)
     world.run_for(20)
     assert storage.ledger_ids() == []
     world.stop()
