@@ -9,17 +9,17 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from bkclient.cluster import Cluster
-from bkclient.config import ClientConfig
-from bkclient.free_space import FreeSpace, ask_sizes
-from bkclient.greeting import Greeting
+from bkclient.config.client import ClientConfig
+from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.handshake import Greeting
+from bkclient.connection.pool import BookiePool, Connect
+from bkclient.ledger.context import Cluster
 from bkclient.metadata.api import MetadataStore
-from bkclient.placement import Placement
-from bkclient.placement_policy import placement_of
-from bkclient.pool import BookiePool, Connect
-from bkclient.topology import RunScript
-from bkclient.trouble import TroubleBook
-from bkclient.updates import Updater
+from bkclient.metadata.update import Updater
+from bkclient.placement.free_space import FreeSpace, ask_sizes
+from bkclient.placement.from_config import placement_of
+from bkclient.placement.policy import Placement
+from bkclient.placement.topology import RunScript
 from wire.codes import ProtocolVersion
 from wire.ids import BookieId
 

@@ -21,7 +21,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
 from bkclient.errors import IllegalOperationError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore

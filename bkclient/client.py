@@ -22,8 +22,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from bkclient.config import ClientConfig
-from bkclient.distribution import check_quorums
+from bkclient.config.client import ClientConfig
 from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
@@ -40,22 +39,23 @@ from bkclient.errors import (
 from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore, Versioned
-from bkclient.updates import LocalMetadata
+from bkclient.metadata.update import LocalMetadata
+from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType, LedgerState, ProtocolVersion
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 
 if TYPE_CHECKING:
-    from bkclient.cluster import Cluster
-    from bkclient.frames import LedgerKeys
-    from bkclient.greeting import Greeting
-    from bkclient.opening import ProgressReport
-    from bkclient.placement import Ensemble, Placement
-    from bkclient.pool import Connect
-    from bkclient.reader import LedgerReader
-    from bkclient.request_trace import RequestTrace
-    from bkclient.topology import RunScript
-    from bkclient.writer import LedgerWriter
+    from bkclient.connection.handshake import Greeting
+    from bkclient.connection.ledger_keys import LedgerKeys
+    from bkclient.connection.pool import Connect
+    from bkclient.connection.request_trace import RequestTrace
+    from bkclient.ledger.context import Cluster
+    from bkclient.ledger.reader import LedgerReader
+    from bkclient.ledger.recovery import ProgressReport
+    from bkclient.ledger.writer import LedgerWriter
+    from bkclient.placement.policy import Ensemble, Placement
+    from bkclient.placement.topology import RunScript
 
 log = Logger()
 
@@ -99,7 +99,7 @@ class Client:
         config = ClientConfig() if config is None else config
         self.store, self.config = store, config
         if greeting is None and (config.tls is not None or config.has_sasl):
-            from bkclient.greeting import greeting_of
+            from bkclient.connection.handshake import greeting_of
 
             greeting = greeting_of(config, clock)
         self._parts: dict[str, Any] = {
@@ -150,7 +150,7 @@ class Client:
         config = ClientConfig() if config is None else config
         store = open_metadata(uri, reactor=reactor, **store_options(config, uri))
         if "connect" not in rest:
-            from bkclient.connect import TcpConnect
+            from bkclient.connection.tcp import TcpConnect
 
             rest["connect"] = TcpConnect(reactor)
 
@@ -161,7 +161,7 @@ class Client:
             await store.connect()
             await store.layout()
             if config.topology_script:
-                from bkclient.placement_policy import local_host_of, real_script
+                from bkclient.placement.from_config import local_host_of, real_script
 
                 rest.setdefault("topology_script", real_script(config, run_blocking))
                 rest.setdefault("local_host", await run_blocking(partial(local_host_of, config)))
@@ -247,7 +247,7 @@ class Client:
             custom=custom,
             ledger_id=ledger_id,
         )
-        from bkclient.writer import LedgerWriter
+        from bkclient.ledger.writer import LedgerWriter
 
         keys = self.cluster.keys(ledger, digest_type, password)
         return LedgerWriter(
@@ -348,7 +348,7 @@ class Client:
             LedgerRecoveryError: it cannot be recovered now.
             ReadFailedError: without recovery: too few bookies answered to know the LAC.
         """
-        from bkclient.reader import LedgerReader
+        from bkclient.ledger.reader import LedgerReader
 
         local = await self.local_metadata(ledger_id)
         keys = self._keys(ledger_id, local.value, password, digest_type)
@@ -369,7 +369,7 @@ class Client:
     async def _recover(
         self, local: LocalMetadata, keys: LedgerKeys, progress: ProgressReport | None
     ) -> LedgerMetadata:
-        from bkclient.opening import recover
+        from bkclient.ledger.recovery import recover
 
         try:
             return await recover(self.cluster, local, keys, progress or (lambda _progress: None))
@@ -433,7 +433,7 @@ class Client:
         self, ledger_id: LedgerId, local: LocalMetadata, *, last: int, length: int
     ) -> LedgerWriter:
         """Return a writer that goes on behind ``last``; only for a hand-over that was claimed."""
-        from bkclient.writer import LedgerWriter
+        from bkclient.ledger.writer import LedgerWriter
 
         keys = self.keys_of(ledger_id, local.value)
         return LedgerWriter(self.cluster, local, keys, last_confirmed=last, length=length)

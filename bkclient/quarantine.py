@@ -12,7 +12,7 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,

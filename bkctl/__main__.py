@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def main() -> NoReturn:
     """Run the command line; a Ctrl-C that comes before a command can end in order is only told."""
     try:
-        from bkctl.cli import main as run
+        from bkctl.cli.root import main as run
 
         run()
     except KeyboardInterrupt:

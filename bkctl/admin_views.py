@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.autorecovery import Mark, Pause, Status
-from bkclient.sanity import Sanity
-from bkclient.stored_cookies import StoredCookie
-from bkctl.autorecovery_work import Auditor, Delay, Switched, Triggered, told
-from bkctl.bookie_figures import Figures
-from bkctl.bookie_work import BookieDetails
-from bkctl.cluster_removal import ClusterFormatted, ClusterRemoved
-from bkctl.cookie_work import CookieChanged, CookieText
-from bkctl.emit import NEVER, WIDE, Field, Kind, View
-from bkctl.units import counted, human_duration, rfc3339
+from bkclient.admin.bookie_test import Sanity
+from bkclient.admin.cookies import StoredCookie
+from bkclient.repair.autorecovery import Mark, Pause, Status
+from bkctl.bookies.figures import Figures
+from bkctl.commands.autorecovery.work import Auditor, Delay, Switched, Triggered, told
+from bkctl.commands.bookie.work import BookieDetails
+from bkctl.commands.cluster.removal import ClusterFormatted, ClusterRemoved
+from bkctl.commands.cookie.work import CookieChanged, CookieText
+from bkctl.output.emit import NEVER, WIDE, Field, Kind, View
+from bkctl.output.units import counted, human_duration, rfc3339
 
 _BOOKIE: Final = Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE")
 _LEDGER: Final = Field(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.cli.command import Command, Effect
+from bkctl.cli.params import LEDGER_ID
 from bkctl.exit_status import ExitStatus
-from bkctl.params import LEDGER_ID
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
     from wire.ids import LedgerId
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
@@ -45,8 +45,8 @@ LAZY: Final = {
 @click.pass_obj
 def active(session: Session) -> None:
     """List the ledgers that workers have now, waiting or copying."""
-    from bkclient import autorecovery
     from bkclient.metadata.api import HeldLock
+    from bkclient.repair import autorecovery
 
     session.emit_all(session.call(autorecovery.active), HeldLock)
 
@@ -102,7 +102,8 @@ def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> No
 @click.pass_obj
 def audit(session: Session, *, checks: Sequence[str], wait: bool) -> None:
     """Have the auditor look for lost bookies now, and wait until their ledgers are marked."""
-    from bkctl import autorecovery_repairs_work, autorecovery_work
+    from bkctl import autorecovery_repairs_work
+    from bkctl.commands.autorecovery import work as autorecovery_work
 
     if session.dry_run:
         session.plan(autorecovery_work.triggered(checks))

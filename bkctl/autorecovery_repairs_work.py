@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from twisted.internet.task import deferLater
 
-from bkclient import autorecovery
-from bkclient.prospects import Lacking, LedgerProspect, prospects
+from bkclient.repair import autorecovery
+from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
 
 if TYPE_CHECKING:
-    from bkclient.autorecovery import Mark
     from bkclient.client import Client
-    from bkctl.session import Session
+    from bkclient.repair.autorecovery import Mark
+    from bkctl.session.session import Session
     from wire.ids import BookieId, LedgerId
 
 LOOK_S: Final = 1.0

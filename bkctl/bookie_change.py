@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.cli.command import Command, Effect
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.UNREACHABLE,
@@ -42,9 +42,9 @@ def flip_id(session: Session, *, kind: str | None, ledgers: bool) -> None:
     it stores a cookie under the new id, renames the bookie in all its ledgers, rewrites the VERSION
     files and at last removes the old cookie. It can be interrupted and run again.
     """
-    from bkctl import bookie_change_work
+    from bkctl.commands.bookie import rename
 
-    bookie_change_work.flip_id(session, kind, rename=ledgers)
+    rename.flip_id(session, kind, rename=ledgers)
 
 
 @click.command(
@@ -66,6 +66,6 @@ def expand_storage(session: Session) -> None:
     They must be empty, and none that was in use before. Not with DbLedgerStorage, which finds its
     ledgers by the number of its directories.
     """
-    from bkctl import bookie_change_work
+    from bkctl.commands.bookie import rename
 
-    bookie_change_work.expand_storage(session)
+    rename.expand_storage(session)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from bkctl.bookie_change_work import IdFlipped, StorageExpanded
-from bkctl.doctor_state import Finding
-from bkctl.emit import WIDE, Field, Kind, View
-from bkctl.ledger_bookie_work import BookieUpdated
-from bkctl.units import counted
+from bkctl.commands.bookie.ledgers_of import BookieUpdated
+from bkctl.commands.bookie.rename import IdFlipped, StorageExpanded
+from bkctl.commands.doctor.state import Finding
+from bkctl.output.emit import WIDE, Field, Kind, View
+from bkctl.output.units import counted
 
 _BOOKIE: Final = Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE")
 _WAS: Final = Field("was", "What it was before.", lambda v: v.was)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.cli.command import Command, Effect
+from bkctl.cli.params import BOOKIE_ID
 from bkctl.exit_status import ExitStatus
 from bkctl.ledger_bookie import update_options
-from bkctl.params import BOOKIE_ID
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 _EXITS: Final = (
     ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
@@ -41,9 +41,9 @@ def rename(session: Session, /, **options: Any) -> None:
 
     `bkctl bookie flip-id`, on its own machine, does that and gives it new cookies.
     """
-    from bkctl import ledger_bookie_work
+    from bkctl.commands.bookie import ledgers_of
 
-    ledger_bookie_work.update_bookie(session, **options)
+    ledgers_of.update_bookie(session, **options)
 
 
 @click.command(
@@ -64,6 +64,6 @@ def rename(session: Session, /, **options: Any) -> None:
 @click.pass_obj
 def replace_id(session: Session, /, **options: Any) -> None:
     """Put DEST in the place of SRC wherever a ledger lists it, as `ledger update-bookie` does."""
-    from bkctl import ledger_bookie_work
+    from bkctl.commands.bookie import ledgers_of
 
-    ledger_bookie_work.update_bookie(session, **options)
+    ledgers_of.update_bookie(session, **options)

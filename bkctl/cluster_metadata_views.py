@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bkctl.cluster_backup import BackupWritten, ClusterRestored
-from bkctl.cluster_nodes import MetadataNode, plain, summary
-from bkctl.cluster_watch import ClusterEvent
-from bkctl.emit import NEVER, WIDE, Field, Kind, View
-from bkctl.units import counted, human_bytes, human_duration, human_time
+from bkctl.commands.cluster.backup import BackupWritten, ClusterRestored
+from bkctl.commands.cluster.nodes import MetadataNode, plain, summary
+from bkctl.commands.cluster.watch import ClusterEvent
+from bkctl.output.emit import NEVER, WIDE, Field, Kind, View
+from bkctl.output.units import counted, human_bytes, human_duration, human_time
 
 
 def _decoded(v: MetadataNode) -> Any:

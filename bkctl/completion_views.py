@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from bkctl.emit import Field, View
+from bkctl.output.emit import Field, View
 
 
 @attrs.frozen

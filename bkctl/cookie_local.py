@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.cli.command import Command, Effect
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE)
 _REFUSED: Final = (*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT)
@@ -41,9 +41,9 @@ LAZY: Final = {
 @click.pass_obj
 def verify(session: Session) -> None:
     """Compare the stored cookie and each VERSION file with the settings, field by field."""
-    from bkctl import cookie_local_work
+    from bkctl.commands.cookie import stopped_bookie
 
-    cookie_local_work.verify(session)
+    stopped_bookie.verify(session)
 
 
 @click.command(
@@ -65,9 +65,9 @@ def repair(session: Session) -> None:
     One that fits the settings must be left, in the metadata service or in a directory. A directory
     that is empty is refused: what was on it is lost, and no cookie brings it back.
     """
-    from bkctl import cookie_local_work
+    from bkctl.commands.cookie import stopped_bookie
 
-    cookie_local_work.repair(session)
+    stopped_bookie.repair(session)
 
 
 @click.command(
@@ -88,6 +88,6 @@ def rename(session: Session) -> None:
 
     `bkctl bookie flip-id` renames it in the ledgers too, which it needs to serve them.
     """
-    from bkctl import bookie_change_work
+    from bkctl.commands.bookie import rename as bookie_change_work
 
     bookie_change_work.flip_id(session, None, rename=False)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.command import Effect
-from bkctl.disk import FAILURES, directory_options, disk
+from bkctl.cli.command import Effect
+from bkctl.commands.disk.commands import FAILURES, directory_options, disk
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 
 @disk.command(
@@ -39,8 +39,8 @@ def check(
     A note is what a crash leaves and the next start takes care of; a warning loses nothing; a
     problem does, or keeps the bookie from starting, and makes the exit status 10.
     """
-    from bkctl import disk_checking
-    from bookied.consistency import Problem
+    from bkctl.commands.disk.repair import check as disk_checking
+    from bookied.offline.check.check import Problem
 
     checking = disk_checking.Checking(session, deep=deep, only_db=db)
     found = checking.run(dirs)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.command import Effect
-from bkctl.disk import FAILURES, directory_options, disk
+from bkctl.cli.command import Effect
+from bkctl.commands.disk.commands import FAILURES, directory_options, disk
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
 
@@ -54,9 +54,9 @@ def rebuild_db(
     stays as a backup. Ledgers that were deleted, and whose entries are still in a log, come back
     until the next garbage collection.
     """
-    from bkctl import disk_db_work
+    from bkctl.commands.disk.repair import db
 
-    disk_db_work.rebuild_db(
+    db.rebuild_db(
         session, locations=locations, ledgers=ledgers, password_file=password_file, dirs=dirs
     )
 
@@ -87,6 +87,6 @@ def convert(session: Session, /, *, to: str, **dirs: tuple[str, ...]) -> None:
     when the new one is on disk (databases are renamed to .backup); a run that was cut short is
     finished by the same command. Set ledgerStorageClass accordingly before the bookie starts.
     """
-    from bkctl import disk_db_work
+    from bkctl.commands.disk.repair import db
 
-    disk_db_work.convert(session, to, dirs)
+    db.convert(session, to, dirs)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.command import Effect
-from bkctl.disk import FAILURES, directory_options, disk
-from bkctl.disk_params import ENTRY_LOG
+from bkctl.cli.command import Effect
+from bkctl.cli.params import ENTRY_RANGE, LEDGER_ID
+from bkctl.commands.disk.commands import FAILURES, directory_options, disk
+from bkctl.commands.disk.params import ENTRY_LOG
 from bkctl.exit_status import ExitStatus
-from bkctl.params import ENTRY_RANGE, LEDGER_ID
 
 if TYPE_CHECKING:
-    from bkctl.disk_params import FileRef
-    from bkctl.session import Session
+    from bkctl.commands.disk.params import FileRef
+    from bkctl.session.session import Session
 
 
 @disk.command(
@@ -63,15 +63,15 @@ def entrylog(
     path needs no directories. --summary goes by the log's own ledgers map, where there is one, and
     by its records otherwise; with --live, entry by entry, as the index has them.
     """
-    from bkctl import disk_logs
-    from bkctl.disk_records import Damage, LogRow
+    from bkctl.commands.disk.look import entry_logs
+    from bkctl.commands.disk.look.records import Damage, LogRow
 
     damage = Damage(session)
-    chosen = disk_logs.Chosen(ledger_id, entries, start, end)
-    with disk_logs.find_log(session, log, dirs, live=live) as found:
+    chosen = entry_logs.Chosen(ledger_id, entries, start, end)
+    with entry_logs.find_log(session, log, dirs, live=live) as found:
         if summary:
-            session.emit(disk_logs.contents(session, found, damage, live=live))
+            session.emit(entry_logs.contents(session, found, damage, live=live))
         else:
-            rows = disk_logs.log_rows(session, found, chosen, damage, payload=payload, live=live)
+            rows = entry_logs.log_rows(session, found, chosen, damage, payload=payload, live=live)
             session.emit_all(rows, LogRow)
     damage.finish()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.command import Command, Effect
-from bkctl.disk import disk
+from bkctl.cli.command import Command, Effect
+from bkctl.commands.disk.commands import disk
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 _FAILURES: Final = (
     ExitStatus.FAILED,
@@ -61,7 +61,7 @@ def format_(session: Session, *, delete_cookie: bool, force: Sequence[str]) -> N
     on; the same command again ends it. The stored cookie goes last, and only if asked: while it is
     there, a bookie refuses to start on the empty directories.
     """
-    from bkctl import disk_format_work
+    from bkctl.commands.disk.repair import format as disk_format_work
 
     disk_format_work.format_bookie(session, delete_cookie=delete_cookie, force=force)
 
@@ -97,7 +97,7 @@ def bookieformat(
     Against Java's: every directory counts for the question, a running bookie is refused, and the
     cookie goes only after the data is gone.
     """
-    from bkctl import disk_format_work
+    from bkctl.commands.disk.repair import format as disk_format_work
 
     session.options.no_input |= non_interactive
     session.options.yes |= java_force
@@ -122,6 +122,6 @@ def init(session: Session, *, write: bool) -> None:
 
     A new bookie makes its directories and cookie itself when it first starts; --write does so now.
     """
-    from bkctl import disk_format_work
+    from bkctl.commands.disk.repair import format as disk_format_work
 
     disk_format_work.init_bookie(session, write=write)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.command import Effect
-from bkctl.disk import FAILURES, directory_options, disk
-from bkctl.disk_params import JOURNAL
+from bkctl.cli.command import Effect
+from bkctl.cli.params import LEDGER_ID
+from bkctl.commands.disk.commands import FAILURES, directory_options, disk
+from bkctl.commands.disk.params import JOURNAL
 from bkctl.exit_status import ExitStatus
-from bkctl.params import LEDGER_ID
 
 if TYPE_CHECKING:
-    from bkctl.disk_params import FileRef
-    from bkctl.session import Session
+    from bkctl.commands.disk.params import FileRef
+    from bkctl.session.session import Session
 
 
 @disk.command(
@@ -58,15 +58,15 @@ def journal_(
     A journal is named by its id (decimal, or 0x...), by its file name, or by a path; a path needs
     no directories. What the bookie would refuse to replay is told, and the next journal is read.
     """
-    from bkctl import disk_work
-    from bkctl.disk_records import Damage, JournalRow
-    from bookied.offline_journals import JournalVerdict
+    from bkctl.commands.disk.look import journals
+    from bkctl.commands.disk.look.records import Damage, JournalRow
+    from bookied.offline.journals import JournalVerdict
 
-    paths = disk_work.find_journals(session, journal, directory, dirs)
+    paths = journals.find_journals(session, journal, directory, dirs)
     damage = Damage(session)
     if verify:
-        session.emit_all(disk_work.verdicts(session, paths, damage), JournalVerdict)
+        session.emit_all(journals.verdicts(session, paths, damage), JournalVerdict)
     else:
-        rows = disk_work.journal_rows(session, paths, offset, ledger_id, damage, payload=payload)
+        rows = journals.journal_rows(session, paths, offset, ledger_id, damage, payload=payload)
         session.emit_all(rows, JournalRow)
     damage.finish()

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bkctl.command import Effect
-from bkctl.disk import FAILURES, directory_options, disk
+from bkctl.cli.command import Effect
+from bkctl.cli.params import ENTRY_RANGE, LEDGER_ID
+from bkctl.commands.disk.commands import FAILURES, directory_options, disk
 from bkctl.exit_status import ExitStatus
-from bkctl.params import ENTRY_RANGE, LEDGER_ID
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
     from wire.ids import LedgerId
 
 
@@ -57,8 +57,8 @@ def ledger(
     An entry comes from where the next start would have it: from the journal what lies behind
     lastMark, the rest from the entry logs. Digests are checked where that needs no password.
     """
-    from bkctl import disk_ledgers
-    from bkctl.disk_records import Damage, PlacedRow
+    from bkctl.commands.disk.look import ledgers as disk_ledgers
+    from bkctl.commands.disk.look.records import Damage, PlacedRow
 
     session.about = f"ledger {ledger_id}"
     damage = Damage(session)
@@ -90,8 +90,8 @@ def ledgers(
     session: Session, /, *, with_bytes: bool, with_journal: bool, **dirs: tuple[str, ...]
 ) -> None:
     """List the ledgers that this bookie has on its disks."""
-    from bkctl import disk_ledgers
-    from bkctl.disk_records import Damage
+    from bkctl.commands.disk.look import ledgers as disk_ledgers
+    from bkctl.commands.disk.look.records import Damage
 
     damage = Damage(session)
     rows = disk_ledgers.ledger_rows(
@@ -133,7 +133,7 @@ def index(
     A bookie holds a part of a ledger's entries only, where the ledger is striped over more bookies
     than copies are kept: holes are normal then.
     """
-    from bkctl import disk_ledgers
+    from bkctl.commands.disk.look import ledgers as disk_ledgers
     from bkctl.errors import UsageError
 
     session.about = f"ledger {ledger_id}"

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bkctl.disk_dirs import open_bookie
 from bkctl.errors import ProblemsError
-from bookied.consistency import Severity
-from bookied.consistency_start import check_mark
-from bookied.journal.format import file_name
+from bkctl.session.directories import open_bookie
+from bookied.offline.check.check import Severity
+from bookied.offline.check.start import check_mark
+from bookied.storage.journal.format import file_name
 
 if TYPE_CHECKING:
-    from bkctl.disk_records import Damage
-    from bkctl.disk_work import Dirs
-    from bkctl.session import Session
-    from bookied.consistency import Problem
-    from bookied.offline import StoredMark
+    from bkctl.commands.disk.look.journals import Dirs
+    from bkctl.commands.disk.look.records import Damage
+    from bkctl.session.session import Session
+    from bookied.offline.bookie import StoredMark
+    from bookied.offline.check.check import Problem
 
 
 @attrs.frozen

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.command import Effect
-from bkctl.disk import FAILURES, directory_options, disk
+from bkctl.cli.command import Effect
+from bkctl.cli.params import LEDGER_ID, LEDGER_IDS
+from bkctl.commands.disk.commands import FAILURES, directory_options, disk
 from bkctl.exit_status import ExitStatus
-from bkctl.params import LEDGER_ID, LEDGER_IDS
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
 
@@ -56,9 +56,9 @@ def rebuild_index(
     that journals or the old index know, and is fenced, as it may lack entries. Entries in logs that
     cannot be read keep their places. The old index stays until the new one is on disk.
     """
-    from bkctl import disk_repair_work
+    from bkctl.commands.disk.repair import rebuild
 
-    disk_repair_work.rebuild_index(
+    rebuild.rebuild_index(
         session,
         session.words(ledger_ids, LEDGER_ID),
         all_ledgers=all_ledgers,
@@ -108,9 +108,9 @@ def salvage(
     line for each entry with its place, and the packet itself where its digest is wrong. Entries
     that this bookie never had are missing; other bookies may have them.
     """
-    from bkctl import disk_repair_work
+    from bkctl.commands.disk.repair import rebuild
 
-    disk_repair_work.salvage_ledger(
+    rebuild.salvage_ledger(
         session, ledger_id, out, password_file=password_file, digest=digest, dirs=dirs
     )
 
@@ -135,6 +135,6 @@ def flush(session: Session, /, **dirs: tuple[str, ...]) -> None:
     key, fence and explicit LAC in the index. Run it after a crash of bookied before a Java bookie
     is started there, which could forget fences that only a journal holds.
     """
-    from bkctl import disk_repair_work
+    from bkctl.commands.disk.repair import rebuild
 
-    disk_repair_work.flush_journals(session, dirs)
+    rebuild.flush_journals(session, dirs)

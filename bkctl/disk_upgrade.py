@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.command import Effect
-from bkctl.disk import disk
+from bkctl.cli.command import Effect
+from bkctl.commands.disk.commands import disk
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 
 @disk.command(
@@ -56,7 +56,7 @@ def upgrade(session: Session, /, *, force: Sequence[str], **actions: bool) -> No
     links, files that are rewritten are copied. A crash at any step leaves the old layout or the new
     one whole, and the same command again goes on.
     """
-    from bkctl import disk_upgrade_work as work
+    from bkctl.commands.disk.repair import upgrade as work
 
     chosen = [name.removesuffix("_") for name, is_given in actions.items() if is_given]
     if len(chosen) != 1:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from bkctl.disk_dirs import bookie_properties, open_bookie
 from bkctl.errors import UsageError
-from bkctl.units import human_bytes
-from bookied import offline_files
+from bkctl.output.units import human_bytes
+from bkctl.session.directories import bookie_properties, open_bookie
 from bookied.errors import CorruptError
-from bookied.offline import Shard
-from bookied.offline_logs import LogUse, freed_by, summarize
+from bookied.offline import files as offline_files
+from bookied.offline.bookie import Shard
+from bookied.offline.logs import LogUse, freed_by, summarize
 
 if TYPE_CHECKING:
-    from bkctl.disk_records import Damage
-    from bkctl.disk_work import Dirs
-    from bkctl.session import Session
-    from bookied.offline_files import DirectoryUse
+    from bkctl.commands.disk.look.journals import Dirs
+    from bkctl.commands.disk.look.records import Damage
+    from bkctl.session.session import Session
+    from bookied.offline.files import DirectoryUse
 
 _MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold", 0.8)
 """Keys and defaults of the thresholds of compactions."""

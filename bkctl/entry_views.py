@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.emit import Field, Kind, View
-from bkctl.fields import PAYLOAD
+from bkctl.output.emit import Field, Kind, View
+from bkctl.output.views import PAYLOAD
 
 if TYPE_CHECKING:
     from wire.ids import EntryId, LedgerId

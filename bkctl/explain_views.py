@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from bkctl.emit import Field, Kind, View
-from bkctl.explanations import ErrorExplanation
+from bkctl.commands.about.explanations import ErrorExplanation
+from bkctl.output.emit import Field, Kind, View
 
 _WIDTH: Final = 96
 

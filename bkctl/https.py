@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 from OpenSSL import SSL
 from twisted.internet.task import Clock
 
+from bkclient.config.tls import TlsSettings
+from bkclient.connection.tls import TlsContexts, TlsEnd
 from bkclient.errors import SecurityError
-from bkclient.tls.config import TlsSettings
-from bkclient.tls.contexts import TlsContexts, TlsEnd
 
 _PIECE_BYTES: Final = 64 * 1024
 

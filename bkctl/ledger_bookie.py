@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.cli.command import Command, Effect
+from bkctl.cli.params import BOOKIE_ID
 from bkctl.exit_status import ExitStatus
 from bkctl.options import Number
-from bkctl.params import BOOKIE_ID
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 REGISTERED: Final = "registered"
 """The check that the old bookie does not run."""
@@ -67,6 +67,6 @@ def update_bookie(session: Session, /, **options: Any) -> None:
     the first and last entry of each of its fragments. `bkctl bookie flip-id` does all of it on the
     bookie's own machine.
     """
-    from bkctl import ledger_bookie_work
+    from bkctl.commands.bookie import ledgers_of
 
-    ledger_bookie_work.update_bookie(session, **options)
+    ledgers_of.update_bookie(session, **options)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.emit import Field, Kind, View
-from bkctl.fields import ENTRIES, LEDGER, SECONDS, SIZE
-from bkctl.units import counted, human_bytes, human_duration
+from bkctl.output.emit import Field, Kind, View
+from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE
 
 if TYPE_CHECKING:
     from wire.ids import BookieId, EntryId, LedgerId

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bkctl.cli.params import LEDGER_ID, parse_ledger_id
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
-from bkctl.params import LEDGER_ID, parse_ledger_id
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 
 def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.cli.command import Command, Effect
+from bkctl.cli.params import LEDGER_ID
 from bkctl.exit_status import ExitStatus
-from bkctl.params import LEDGER_ID
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
     from wire.ids import EntryId, LedgerId
 
 LAZY: Final = {
@@ -49,7 +49,7 @@ def map_(session: Session, ledger_id: LedgerId, *, fail_if_any: bool) -> None:
     Each bookie says itself which entries it holds; no entry is read unless it cannot say. Of an
     open ledger entries up to the last confirmed one count. Nobody is fenced.
     """
-    from bkctl import ledger_map_work
+    from bkctl.commands.ledger import map as ledger_map_work
 
     ledger_map_work.show_map(session, ledger_id, fail_if_any=fail_if_any)
 
@@ -75,6 +75,6 @@ def where(session: Session, ledger_id: LedgerId, entry_id: EntryId | None) -> No
     With ENTRY it is the entry's write set in its order: the first is asked first. Only metadata is
     read; `ledger map` asks the bookies.
     """
-    from bkctl import ledger_map_work
+    from bkctl.commands.ledger import map as ledger_map_work
 
     ledger_map_work.show_places(session, ledger_id, entry_id)

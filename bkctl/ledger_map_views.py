@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.holdings import MappedFragment
-from bkctl.emit import WIDE, Field, Kind, View
-from bkctl.ledger_map_work import LedgerMap, LedgerPlace, verdict
-from bkctl.ledger_views import STATE_WORDS
+from bkclient.repair.replica_map import MappedFragment
+from bkctl.commands.ledger.map import LedgerMap, LedgerPlace, verdict
+from bkctl.commands.ledger.views import STATE_WORDS
+from bkctl.output.emit import WIDE, Field, Kind, View
 
 _LEDGER: Final = Field(
     "ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID, header="LEDGER"

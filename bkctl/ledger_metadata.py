@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.command import Effect, SubGroup
+from bkctl.cli.command import Effect, SubGroup
+from bkctl.cli.params import LEDGER_ID
 from bkctl.exit_status import ExitStatus
-from bkctl.params import LEDGER_ID
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
     from wire.ids import LedgerId
 
 _FAILURES = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
@@ -46,7 +46,7 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
 
     The ledger's password is in it.
     """
-    from bkctl import ledger_metadata_work
+    from bkctl.commands.ledger import metadata as ledger_metadata_work
 
     ledger_metadata_work.dump(session, ledger_id, path)
 
@@ -78,6 +78,6 @@ def restore(
     keeps the old metadata in a file, and is refused if anybody changes it meanwhile. Entries that
     the new metadata does not lead to are deleted by the bookies that hold them.
     """
-    from bkctl import ledger_metadata_work
+    from bkctl.commands.ledger import metadata as ledger_metadata_work
 
     ledger_metadata_work.restore(session, ledger_id, path, replace=replace, backup=backup)

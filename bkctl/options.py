@@ -17,7 +17,7 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from bkctl.profiles import Profile
+    from bkctl.session.profiles import Profile
 
 SCHEMA: Final = 1
 """The version of every machine form; fields are only ever added to it."""
@@ -42,7 +42,7 @@ class ProfileType(click.types.StringParamType):
         from click.shell_completion import CompletionItem
 
         from bkctl.errors import CommandError
-        from bkctl.profiles import read_profiles
+        from bkctl.session.profiles import read_profiles
 
         try:
             names = list(read_profiles(os.environ).profiles)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkctl.errors import UsageError
-from bkctl.profiles import profile_path, read_profiles
-from bkctl.similar import did_you_mean
+from bkctl.session.profiles import profile_path, read_profiles
+from bkctl.suggest import did_you_mean
 
 KEYS: Final = ("emacs", "vi")
 
@@ -32,7 +32,7 @@ def write_first(environ: Mapping[str, str]) -> Path | None:
     path = profile_path(environ)
     if path is None or path.exists():
         return None
-    from bkctl.profile_file import HEAD, write_profiles
+    from bkctl.commands.settings.profile_file import HEAD, write_profiles
 
     try:
         write_profiles(path, HEAD)

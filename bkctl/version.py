@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.command import Command, Effect
+from bkctl.cli.command import Command, Effect
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.session import Session
+    from bkctl.session.session import Session
 
 
 @click.command(
@@ -39,6 +39,6 @@ def version(session: Session, *, every: bool) -> None:
     if not every:
         session.emit(own())
         return
-    from bkctl import version_work
+    from bkctl.commands.about import version as version_work
 
     session.emit_all(version_work.everybody(session), MemberVersion)

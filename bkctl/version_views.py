@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from bkctl.emit import Field, Kind, View
-from bkctl.own_version import RELEASE, own_version
+from bkctl.cli.own_version import RELEASE, own_version
+from bkctl.output.emit import Field, Kind, View
 
 
 @attrs.frozen(kw_only=True)

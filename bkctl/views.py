@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.emit import WIDE, Field, Kind, View
+from bkctl.output.emit import WIDE, Field, Kind, View
 
 if TYPE_CHECKING:
-    from bkctl.bookie_http_client import HttpAddress
+    from bkctl.bookies.admin_client import HttpAddress
     from wire.ids import BookieId
 
 

@@ -15,14 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bkclient.config import ClientConfig
-from bkclient.properties import PropertiesError
-from bkclient.settings import ConfigError, Finding, Findings, Severity, changed
-from bkclient.standard_streams import open_closed_streams
-from bookied.config import BookieConfig
-from bookied.environment import remarks
+from bkclient.config.client import ClientConfig
+from bkclient.config.properties import PropertiesError
+from bkclient.config.settings import ConfigError, Finding, Findings, Severity, changed
+from bookied.config.bookie import BookieConfig
 from bookied.exit_status import BookieStopError, ExitStatus, StopTimeoutError
-from bookied.options import (
+from bookied.process.command_line import (
     AUTORECOVERY,
     Options,
     configure,
@@ -32,6 +30,8 @@ from bookied.options import (
     parse_options,
     version,
 )
+from bookied.process.java_environment import remarks
+from bookied.process.standard_streams import open_closed_streams
 from wire.errors import BookKeeperError
 
 ABANDON_S: Final = 15.0
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_closed_streams(keep_output=False)
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["stop"]:
-        from bookied import daemon
+        from bookied.process import daemon
 
         return daemon.stop(given[1:], os.environ)
     options = parse_options(given)
@@ -69,7 +69,7 @@ def _run_in_background(
     findings: Findings,
     options: Options,
 ) -> int:
-    from bookied import daemon
+    from bookied.process import daemon
 
     service = AUTORECOVERY if options.autorecovery_only else "bookie"
     try:
@@ -114,7 +114,7 @@ def _run(
     findings: Findings,
     options: Options,
 ) -> int:
-    from bookied.log import Logging
+    from bookied.process.log import Logging
 
     try:
         logging = Logging(
@@ -163,7 +163,7 @@ class Process:
         from twisted.internet.task import LoopingCall
         from twisted.logger import Logger
 
-        from bookied.systemd import Notifier
+        from bookied.process.systemd import Notifier
 
         self._log = Logger("bookied")
         self._config, self._findings = config, findings
@@ -182,7 +182,7 @@ class Process:
 
     def run(self) -> int:
         """Run until the bookie has stopped; return the exit status."""
-        from bookied.parts import raise_open_files_limit
+        from bookied.runtime.world import raise_open_files_limit
 
         raise_open_files_limit()
         self._handle_signals()
@@ -205,9 +205,9 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        from bookied.autorecovery.service import AutoRecoveryService
-        from bookied.parts import real_parts
-        from bookied.service import BookieService
+        from bookied.runtime.world import real_parts
+        from bookied.service.autorecovery import AutoRecoveryService
+        from bookied.service.bookie import BookieService
 
         self._report_settings()
         kind = AutoRecoveryService if self._autorecovery_only else BookieService
@@ -233,7 +233,7 @@ class Process:
         timeout_s = self._notifier.watchdog_s
         if timeout_s is None:
             return
-        from bookied.watchdog import Watchdog
+        from bookied.process.watchdog import Watchdog
 
         engine = getattr(self._service, "engine", None)  # Autorecovery alone has none.
         journals = () if engine is None else engine.journals

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 import attrs
 
-from bkclient.properties import Properties, Property
-from bkclient.settings import load
-from bookied.dirs import CURRENT, Directories
-from bookied.storage_config import JournalConfig, LedgerConfig
+from bkclient.config.properties import Properties, Property
+from bkclient.config.settings import load
+from bookied.config.storage import JournalConfig, LedgerConfig
+from bookied.directories.dirs import CURRENT, Directories
 
 KEYS = ("journalDirectories", "journalDirectory", "ledgerDirectories", "indexDirectories")
 

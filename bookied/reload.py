@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import attrs
 
-from bkclient.declaration import MASKED, Declared, declared, value_text
-from bookied.config import BookieConfig
+from bkclient.config.declaration import MASKED, Declared, declared, value_text
+from bookied.config.bookie import BookieConfig
 
 
 @attrs.frozen

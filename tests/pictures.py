@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from bkctl.cli import cli
-from bkctl.cluster_work import Watched
-from bkctl.local_cluster import LocalCluster
+from bkctl.cli.root import cli
+from bkctl.commands.cluster.work import Watched
+from bkctl.commands.local.cluster import LocalCluster
 from tests.shell.screen import Terminal, terminal
 
 ROOT: Final = Path(__file__).parent.parent

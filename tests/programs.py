@@ -11,7 +11,7 @@ import shutil
 
 import pytest
 
-from bkctl.java import JavaNotFoundError, SparkNotFoundError, find_java, pyspark_jars
+from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError, find_java, pyspark_jars
 
 
 def program(name: str) -> str:

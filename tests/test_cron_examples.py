@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from tests.bkctl.cluster import Cluster, local_cluster
 
 pytestmark = pytest.mark.processes

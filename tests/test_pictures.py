@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from tests.pictures import PICTURES, PICTURES_DIR, ROOT, Picture
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

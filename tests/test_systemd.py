@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from bkclient.blocking import BlockingClient
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from bkctl.exit_status import ExitStatus as CommandStatus
 from bkctl.options import options_of
-from bookied.config import BookieConfig
+from bookied.config.bookie import BookieConfig
 from bookied.exit_status import ExitStatus
-from bookied.options import parse_options
+from bookied.process.command_line import parse_options
 from tests.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.programs import program
 

@@ -17,6 +17,7 @@ from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
 )
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import (
     LogDamagedError,
     LogError,
@@ -24,12 +25,11 @@ from bkclient.log.errors import (
     LogSealedError,
     NotLeaderError,
 )
+from bkclient.log.ledger_list import LOG_KEY, KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LogOptions, LogRecord, Position
-from bkclient.log.roll import LOG_KEY, KnownRecord, LedgerList
 from bkclient.log.writer import LogWriter
 from bkclient.metadata.api import NoSuchLogError
-from bkclient.writer import LedgerWriter
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

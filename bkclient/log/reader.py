@@ -20,10 +20,10 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
+from bkclient.ledger.reader import LedgerReader
 from bkclient.log.errors import LogDamagedError, LogError, LogTrimmedError
+from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LATEST, LogRecord, Position, position_of
-from bkclient.log.roll import LedgerList
-from bkclient.reader import LedgerReader
 from wire.digest import Entry
 from wire.ids import LedgerId
 

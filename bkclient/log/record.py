@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.distribution import check_quorums
 from bkclient.errors import IncorrectParameterError
 from bkclient.log.errors import LogDamagedError
+from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType
 from wire.ids import EntryId, LedgerId
 

@@ -23,26 +23,19 @@ from bkclient.errors import (
     IncorrectParameterError,
     UnexpectedConditionError,
 )
-from bkclient.log.appends import (
-    DEPOSED,
-    NOT_WITH_TIME,
-    Append,
-    Segment,
-    may_be_there,
-    not_appended,
-)
+from bkclient.ledger.writer import LedgerWriter
+from bkclient.log.append import DEPOSED, NOT_WITH_TIME, Append, Segment, may_be_there, not_appended
 from bkclient.log.errors import (
     AppendUnknownError,
     LogUnwritableError,
     LogWriterClosedError,
     NotLeaderError,
 )
-from bkclient.log.patience import Patience
+from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LogRecord, Position
-from bkclient.log.roll import KnownRecord, LedgerList
+from bkclient.log.retry import Patience
 from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.shared import Shared
-from bkclient.writer import LedgerWriter
 
 log = Logger()
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bkclient.auth.jaas import read_jaas
+from bkclient.config.jaas import read_jaas
 from bkclient.errors import SecurityError
 
 if TYPE_CHECKING:
-    from bkclient.config import MetadataConfig
+    from bkclient.config.client import MetadataConfig
 
 SECTION: Final = "Client"
 """The section of the JAAS file that is for ZooKeeper, in Java too."""

@@ -15,34 +15,34 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
-from bkclient.admin import BookieState as Registered
-from bkclient.admin import BookieStatus, bookie_info, list_bookies
-from bkclient.autorecovery import (
+from bkclient.admin.bookie_test import check_bookie
+from bkclient.admin.operations import BookieState as Registered
+from bkclient.admin.operations import BookieStatus, bookie_info, list_bookies
+from bkclient.client import Client
+from bkclient.config.settings import settings_text
+from bkclient.metadata.api import AlreadySetError, MetadataStore
+from bkclient.repair.autorecovery import (
     AutorecoveryDisabledError,
     NoAuditorError,
     count_marks,
     how_to_mend_mark,
     trigger_audit,
 )
-from bkclient.client import Client
-from bkclient.metadata.api import AlreadySetError, MetadataStore
-from bkclient.sanity import check_bookie
-from bkclient.settings import settings_text
 from bookied.admin.jobs import Jobs
 from bookied.admin.repairs import Repairs
 from bookied.admin.values import BookieSummary, ClusterSummary, SanityCheck
-from bookied.bookie import Writes
-from bookied.config import BookieConfig
-from bookied.cookie_check import check_cookies
-from bookied.dirs import VERSION, DiskSample, directories, prepare, total_and_free
-from bookied.entrylog.compaction import Suspended
+from bookied.config.bookie import BookieConfig
+from bookied.config.reload import changed_settings
+from bookied.directories.cookie_check import check_cookies
+from bookied.directories.dirs import VERSION, DiskSample, directories, prepare, total_and_free
 from bookied.exit_status import WrongIdentityError
-from bookied.garbage.status import CollectorStatus
-from bookied.journal.mark import Mark
-from bookied.live_settings import changed_settings
-from bookied.parts import make_client
-from bookied.service import BookieService
-from bookied.state import SERVING, State
+from bookied.runtime.state import SERVING, State
+from bookied.runtime.world import make_client
+from bookied.server.rules.bookie import Writes
+from bookied.service.bookie import BookieService
+from bookied.storage.entrylog.compaction import Suspended
+from bookied.storage.garbage.status import CollectorStatus
+from bookied.storage.journal.mark import Mark
 from wire.digest import Entry
 from wire.errors import BookKeeperError, MetadataFormatError
 from wire.ids import BookieId, LedgerId

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bookied.config import BookieConfig, StorageClass
-from bookied.metrics.java import Figures
+from bookied.admin.monitoring.java_names import Figures
+from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.metrics.stats import Summaries
-from bookied.service import BookieService
-from bookied.state import State
+from bookied.runtime.state import State
+from bookied.service.bookie import BookieService
 
 
 def figures_of(service: BookieService) -> Figures:

@@ -9,13 +9,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bookied.admin.exchange import NOT_FOUND, Asked, Reply
+from bookied.admin.monitoring.http_counts import HttpCounts
+from bookied.admin.monitoring.text import CONTENT_TYPE
 from bookied.exit_status import BookieStopError
-from bookied.listener import BoundPort
-from bookied.metrics.http import HttpCounts
-from bookied.metrics.text import CONTENT_TYPE
+from bookied.runtime.listener import BoundPort
 
 if TYPE_CHECKING:
-    from bkclient.tls.contexts import TlsContexts
+    from bkclient.connection.tls import TlsContexts
 
 PATH: Final = "/metrics"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bookied.admin.metrics_port import listen_for_metrics
-from bookied.autorecovery.service import AutoRecoveryService
-from bookied.listener import BoundPort
-from bookied.metrics import own, repair
-from bookied.metrics.http import HttpCounts
-from bookied.metrics.page import Metrics
-from bookied.metrics.text import Family
+from bookied.admin.monitoring import own_names, repair_names
+from bookied.admin.monitoring.http_counts import HttpCounts
+from bookied.admin.monitoring.page import Metrics
+from bookied.admin.monitoring.text import Family
+from bookied.runtime.listener import BoundPort
+from bookied.service.autorecovery import AutoRecoveryService
 
 
 class RepairMetrics:
@@ -49,6 +49,6 @@ class RepairMetrics:
             await self._port.close()
 
     def _families(self) -> Iterator[Family]:
-        yield from repair.families(self._service.stats, prefix="")
-        yield from own.of_process(self.metrics.lag)
+        yield from repair_names.families(self._service.stats, prefix="")
+        yield from own_names.of_process(self.metrics.lag)
         yield from self._http.families()

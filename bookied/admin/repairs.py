@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkclient.autorecovery import how_to_mend_mark
+from bkclient.admin.cookies import insist_gone
 from bkclient.client import Client
-from bkclient.decommission import DecommissionProgress, decommission
 from bkclient.errors import LedgerRecoveryError
-from bkclient.recover_bookies import (
+from bkclient.repair.autorecovery import how_to_mend_mark
+from bkclient.repair.decommission import DecommissionProgress, decommission
+from bkclient.repair.recover_bookies import (
     LedgerMove,
     LedgerOutcome,
     RecoverOptions,
     ledgers_on_bookies,
     recover_bookies,
 )
-from bkclient.stored_cookies import insist_gone
 from bookied.admin.jobs import Job, Jobs
 from wire.ids import BookieId
 

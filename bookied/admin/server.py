@@ -15,19 +15,19 @@ from bkclient.errors import SecurityError
 from bookied.admin.control import Control
 from bookied.admin.figures import figures_of, stats_of
 from bookied.admin.metrics_port import listen, listen_for_metrics
-from bookied.config import BookieConfig
+from bookied.admin.monitoring import java_names, own_names, repair_names
+from bookied.admin.monitoring.http_counts import HttpCounts
+from bookied.admin.monitoring.own_names import OwnFigures
+from bookied.admin.monitoring.page import Metrics
+from bookied.admin.monitoring.text import Family
+from bookied.config.bookie import BookieConfig
 from bookied.exit_status import BookieStopError, ExitStatus, SecurityStartError
-from bookied.listener import BoundPort
-from bookied.metrics import java, own, repair
-from bookied.metrics.http import HttpCounts
-from bookied.metrics.own import OwnFigures
-from bookied.metrics.page import Metrics
-from bookied.metrics.text import Family
-from bookied.service import BookieService
+from bookied.runtime.listener import BoundPort
+from bookied.service.bookie import BookieService
 from wire.records import Endpoint
 
 if TYPE_CHECKING:
-    from bkclient.tls.contexts import TlsContexts
+    from bkclient.connection.tls import TlsContexts
 
 HTTP_SERVER: Final = "httpserver"
 """Under which name Java publishes the endpoint."""
@@ -133,7 +133,7 @@ class AdminServer:
         config, settings = self._config, self._config.https
         if settings is None:
             return None
-        from bkclient.tls.contexts import TlsContexts
+        from bkclient.connection.tls import TlsContexts
 
         told = attrs.evolve(
             settings,
@@ -154,10 +154,10 @@ class AdminServer:
 
     def _families(self) -> Iterator[Family]:
         figures = figures_of(self._service)
-        yield from java.families(figures)
+        yield from java_names.families(figures)
         if figures.repair is not None:
-            yield from repair.families(figures.repair)
-        yield from own.families(self._about(), figures)
+            yield from repair_names.families(figures.repair)
+        yield from own_names.families(self._about(), figures)
         yield from self._http.families()
 
     def _publish(self) -> None:

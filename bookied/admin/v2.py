@@ -12,7 +12,7 @@ from bookied.admin import values
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked, BadRequestError, number
 from bookied.admin.jobs import Job
-from bookied.live_settings import SettingsRefusedError
+from bookied.config.reload import SettingsRefusedError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 

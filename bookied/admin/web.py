@@ -39,14 +39,14 @@ from bookied.admin.exchange import (
     Reply,
 )
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
+from bookied.admin.monitoring.http_counts import HttpCounts
+from bookied.admin.monitoring.text import CONTENT_TYPE
 from bookied.admin.values import Failed, Problem, Readiness, to_json
-from bookied.gate import host_of
-from bookied.metrics.http import HttpCounts
-from bookied.metrics.text import CONTENT_TYPE
+from bookied.server.access.auth_gate import host_of
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    from bkclient.tls.contexts import TlsContexts, TlsEnd
+    from bkclient.connection.tls import TlsContexts, TlsEnd
 
 BODY_BYTES_MAX: Final = 64 * 1024
 """A request with a longer body is cut off."""

@@ -30,13 +30,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bkclient import admin
+from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
-from bkclient.bounded import for_each
+from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataStore
-from bkctl.java import ZooKeeperProcess
-from bkctl.process import ChildProcess, free_port
-from bookied.autorecovery.checks import audit_bookies
+from bkctl.commands.local.java import ZooKeeperProcess
+from bkctl.commands.local.process import ChildProcess, free_port
+from bookied.repair.autorecovery.checks import audit_bookies
 from tests.bench.load import cpu_seconds, peak_rss_bytes, rss_bytes
 from tests.interop.jars import admin_jars
 from tests.interop.jvm import java_command
@@ -99,7 +99,7 @@ STORES: Final = {"zookeeper": _in_zookeeper, "sqlite": _in_sqlite}
 
 
 def _measure(name: str, run: Callable[[str], str], uri: str, ledgers: int) -> None:
-    with_store(uri, admin.init_cluster)
+    with_store(uri, operations.init_cluster)
     with BlockingClient(uri) as client:
         began_s = time.perf_counter()
         client.call(make_ledgers, ledgers)

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkctl.java import ZooKeeperProcess
+from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.load import BookieRefusedError, Load, Result, run
 from tests.interop.ours import OurBookie
 from tests.interop.peers import JavaBookie, init_cluster, zookeeper_client

@@ -26,9 +26,9 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from bkclient import admin
+from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
-from bkctl.completion_scripts import LINE, VARIABLE
+from bkctl.cli.completion.scripts import LINE, VARIABLE
 from tests.bench.audit_bench import STORES, make_ledgers
 from tests.bench.load import peak_rss_bytes
 from tests.interop.jvm import java_command
@@ -148,7 +148,7 @@ def main() -> int:
 
 
 def _make(uri: str, ledgers: int) -> None:
-    with_store(uri, admin.init_cluster)
+    with_store(uri, operations.init_cluster)
     with BlockingClient(uri) as client:
         client.call(make_ledgers, ledgers)
     print(f"{ledgers:,} ledgers", flush=True)

@@ -21,12 +21,12 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from bkclient import admin
-from bkclient.admin import BookieState
+from bkclient.admin import operations
+from bkclient.admin.operations import BookieState
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.client import Client
-from bkclient.config import ClientConfig
-from bkclient.writer import LedgerWriter
+from bkclient.config.client import ClientConfig
+from bkclient.ledger.writer import LedgerWriter
 from wire.codes import ProtocolVersion
 
 START_S = 60.0
@@ -53,7 +53,7 @@ def cluster(bookies: int) -> Iterator[str]:
     """Start bookies; yield the metadata service URI."""
     with tempfile.TemporaryDirectory(prefix="client-bench-") as scratch:
         uri = f"sqlite://{scratch}/metadata.db"
-        with_store(uri, admin.init_cluster)
+        with_store(uri, operations.init_cluster)
         processes = [start_bookie(Path(scratch), number, uri) for number in range(bookies)]
         try:
             wait_until_writable(uri, bookies)
@@ -90,7 +90,7 @@ def wait_until_writable(uri: str, bookies: int) -> None:
     end_s = time.monotonic() + START_S
     with BlockingClient(uri) as client:
         while True:
-            found = client.call(admin.list_bookies)
+            found = client.call(operations.list_bookies)
             if sum(one.state is BookieState.WRITABLE for one in found) >= bookies:
                 return
             assert time.monotonic() < end_s, "the bookies do not start"

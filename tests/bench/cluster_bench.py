@@ -28,8 +28,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from bkclient.blocking import BlockingClient
-from bkclient.config import ClientConfig
-from bkctl.java import ZooKeeperProcess
+from bkclient.config.client import ClientConfig
+from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.load import cpu_seconds
 from tests.interop.java_client import JavaClient
 from tests.interop.ours import OurBookie

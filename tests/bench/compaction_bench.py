@@ -26,19 +26,19 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from bookied.checkpoints import Checkpoints
-from bookied.entrylog.compaction import Schedule, Schedules
-from bookied.files import RealFiles
-from bookied.garbage.collector import Collector, CollectorEffects
-from bookied.garbage.settings import CollectorSettings
-from bookied.index.files import IndexFiles
-from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import RocksSettings, ledgers_options, open_database
-from bookied.index.store import IndexStore
-from bookied.journal.writer import Journal
-from bookied.replay import recover
-from bookied.storage import LedgerStorage, StorageLimits
-from bookied.storages import Storages
+from bookied.storage.checkpoints import Checkpoints
+from bookied.storage.entrylog.compaction import Schedule, Schedules
+from bookied.storage.files.files import RealFiles
+from bookied.storage.garbage.collector import Collector, CollectorEffects
+from bookied.storage.garbage.settings import CollectorSettings
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import RocksSettings, ledgers_options, open_database
+from bookied.storage.index.store import IndexStore
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.replay import recover
+from bookied.storage.storages import Storages
 from wire.ids import LedgerId
 
 LEDGERS = 16

@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from bookied.files import RealFiles
-from bookied.index.files import IndexFiles
-from bookied.replay import do_now, run_now
-from bookied.storage import LedgerStorage, StorageLimits
+from bookied.storage.files.files import RealFiles
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.replay import do_now, run_now
 from tests.bench.load import peak_rss_bytes, rss_bytes
 
 KEY = b"k" * 20

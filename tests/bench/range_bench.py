@@ -27,7 +27,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.blocking import BlockingClient
-from bkctl.java import ZooKeeperProcess
+from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.cluster_bench import (
     BOOKIES,
     KINDS,

@@ -21,8 +21,8 @@ from typing import Any
 
 from twisted.internet.testing import StringTransport
 
-from bookied.server import READ_BYTES
-from bookied.storage import StorageLimits
+from bookied.server.server import READ_BYTES
+from bookied.storage.ledger_storage import StorageLimits
 from tests.bench.load import Load, Ring
 from tests.bookied.serving import Client, Serving
 from wire.codes import ProtocolVersion

@@ -22,7 +22,7 @@ import tempfile
 from itertools import product
 from pathlib import Path
 
-from bkctl.java import ZooKeeperProcess
+from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
 from tests.bench.load import cpu_seconds, rss_bytes
 from tests.bench.many_ledgers import ManyLedgers

@@ -28,13 +28,13 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient import admin
+from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
-from bkclient.check import LedgerChecker
-from bkclient.distribution import write_set
-from bkctl.java import ZooKeeperProcess
-from bkctl.process import ChildProcess
-from bookied.autorecovery.checks import check_all_ledgers
+from bkclient.quorum.distribution import write_set
+from bkclient.repair.check import LedgerChecker
+from bkctl.commands.local.java import ZooKeeperProcess
+from bkctl.commands.local.process import ChildProcess
+from bookied.repair.autorecovery.checks import check_all_ledgers
 from tests.bench.load import cpu_seconds, peak_rss_bytes
 from tests.interop.jvm import java_command
 from tests.interop.ours import OurBookie
@@ -148,7 +148,7 @@ def _measure(
 def _start_cluster(uri: str, root: Path, stack: ExitStack) -> list[OurBookie]:
     with zookeeper_client(uri) as zk:
         zk.create(f"/{root.name}")
-    with_store(uri, admin.init_cluster)
+    with_store(uri, operations.init_cluster)
     bookies = [_bookie(uri, root, f"bookie{number}") for number in range(BOOKIES)]
     for bookie in bookies:
         stack.callback(bookie.kill)

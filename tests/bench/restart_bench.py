@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bkctl.java import ZooKeeperProcess
+from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
 from tests.bench.load import BookieRefusedError, peak_rss_bytes
 from tests.bench.many_ledgers import ManyLedgers

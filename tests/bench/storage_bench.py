@@ -22,15 +22,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from bookied.files import RealFiles
-from bookied.index.files import IndexFiles
-from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import RocksSettings, open_of_index
-from bookied.index.store import IndexStore
-from bookied.journal.writer import Journal
-from bookied.replay import do_now, recover, run_now
-from bookied.storage import LedgerStorage, StorageLimits
-from bookied.storages import Storages
+from bookied.storage.files.files import RealFiles
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import RocksSettings, open_of_index
+from bookied.storage.index.store import IndexStore
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.replay import do_now, recover, run_now
+from bookied.storage.storages import Storages
 
 LEDGER = 7
 BLOB_BYTES = 65536

@@ -20,10 +20,10 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
-from bkclient.distribution import write_set
+from bkclient.config.client import ClientConfig
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
-from bkclient.topology import RunScript
+from bkclient.placement.topology import RunScript
+from bkclient.quorum.distribution import write_set
 from wire import digest, v2, v3
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ServerConnection

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import attrs
 
-from bkclient.add import (
+from bkclient.errors import BookieUnavailableError, NotEnoughBookiesError
+from bkclient.quorum.add import (
     AddQuorum,
     AddsAcked,
     AddsFailed,
@@ -28,8 +29,7 @@ from bkclient.add import (
     SendAgain,
     State,
 )
-from bkclient.distribution import write_set
-from bkclient.errors import BookieUnavailableError, NotEnoughBookiesError
+from bkclient.quorum.distribution import write_set
 from wire.ids import BookieId
 
 T = TypeVar("T")

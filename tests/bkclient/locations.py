@@ -7,7 +7,7 @@ from itertools import combinations
 
 from hypothesis import strategies as st
 
-from bkclient.distribution import write_sets_of
+from bkclient.quorum.distribution import write_sets_of
 from wire.ids import BookieId
 
 Where = dict[BookieId, str]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bkclient.client import Client
-from bkclient.distribution import write_set
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import MemoryMetadata
-from bkclient.writer import LedgerWriter
+from bkclient.quorum.distribution import write_set
 from tests.bkclient.fakes import FakeBookie, World
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

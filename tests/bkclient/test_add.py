@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bkclient.add import (
+from bkclient.errors import (
+    AddQuorumTimeoutError,
+    ClientLedgerFencedError,
+    LedgerClosedError,
+    NotEnoughBookiesError,
+    ReadOnlyBookieClientError,
+    RequestTimeoutError,
+    WriteFailedError,
+)
+from bkclient.quorum.add import (
     AddQuorum,
     AddsAcked,
     AddsFailed,
@@ -25,15 +34,6 @@ from bkclient.add import (
     SendAgain,
     State,
     WriterEnding,
-)
-from bkclient.errors import (
-    AddQuorumTimeoutError,
-    ClientLedgerFencedError,
-    LedgerClosedError,
-    NotEnoughBookiesError,
-    ReadOnlyBookieClientError,
-    RequestTimeoutError,
-    WriteFailedError,
 )
 from tests.bkclient.interleavings import LOST, Model, explore, names
 from wire.errors import LocalProtocolError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.arrangement import TRIES_MAX, arrange, by_label, holds, others_in_windows, spans
+from bkclient.placement.search import TRIES_MAX, arrange, by_label, holds, others_in_windows, spans
 from wire.ids import BookieId
 
 

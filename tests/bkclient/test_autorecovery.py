@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient import autorecovery
-from bkclient.autorecovery import AutorecoveryDisabledError, Mark, NoAuditorError
+from bkclient.repair import autorecovery
+from bkclient.repair.autorecovery import AutorecoveryDisabledError, Mark, NoAuditorError
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import B1, B2
 from wire.ids import LedgerId

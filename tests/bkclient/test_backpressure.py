@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.rate import RateLimit
-from bkclient.writer import LedgerWriter
 from tests.bkclient.fakes import FakeBookie, Fate, Running, World, collect, is_add, when
 from wire.ids import EntryId
 

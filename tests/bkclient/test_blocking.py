@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 
-from bkclient import admin, handover
+from bkclient.admin import handover, operations
 from bkclient.blocking import BlockingClient, call_in_reactor, reactor_in_thread, with_store
 from bkclient.errors import (
     IllegalOperationError,
@@ -70,7 +70,7 @@ class Served(Protocol):
 def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of three bookies on real sockets, with its metadata in a file."""
     uri = f"sqlite://{tmp_path_factory.mktemp('cluster')}/metadata.db"
-    with_store(uri, admin.init_cluster)
+    with_store(uri, operations.init_cluster)
     store = open_metadata(uri, reactor=the_reactor())
     run(store.connect())
     ports = [call(_listen, number) for number in range(3)]
@@ -105,7 +105,7 @@ def test_a_ledger_there_and_back(uri: str, protocol: ProtocolVersion) -> None:
         assert [e.entry_id for e in client.iter_entries(ledger_id, 7, 9)] == [7, 8, 9]
         assert client.read_entry(ledger_id, 3).payload == b"entry 3"
         assert ledger_id in list(client.ledgers())
-        metadata = client.call(admin.read_metadata, ledger_id).value
+        metadata = client.call(operations.read_metadata, ledger_id).value
         assert metadata.length == sum(map(len, payloads))
 
 
@@ -126,7 +126,7 @@ def test_errors_come_out_as_they_are(uri: str) -> None:
         ledger_id = writer[0]
         with pytest.raises(ReadFailedError):
             client.read_entry(ledger_id, 0)
-        client.call(admin.recover_ledger, ledger_id)
+        client.call(operations.recover_ledger, ledger_id)
         with pytest.raises(NoSuchEntryInLedgerError):
             client.read_entry(ledger_id, 0)
 

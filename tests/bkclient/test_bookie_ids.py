@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from bkclient.bookie_ids import Renaming, lists_both, rename_in_ledger, renamed, shown_by
+from bkclient.admin.bookie_ids import Renaming, lists_both, rename_in_ledger, renamed, shown_by
 from bkclient.metadata.memory import Fault, Operation
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import metadata

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from bkclient.bounded import for_each
+from bkclient.concurrency import for_each
 
 
 class Work:

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from bkclient.alarms import Alarms
-from bkclient.channel import BookieChannel
+from bkclient.connection.channel import BookieChannel
 from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.check import LedgerChecker, view
 from bkclient.client import Client
 from bkclient.errors import ClientClosedError, NoSuchLedgerError
-from bkclient.fragments import Lack
+from bkclient.quorum.fragments import Lack
+from bkclient.repair.check import LedgerChecker, view
 from tests.bkclient.fakes import Fate, World, when
 from tests.bkclient.repairs import (
     STRIPED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.config import ClientConfig
-from bkclient.settings import ConfigError, Severity, describe, load, parse_properties
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import ConfigError, Severity, describe, load, parse_properties
 from wire.codes import DigestType
 
 

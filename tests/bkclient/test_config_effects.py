@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
 from bkclient.errors import (
     BookieUnavailableError,
     ClientDigestMismatchError,
     NotEnoughBookiesError,
     WriteFailedError,
 )
-from bkclient.properties import parse_properties
-from bkclient.settings import load
 from tests.bkclient.fakes import Fate, World, is_add, when
 from wire.codes import DigestType
 from wire.ids import BookieId, LedgerId

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkclient.distribution import Coverage, check_quorums, is_striped_to, write_set
 from bkclient.errors import QuorumError
+from bkclient.quorum.distribution import Coverage, check_quorums, is_striped_to, write_set
 
 SIZES = [
     (size, write, ack)

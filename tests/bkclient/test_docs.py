@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from bkclient.add import AddQuorum, Event, State
+from bkclient.quorum.add import AddQuorum, Event, State
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 

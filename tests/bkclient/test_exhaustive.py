@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from bkclient.add import AddQuorum, Command, EnsembleStored, SendAgain, State
-from bkclient.distribution import write_set
 from bkclient.errors import DataUnknownError, NoSuchEntryInLedgerError
-from bkclient.read import KnownLac, LacQuorum
-from bkclient.recover import EntryVerdict
+from bkclient.quorum.add import AddQuorum, Command, EnsembleStored, SendAgain, State
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.read import KnownLac, LacQuorum
+from bkclient.quorum.recover import EntryVerdict
 from tests.bkclient.interleavings import explore, names
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.distribution import write_set
-from bkclient.fragments import (
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.fragments import (
     FragmentChangedError,
     LedgerFragment,
     Swap,

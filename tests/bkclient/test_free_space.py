@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import RequestTimeoutError
-from bkclient.free_space import FIRST_WAIT_S, FreeSpace, WeightedDraw, weights
-from bkclient.rack_placement import RackAwarePlacement
+from bkclient.placement.free_space import FIRST_WAIT_S, FreeSpace, WeightedDraw, weights
+from bkclient.placement.rack import RackAwarePlacement
 from tests.bkclient.fakes import Fate, World
 from wire.codes import ReturnCode
 from wire.ids import BookieId

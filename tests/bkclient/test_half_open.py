@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.errors import ClientError, NotEnoughBookiesError, RequestTimeoutError
-from bkclient.reader import LedgerReader
+from bkclient.ledger.reader import LedgerReader
 from tests.bkclient.fakes import Fate, World, collect
 from wire.codes import ProtocolVersion
 from wire.ids import LedgerId

@@ -14,11 +14,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
-from bkclient.connect import TcpConnect
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load
+from bkclient.connection.tcp import TcpConnect
 from bkclient.errors import NotEnoughBookiesError, RequestTimeoutError
-from bkclient.reader import LedgerReader
-from bkclient.settings import load
+from bkclient.ledger.reader import LedgerReader
 from tests.bookied.live import Live
 from tests.bookied.secured import AUTHORITY, BOOKIE, CLIENT, conf
 from tests.certificates import bookie_keys, client_keys, write_pem

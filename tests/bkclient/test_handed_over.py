@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 
-from bkclient.handed_over import (
+from bkclient.ledger.handed_over import (
     HANDOVER_KEY,
     HandedOver,
     NotHandedOverError,

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient import admin, handover
+from bkclient.admin import handover, operations
+from bkclient.admin.handover import HANDOVER_KEY, WRITER_KEY, NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import (
     ClientError,
@@ -16,7 +17,6 @@ from bkclient.errors import (
     IllegalOperationError,
     LedgerClosedError,
 )
-from bkclient.handover import HANDOVER_KEY, WRITER_KEY, NotHandedOverError
 from bkclient.metadata.memory import Fault, Operation
 from tests.bkclient.fakes import Fate, World, collect, is_add, when
 from wire.codes import LedgerState, ProtocolVersion
@@ -176,7 +176,7 @@ def test_a_recovery_beats_the_release() -> None:
     ledger_id = create(world, client)
     writer = world.run(handover.claim(client, ledger_id))
     world.run(writer.add(b"x"))
-    metadata = world.run(admin.recover_ledger(other, ledger_id))
+    metadata = world.run(operations.recover_ledger(other, ledger_id))
     assert metadata.last_entry_id == 0
     with pytest.raises((LedgerClosedError, ClientLedgerFencedError)):
         world.run(handover.release(writer))
@@ -194,7 +194,7 @@ def test_a_recovery_beats_the_claim() -> None:
         3.0 if op.session_id == client.store.session_id and op.name == "set" else 0.0
     )
     claiming = world.start(handover.claim(client, ledger_id))
-    metadata = world.run(admin.recover_ledger(other, ledger_id))
+    metadata = world.run(operations.recover_ledger(other, ledger_id))
     assert metadata.last_entry_id == 1
     world.settle(10)
     assert isinstance(claiming.result, (LedgerClosedError, ClientLedgerFencedError))
@@ -212,7 +212,7 @@ def test_a_claimant_that_dies_leaves_the_ledger_to_recovery(protocol: ProtocolVe
     survivor = world.client(protocol=protocol, seed=3)
     with pytest.raises(NotHandedOverError):
         world.run(handover.claim(survivor, ledger_id))
-    assert world.run(admin.recover_ledger(survivor, ledger_id)).last_entry_id == 1
+    assert world.run(operations.recover_ledger(survivor, ledger_id)).last_entry_id == 1
     # Frozen for ever and thawed: what it holds in its hands is worth nothing any more.
     with pytest.raises(ClientError):
         world.run(handover.release(writer))

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient import handover, holdings
-from bkclient.fragments import LedgerFragment
-from bkclient.holdings import Health, Holdings, count_at, held_at, runs
+from bkclient.admin import handover
+from bkclient.quorum.fragments import LedgerFragment
+from bkclient.repair import replica_map
+from bkclient.repair.replica_map import Health, Holdings, count_at, held_at, runs
 from tests.bkclient.fakes import Fate, World, when
 from wire.codes import ReturnCode
 from wire.errors import FormatError
@@ -86,7 +87,7 @@ def healths(found: Holdings) -> dict[str, Health]:
 
 class TestLook:
     def look(self, world: World, ledger_id: LedgerId) -> Holdings:
-        return world.run(holdings.look(world.client(), ledger_id))
+        return world.run(replica_map.look(world.client(), ledger_id))
 
     def test_a_whole_ledger_is_whole(self) -> None:
         world = World(3)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
+from bkclient.connection.bookie_health import TroubleBook
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.placement import RandomPlacement, least_loaded_first, replace_failed
-from bkclient.reader import LedgerReader
-from bkclient.trouble import TroubleBook
+from bkclient.ledger.reader import LedgerReader
+from bkclient.placement.policy import RandomPlacement, least_loaded_first, replace_failed
 from tests.bkclient.fakes import Fate, World, when
 from wire.ids import BookieId
 from wire.messages import ReadRequest

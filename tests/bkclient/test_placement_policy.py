@@ -8,8 +8,8 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
-from bkclient.topology import ScriptError
-from bkclient.writer import LedgerWriter
+from bkclient.ledger.writer import LedgerWriter
+from bkclient.placement.topology import ScriptError
 from tests.bkclient.fakes import Fate, World, collect, is_add, when
 from wire.messages import ReadRequest
 

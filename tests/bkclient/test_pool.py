@@ -11,11 +11,11 @@ from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
-from bkclient.channel import BookieChannel
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.connection.channel import BookieChannel
+from bkclient.connection.pool import BookiePool
 from bkclient.errors import BookieUnavailableError, ClientClosedError, SecurityError
 from bkclient.metadata.api import NotFoundError
-from bkclient.pool import BookiePool
 from tests.bkclient.test_channel import Transport
 from wire.codes import AddFlag, BookieInfoFlag, ProtocolVersion, ReadFlag
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId

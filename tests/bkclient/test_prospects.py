@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkclient.prospects import Lacking, LedgerProspect, Prospect, prospects
+from bkclient.repair.outlook import Lacking, LedgerProspect, Prospect, prospects
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import STRIPED, closed_ledger, open_writer, store_of
 from wire.codes import LedgerState

@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.task import Clock
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
 from bkclient.errors import ClientError, RequestTimeoutError
 from bkclient.quarantine import Quarantine
 from tests.bkclient.fakes import Fate, Ruling, World, is_add, when

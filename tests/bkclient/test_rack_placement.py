@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.distribution import write_sets_of
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.rack_placement import DEFAULT_RACK, RackAwarePlacement
+from bkclient.placement.rack import DEFAULT_RACK, RackAwarePlacement
+from bkclient.quorum.distribution import write_sets_of
 from wire.ids import BookieId
 
 

@@ -15,11 +15,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.client import Client
-from bkclient.distribution import write_set
 from bkclient.errors import ClientError
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
 from bkclient.metadata.zk_paths import HIERARCHICAL
-from bkclient.writer import LedgerWriter
+from bkclient.quorum.distribution import write_set
 from tests.bkclient.fakes import Fate, Ruling, World
 from wire.codes import LedgerState, ProtocolVersion
 from wire.digest import Entry

@@ -17,7 +17,7 @@ from bkclient.errors import (
     NoSuchLedgerOnBookieError,
     RequestTimeoutError,
 )
-from bkclient.read import (
+from bkclient.quorum.read import (
     AnyLac,
     Ask,
     Deliver,

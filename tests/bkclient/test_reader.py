@@ -9,8 +9,8 @@ import attrs
 import pytest
 from twisted.internet.defer import CancelledError
 
-from bkclient import admin
-from bkclient.admin import BookieState
+from bkclient.admin import operations
+from bkclient.admin.operations import BookieState
 from bkclient.client import Client
 from bkclient.errors import (
     BookieUnavailableError,
@@ -22,9 +22,9 @@ from bkclient.errors import (
     NoSuchLedgerError,
     ReadFailedError,
 )
-from bkclient.ranges import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
-from bkclient.updates import LocalMetadata, marked
-from bkclient.writer import LedgerWriter
+from bkclient.ledger.range_read import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
+from bkclient.ledger.writer import LedgerWriter
+from bkclient.metadata.update import LocalMetadata, marked
 from tests.bkclient.fakes import FakeBookie, Fate, World, collect, is_add, when
 from wire.codes import ProtocolVersion
 from wire.digest import Entry
@@ -281,7 +281,7 @@ def test_an_open_ledger_is_refused_beyond_the_lac_unless_asked_for(
     world.settle(1)
     assert reader.is_closed
     assert reader.last_add_confirmed == 5
-    assert world.run(admin.confirmed_end(client, writer.ledger_id)) == (5, 6)
+    assert world.run(operations.confirmed_end(client, writer.ledger_id)) == (5, 6)
 
 
 def test_the_lac_that_comes_with_entries_is_believed() -> None:
@@ -499,7 +499,7 @@ def test_a_tail_follows_a_recovery_to_its_end() -> None:
     tailing = world.start(collect(reader.tail()))
     world.settle(1)
     writer.abandon()
-    world.run(admin.recover_ledger(other, writer.ledger_id))
+    world.run(operations.recover_ledger(other, writer.ledger_id))
     assert tailing.finish(30) == [b"0", b"1", b"2"]
 
 
@@ -511,15 +511,15 @@ def test_the_bookies_of_a_cluster() -> None:
     client = world.client()
     world.kill("b2")
     world.run(client.store.write_cookie(BookieId("b9"), b"cookie", -2))
-    found = {one.bookie_id: one for one in world.run(admin.list_bookies(client))}
+    found = {one.bookie_id: one for one in world.run(operations.list_bookies(client))}
     assert found[BookieId("b1")].state is BookieState.WRITABLE
     assert found[BookieId("b1")].info is not None
     assert found[BookieId("b9")].state is BookieState.DOWN
     assert BookieId("b2") not in found
-    info = world.run(admin.bookie_info(client, BookieId("b1")))
+    info = world.run(operations.bookie_info(client, BookieId("b1")))
     assert (info.total_bytes, info.free_bytes) == (1000, 400)
     with pytest.raises(BookieUnavailableError):
-        world.run(admin.bookie_info(client, BookieId("b2")))
+        world.run(operations.bookie_info(client, BookieId("b2")))
 
 
 def test_one_entry_from_one_bookie() -> None:
@@ -527,11 +527,13 @@ def test_one_entry_from_one_bookie() -> None:
     client = world.client()
     writer = write(world, client, 3)
     bookie = members(world, writer)[1]
-    read = admin.read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2))
+    read = operations.read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2))
     assert world.run(read).payload == b"2" * 10
     del bookie.ledgers[writer.ledger_id].entries[2]
     with pytest.raises(NoSuchEntryInLedgerError):
-        world.run(admin.read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2)))
+        world.run(
+            operations.read_entry_from(client, bookie.bookie_id, writer.ledger_id, EntryId(2))
+        )
 
 
 def test_listing_and_deleting() -> None:
@@ -540,11 +542,11 @@ def test_listing_and_deleting() -> None:
     ids = [world.run(client.create_ledger(**TRIPLE)).ledger_id for _ in range(5)]
 
     async def listed(after: LedgerId | None = None) -> list[LedgerId]:
-        return [ledger_id async for ledger_id in admin.list_ledgers(client, after=after)]
+        return [ledger_id async for ledger_id in operations.list_ledgers(client, after=after)]
 
     assert world.run(listed()) == sorted(ids)
     assert world.run(listed(ids[2])) == sorted(ids)[3:]
-    world.run(admin.delete_ledger(client, ids[0]))
+    world.run(operations.delete_ledger(client, ids[0]))
     assert world.run(listed()) == sorted(ids)[1:]
 
 

@@ -18,8 +18,8 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
-from bkclient.read import KnownLac
-from bkclient.recover import (
+from bkclient.quorum.read import KnownLac
+from bkclient.quorum.recover import (
     AbortRecovery,
     CloseAt,
     EntryVerdict,

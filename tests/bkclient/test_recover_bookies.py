@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bkclient.admin.cookies import CookieNeededError, delete_cookies, ledgers_that_need_cookies
 from bkclient.client import Client
 from bkclient.errors import (
     IllegalOperationError,
@@ -14,11 +15,12 @@ from bkclient.errors import (
     LedgerRecoveryError,
     NotEnoughBookiesError,
 )
+from bkclient.ledger.recovery import mark
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkclient.metadata.memory import Fault, Operation
-from bkclient.opening import mark
-from bkclient.recover_bookies import (
+from bkclient.repair.fragment_copy import Copied
+from bkclient.repair.recover_bookies import (
     LedgerMove,
     LedgerOutcome,
     RecoverOptions,
@@ -26,8 +28,6 @@ from bkclient.recover_bookies import (
     ledgers_on_bookies,
     recover_bookies,
 )
-from bkclient.repair import Copied
-from bkclient.stored_cookies import CookieNeededError, delete_cookies, ledgers_that_need_cookies
 from tests.bkclient.fakes import Fate, World, is_fence, is_recovery_add, when
 from tests.bkclient.repairs import (
     STRIPED,

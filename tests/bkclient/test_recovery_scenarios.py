@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from bkclient import admin
+from bkclient.admin import operations
 from bkclient.client import Client
+from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.errors import (
     ClientError,
     ClientLedgerFencedError,
@@ -21,10 +22,9 @@ from bkclient.errors import (
     LedgerRecoveryError,
     RequestTimeoutError,
 )
-from bkclient.frames import Batch, FrameMaker, LedgerKeys
+from bkclient.ledger.recovery import RECOVERY_FRAME_BYTES, RecoveryProgress
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Operation
-from bkclient.opening import RECOVERY_FRAME_BYTES, RecoveryProgress
-from bkclient.writer import LedgerWriter
 from tests.bkclient.fakes import (
     FakeBookie,
     Fate,
@@ -431,7 +431,7 @@ def test_recovery_of_striped_ledgers(
     world.run(writer.add_many(payloads))
     world.settle(1)
     steps: list[RecoveryProgress] = []
-    metadata = world.run(admin.recover_ledger(other, writer.ledger_id, steps.append))
+    metadata = world.run(operations.recover_ledger(other, writer.ledger_id, steps.append))
     assert metadata.last_entry_id == 39
     assert metadata.length == sum(map(len, payloads))
     assert steps[0].step == "fencing"
@@ -539,7 +539,9 @@ def test_a_report_that_fails_ends_the_recovery_with_its_error(step: str) -> None
             raise BrokenPipeError("nobody reads the progress")
 
     failure = world.failure(
-        Deferred.fromCoroutine(admin.recover_ledger(world.client(seed=1), writer.ledger_id, report))
+        Deferred.fromCoroutine(
+            operations.recover_ledger(world.client(seed=1), writer.ledger_id, report)
+        )
     )
     assert "nobody reads the progress" in str(failure)
     reader = world.run(world.client(seed=2).open_ledger(writer.ledger_id))
@@ -603,14 +605,14 @@ def test_fencing_alone_reports_who_answered() -> None:
     world.run(writer.add(b"x"))
     first, second, third = members(world, writer)
     world.kill(third.bookie_id)
-    report = world.run(admin.fence_ledger(other, writer.ledger_id))
+    report = world.run(operations.fence_ledger(other, writer.ledger_id))
     assert report.fenced == (first.bookie_id, second.bookie_id)
     assert set(report.failed) == {third.bookie_id}
     assert report.covered
     assert not report.was_closed
     assert world.stored(writer.ledger_id).state is LedgerState.IN_RECOVERY
     world.kill(second.bookie_id)
-    assert not world.run(admin.fence_ledger(other, writer.ledger_id)).covered
+    assert not world.run(operations.fence_ledger(other, writer.ledger_id)).covered
     with pytest.raises(ClientError):
         world.run(writer.add(b"y"))
 
@@ -620,5 +622,5 @@ def test_fencing_a_closed_ledger_touches_nobody() -> None:
     client = world.client()
     writer = open_writer(world, client)
     world.run(writer.close())
-    assert world.run(admin.fence_ledger(client, writer.ledger_id)).was_closed
+    assert world.run(operations.fence_ledger(client, writer.ledger_id)).was_closed
     assert not any(is_fence(r) for bookie in world.bookies.values() for r in bookie.log)

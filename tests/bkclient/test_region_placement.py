@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
-from bkclient.rack_placement import DEFAULT_RACK
-from bkclient.region_placement import RegionAwarePlacement, level, region_of
+from bkclient.placement.rack import DEFAULT_RACK
+from bkclient.placement.region import RegionAwarePlacement, level, region_of
 from tests.bkclient.locations import Where, is_durable, located, places, wheres
 from wire.ids import BookieId
 

@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.check import LedgerChecker, view
 from bkclient.client import Client
 from bkclient.errors import (
     NoSuchLedgerError,
@@ -18,9 +17,10 @@ from bkclient.errors import (
     RequestTimeoutError,
     UnclosedFragmentError,
 )
-from bkclient.fragments import FragmentChangedError, Lack, Swap
 from bkclient.metadata.memory import Fault, Operation
-from bkclient.repair import ByteRate, Copied, FragmentRepairer, UnreadableEntryError
+from bkclient.quorum.fragments import FragmentChangedError, Lack, Swap
+from bkclient.repair.check import LedgerChecker, view
+from bkclient.repair.fragment_copy import ByteRate, Copied, FragmentRepairer, UnreadableEntryError
 from tests.bkclient.fakes import (
     FakeBookie,
     Fate,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.request_trace import RequestTrace
+from bkclient.connection.request_trace import RequestTrace
 from tests.bkclient.fakes import World, collect
 from wire.codes import ProtocolVersion
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bkclient.admin.bookie_test import check_bookie
 from bkclient.errors import ClientError
-from bkclient.sanity import check_bookie
 from tests.bkclient.fakes import Fate, Ruling, World
 from wire.codes import ReturnCode
 from wire.ids import BookieId

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.settings import (
+from bkclient.config.settings import (
     ConfigError,
     Finding,
     FindingKind,

@@ -7,9 +7,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.placement import Ensemble, RandomPlacement
-from bkclient.rack_placement import RackAwarePlacement
-from bkclient.spread import spread
+from bkclient.placement.adherence import spread
+from bkclient.placement.policy import Ensemble, RandomPlacement
+from bkclient.placement.rack import RackAwarePlacement
 from wire.ids import BookieId
 
 RACKS = {BookieId(f"{rack}{number}"): f"/{rack}" for rack in "abc" for number in range(3)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkclient import stored_cookies
+from bkclient.admin import cookies
 from bkclient.metadata.api import NEW
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import closed, metadata
@@ -21,7 +21,7 @@ def test_open_ledgers_and_only_copies_rely_on_a_bookie() -> None:
     world = World(3)
     client = world.client()
 
-    async def story() -> stored_cookies.Reliance:
+    async def story() -> cookies.Reliance:
         store = client.store
         await store.create_ledger(LedgerId(1), metadata(fragments=held_by(A, B)))
         for ledger_id, ensemble in ((2, (A, B)), (3, (B, C)), (4, (A, BookieId("gone:1")))):
@@ -31,7 +31,7 @@ def test_open_ledgers_and_only_copies_rely_on_a_bookie() -> None:
                 state=ended.state, last_entry_id=ended.last_entry_id, fragments=held_by(*ensemble)
             )
             await store.write_ledger(LedgerId(ledger_id), ended, 0)
-        return await stored_cookies.reliance_on(client, A)
+        return await cookies.reliance_on(client, A)
 
     found = world.run(story())
     assert (found.registered, found.ledgers) == (True, 3)
@@ -46,7 +46,7 @@ def test_a_ledger_that_cannot_be_read_may_list_anybody() -> None:
     world.run(client.store.create_ledger(LedgerId(1), metadata(fragments=held_by(B, C))))
     (path,) = [path for path in world.run(client.store.dump()) if path.endswith("L0001")]
     world.metadata.set(path, b"damaged")
-    assert world.run(stored_cookies.reliance_on(client, A)).unreadable == (1,)
+    assert world.run(cookies.reliance_on(client, A)).unreadable == (1,)
 
 
 def test_a_cookie_that_is_none_is_listed_with_what_is_wrong() -> None:
@@ -54,10 +54,10 @@ def test_a_cookie_that_is_none_is_listed_with_what_is_wrong() -> None:
     client = world.client()
     good = Cookie("b1", "/j", ("/l",))
 
-    async def story() -> list[stored_cookies.StoredCookie]:
+    async def story() -> list[cookies.StoredCookie]:
         await client.store.write_cookie(A, encode_cookie(good), NEW)
         await client.store.write_cookie(B, b"nonsense", NEW)
-        return await stored_cookies.list_cookies(client)
+        return await cookies.list_cookies(client)
 
     first, second = world.run(story())
     assert (first.bookie_id, first.cookie) == (A, good)

@@ -15,10 +15,10 @@ from bkclient.errors import (
     ClientError,
     NoSuchLedgerError,
 )
+from bkclient.ledger.range_read import CHUNK_BYTES, CHUNK_ENTRIES_FIRST, CHUNKS_AHEAD
+from bkclient.ledger.reader import LedgerReader
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
-from bkclient.ranges import CHUNK_BYTES, CHUNK_ENTRIES_FIRST, CHUNKS_AHEAD
-from bkclient.reader import LedgerReader
-from bkclient.writer import LedgerWriter
 from tests.bkclient.fakes import FakeBookie, Fate, Running, World, when
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.digest import Entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import Deferred
 
+from bkclient.admin.cluster_test import try_cluster
 from bkclient.errors import ClientError
-from bkclient.trial import try_cluster
 from tests.bkclient.fakes import World
 
 SIZES = {"ensemble_size": 3, "write_quorum": 2, "ack_quorum": 2, "entry_bytes": 10}

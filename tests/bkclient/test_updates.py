@@ -17,7 +17,7 @@ from bkclient.errors import (
     UnexpectedConditionError,
 )
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
-from bkclient.updates import (
+from bkclient.metadata.update import (
     LocalMetadata,
     Updater,
     closed,

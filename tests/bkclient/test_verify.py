@@ -8,13 +8,13 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.check import view
 from bkclient.client import Client
 from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerError
-from bkclient.fragments import LedgerFragment
 from bkclient.metadata.api import Versioned
-from bkclient.updates import LocalMetadata
-from bkclient.verify import (
+from bkclient.metadata.update import LocalMetadata
+from bkclient.quorum.fragments import LedgerFragment
+from bkclient.repair.check import view
+from bkclient.repair.verify import (
     SILENCES_MAX,
     CopyReader,
     Flaw,

@@ -15,7 +15,7 @@ from bkclient.errors import (
     LedgerClosedError,
     WriteFailedError,
 )
-from bkclient.writer import LedgerWriter
+from bkclient.ledger.writer import LedgerWriter
 from tests.bkclient.fakes import FakeBookie, Fate, World, collect, is_add, when
 from wire.codes import AddFlag, LedgerState, ReturnCode
 from wire.ids import EntryId

@@ -19,10 +19,10 @@ from bkclient.errors import (
     MetadataVersionError,
     NotEnoughBookiesError,
 )
+from bkclient.ledger.recovery import mark
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
-from bkclient.opening import mark
-from bkclient.updates import LocalMetadata
-from bkclient.writer import LedgerWriter
+from bkclient.metadata.update import LocalMetadata
 from tests.bkclient.fakes import (
     Fate,
     World,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bkclient.arrangement import holds
-from bkclient.distribution import write_sets_of
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
-from bkclient.rack_placement import DEFAULT_RACK
-from bkclient.zone_placement import ZoneAwarePlacement, apart
+from bkclient.placement.rack import DEFAULT_RACK
+from bkclient.placement.search import holds
+from bkclient.placement.zone import ZoneAwarePlacement, apart
+from bkclient.quorum.distribution import write_sets_of
 from tests.bkclient.locations import Where, located, places, wheres
 from wire.ids import BookieId
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from bkctl.process import ChildProcess
+from bkctl.commands.local.process import ChildProcess
 
 START_TIMEOUT_S = 120.0
 BKCTL = [sys.executable, "-c", "import sys; from bkctl.__main__ import main; sys.exit(main())"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from tests.bkctl.terminal import FakeHost
 from tests.bookied.golden import DIRECTORY
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.look.session import ReadSession
-from bkclient.metadata.look.zookeeper import ZooKeeperLook
+from bkclient.metadata.reader.session import ReadSession
+from bkclient.metadata.reader.zookeeper import ZooKeeperLook
 from bkclient.metadata.zk_uri import parse_uri
 from tests.bkclient.metadata.look.server import Server
 from tests.bkctl.terminal import FakeHost

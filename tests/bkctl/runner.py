@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import attrs
 
-from bkctl.cli import cli
-from bkctl.session import Host
+from bkctl.cli.root import cli
+from bkctl.session.session import Host
 from tests.bkctl.cluster import Cluster
 from tests.bkctl.schema import check
 from tests.bkctl.terminal import FakeHost

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from bkclient.blocking import with_store
-from bkctl.cli import cli
-from bkctl.process import free_port
+from bkctl.cli.root import cli
+from bkctl.commands.local.process import free_port
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost
 from wire.ids import BookieId

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from bkctl.bench_work import Load, measured
+from bkctl.commands.load.bench import Load, measured
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.fakes import Fate, World
 from tests.bkclient.repairs import TRIPLE, closed_ledger, open_writer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkctl.bookie_work import BookieDetails, space
+from bkctl.commands.bookie.work import BookieDetails, space
 from tests.bkclient.fakes import World
 from tests.bkctl.world import run_in
 from wire.ids import BookieId, LedgerId

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkctl.bookie_change_work import FLIPPING, Flip
-from bookied.dirs import CURRENT
+from bkctl.commands.bookie.rename import FLIPPING, Flip
+from bookied.directories.dirs import CURRENT
 from tests.bkclient.metadata.values import info, metadata
 from tests.bkctl.runner import Result
 from tests.bkctl.stopped import Bookie, new_bookie

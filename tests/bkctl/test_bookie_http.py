@@ -9,14 +9,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import MASKED
 from bkclient.errors import BookieUnavailableError
 from bkclient.metadata.memory import MemoryCluster
-from bkclient.settings import MASKED
-from bkctl import bookie_config_work
-from bkctl import bookie_http_work as work
-from bkctl.bookie_http_client import AdminClient, Answer, HttpAddress
-from bkctl.bookie_http_views import BOOKIE_HTTP_VIEWS
+from bkctl.bookies import admin_api as work
+from bkctl.bookies.admin_client import AdminClient, Answer, HttpAddress
+from bkctl.commands.bookie import admin_settings
+from bkctl.commands.bookie.views import BOOKIE_HTTP_VIEWS
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked
@@ -123,15 +123,15 @@ def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -
     pairs = [("gcWaitTime", "70000"), ("majorCompactionThreshold", "0.7")]
     before = {one.key: one.value for one in work.settings(stage.admin, ())}
     told = [(key, before[key], value) for key, value in pairs]
-    plan = bookie_config_work.planned(stage.admin, pairs)
+    plan = admin_settings.planned(stage.admin, pairs)
     assert [(one.key, one.was, one.value) for one in plan] == told
     assert {one.key: one.value for one in work.settings(stage.admin, ())} == before
-    done_now = bookie_config_work.change(stage.admin, pairs)
+    done_now = admin_settings.change(stage.admin, pairs)
     assert [(one.key, one.was, one.value) for one in done_now] == told
     assert work.settings(stage.admin, ("gcWaitTime",))[0].value == "70000"
 
 
-@pytest.mark.parametrize("act", [bookie_config_work.planned, bookie_config_work.change])
+@pytest.mark.parametrize("act", [admin_settings.planned, admin_settings.change])
 def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path: Path, act) -> None:
     world = World(tmp_path)
     done(world.service.start())
@@ -168,7 +168,7 @@ def test_a_java_bookie_is_told_any_key_and_its_secrets_are_masked() -> None:
             return Answer(200, json.dumps(kept))
 
     java = Java(200, "")
-    found = bookie_config_work.change(java, [("passwd", "hunter2"), ("own.key", "x=y")])
+    found = admin_settings.change(java, [("passwd", "hunter2"), ("own.key", "x=y")])
     assert kept["passwd"] == "hunter2"
     assert [(one.key, one.was, one.value) for one in found] == [
         ("passwd", MASKED, MASKED), ("own.key", None, "x=y"),

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import pytest
 from twisted.internet.defer import Deferred
 
-from bkclient.decommission import DecommissionProgress, decommission
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkclient.prospects import Prospect
-from bkclient.recover_bookies import recover_bookies
+from bkclient.repair.decommission import DecommissionProgress, decommission
+from bkclient.repair.outlook import Prospect
+from bkclient.repair.recover_bookies import recover_bookies
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import (
     STRIPED,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.canvas import Canvas, speaks_unicode
-from bkctl.table import display_width
-from bkctl.units import human_count, human_ms
+from bkctl.output.canvas import Canvas, speaks_unicode
+from bkctl.output.table import display_width
+from bkctl.output.units import human_count, human_ms
 from tests.bkctl.drawn import WIDTHS, check_drawing
 
 PLAIN = Canvas(60, unicode=False)

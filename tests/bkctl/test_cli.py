@@ -10,18 +10,18 @@ from typing import Any
 import click
 import pytest
 
-from bkctl.cli import COMMANDS, cli
-from bkctl.command import Command, Effect, Group
+from bkctl.cli.command import Command, Effect, Group
+from bkctl.cli.root import COMMANDS, cli
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import Options, global_options, options_of
-from bkctl.session import SESSION_META
+from bkctl.session.session import SESSION_META
 from tests.bkctl.imports import run_without
 from tests.bkctl.terminal import FakeHost
 
 HEAVY = ("twisted", "kazoo", "rich", "pyspark", "pyarrow", "attr", "attrs", "google.protobuf",
          "sqlite3", "crc32c", "asyncio", "bkclient", "bookied", "wire")  # fmt: skip
-DATA_PATH = ("bkclient.cluster", "bkclient.channel", "bkclient.reader", "bkclient.writer",
-             "wire.v2", "wire.messages", "rich")  # fmt: skip
+DATA_PATH = ("bkclient.ledger.context", "bkclient.connection.channel", "bkclient.ledger.reader",
+             "bkclient.ledger.writer", "wire.v2", "wire.messages", "rich")  # fmt: skip
 
 
 def _walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:

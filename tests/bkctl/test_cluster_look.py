@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from bkctl import cluster_map
-from bkctl.canvas import Canvas
-from bkctl.cluster_map import ClusterMap, Rack
+from bkctl.commands.cluster import map as cluster_map
+from bkctl.commands.cluster.map import ClusterMap, Rack
+from bkctl.output.canvas import Canvas
 from bkctl.views import BookieSummary
 from tests.bkclient.fakes import Fate, World
 from tests.bkctl.drawn import WIDTHS, check_drawing

@@ -11,12 +11,12 @@ import pytest
 
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW
-from bkctl import cluster_backup, cluster_nodes, cluster_watch
-from bkctl.canvas import Canvas
-from bkctl.cli import cli
-from bkctl.cluster_backup import BackupDamagedError
-from bkctl.cluster_nodes import MetadataNode
-from bkctl.cluster_watch import ClusterEvent, Seen, changes
+from bkctl.cli.root import cli
+from bkctl.commands.cluster import backup, nodes, watch
+from bkctl.commands.cluster.backup import BackupDamagedError
+from bkctl.commands.cluster.nodes import MetadataNode
+from bkctl.commands.cluster.watch import ClusterEvent, Seen, changes
+from bkctl.output.canvas import Canvas
 from tests.bkclient.fakes import World
 from tests.bkctl.drawn import WIDTHS, check_drawing
 from tests.bkctl.runner import Result
@@ -58,10 +58,10 @@ class TestTree:
     @pytest.mark.parametrize("width", WIDTHS)
     def test_every_known_node_is_decoded(self, world: World, width: int) -> None:
         async def everything() -> list[MetadataNode]:
-            return [n async for n in cluster_nodes.nodes(world.client(), "", 9, secrets=False)]
+            return [n async for n in nodes.nodes(world.client(), "", 9, secrets=False)]
 
         found = world.run(everything())
-        check_drawing("cluster-tree", cluster_nodes.drawing(found, "", Canvas(width)), width)
+        check_drawing("cluster-tree", nodes.drawing(found, "", Canvas(width)), width)
 
     def test_what_is_deeper_is_told_by_its_number(self, world: World) -> None:
         drawn = run_in(world, "cluster", "tree", "--depth", 1).out
@@ -205,7 +205,7 @@ class TestBackup:
         assert callable(damage)
         file.write_text(damage(file.read_text()))
         with pytest.raises(BackupDamagedError, match=says):
-            cluster_backup.read(file)
+            backup.read(file)
         target = f"sqlite://{tmp_path}/new.db"
         assert at(target, "cluster", "restore", file, "--yes", ok=False).status == 1
         assert not (tmp_path / "new.db").exists()
@@ -239,7 +239,7 @@ class TestRestore:
         target = f"sqlite://{tmp_path}/new.db"
         at(target, "cluster", "restore", file, "--yes")
         made = with_store(target, lambda store: store.allocate_ledger_id())
-        assert made == 3 + cluster_backup.IDS_SPARED + 1
+        assert made == 3 + backup.IDS_SPARED + 1
 
     def test_it_asks_and_a_no_changes_nothing(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/new.db"
@@ -270,7 +270,7 @@ class TestRestore:
         self, file: Path, tmp_path: Path
     ) -> None:
         target = f"sqlite://{tmp_path}/new.db"
-        some = [n for ns in cluster_backup.stored_nodes(file) for n in ns if "LAYOUT" not in n.path]
+        some = [n for ns in backup.stored_nodes(file) for n in ns if "LAYOUT" not in n.path]
         with_store(target, lambda store: store.add_nodes(some[:-3], "hierarchical"))
         assert at(target, "ledger", "list", ok=False).status != 0
         at(target, "cluster", "restore", file, "--yes", "--force", "root")
@@ -300,7 +300,7 @@ class TestWatch:
         found: list[ClusterEvent] = []
 
         async def collect() -> None:
-            async for event in cluster_watch.events(client, 5.0, 60.0):
+            async for event in watch.events(client, 5.0, 60.0):
                 found.append(event)  # noqa: PERF401 -- told while it goes on
 
         running = world.start(collect())

@@ -10,8 +10,8 @@ import pytest
 
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW
-from bkctl.cli import cli
-from bkctl.cluster_removal import stock
+from bkctl.cli.root import cli
+from bkctl.commands.cluster.removal import stock
 from bkctl.errors import ConflictError
 from tests.bkclient.fakes import World
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-from bkctl.cli import cli
-from bkctl.compat import shell_globals, translate
-from bkctl.compat_table import BKCTL, ELSEWHERE, LAUNCHER, ROWS, SHELL, Option, Row
+from bkctl.cli.root import cli
+from bkctl.commands.about.compat import shell_globals, translate
+from bkctl.commands.about.compat_table import BKCTL, ELSEWHERE, LAUNCHER, ROWS, SHELL, Option, Row
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.terminal import FakeHost
 

@@ -8,9 +8,9 @@ import sys
 import click
 import pytest
 
-from bkctl.cli import cli
-from bkctl.complete import candidates, reply, split
-from bkctl.completion_scripts import LINE, SCRIPTS, VARIABLE
+from bkctl.cli.completion.answer import candidates, reply, split
+from bkctl.cli.completion.scripts import LINE, SCRIPTS, VARIABLE
+from bkctl.cli.root import cli
 from tests.bkctl.imports import run_without
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost

@@ -13,9 +13,9 @@ import attrs
 import pytest
 
 from bkclient.blocking import BlockingClient
-from bkctl.cli import cli
-from bkctl.completion_scripts import FILES
-from bkctl.generate import ROOT
+from bkctl.cli.completion.scripts import FILES
+from bkctl.cli.root import cli
+from bkctl.manual.generate import ROOT
 from tests.bkctl.cluster import Cluster, local_cluster
 from tests.programs import program
 from tests.shell.screen import TIMEOUT_S, Terminal, terminal

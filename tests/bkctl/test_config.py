@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bkclient.settings import describe, is_secret_key
-from bkctl.cli import cli
-from bkctl.config_keys import CLASSES, NOTES, all_keys
+from bkclient.config.settings import describe, is_secret_key
+from bkctl.cli.root import cli
+from bkctl.commands.settings.config_keys import CLASSES, NOTES, all_keys
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.terminal import FakeHost
 

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import ANY
-from bookied.dirs import VERSION
+from bookied.directories.dirs import VERSION
 from tests import reactor
 from tests.bkclient.metadata.values import info
 from tests.bkctl.stopped import Bookie, new_bookie

@@ -12,9 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkctl.cli import cli
-from bkctl.process import free_port
-from bookied.dirs import CURRENT, DirectoryLocks
+from bkctl.cli.root import cli
+from bkctl.commands.local.process import free_port
+from bookied.directories.dirs import CURRENT, DirectoryLocks
 from tests.bkctl.disk import Result, snapshot
 from tests.bkctl.terminal import FakeHost
 from tests.bookied.golden import DIRECTORY

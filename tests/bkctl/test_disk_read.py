@@ -14,8 +14,8 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
-from bookied.dirs import DirectoryLocks
-from bookied.journal.format import entry_record, header
+from bookied.directories.dirs import DirectoryLocks
+from bookied.storage.journal.format import entry_record, header
 from tests.bkctl.disk import SYNTHETIC, copy_of, dirs, run, snapshot
 from tests.bookied.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256
 from wire.codes import DigestType

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.exit_status import ExitStatus
-from bookied.dirs import DirectoryLocks
+from bookied.directories.dirs import DirectoryLocks
 from tests.bkctl.disk import run
 
 

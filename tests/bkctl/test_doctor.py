@@ -16,9 +16,16 @@ from bkclient.metadata.api import NEW, HeldLock
 from bkclient.metadata.memory import MemoryMetadata
 from bkclient.metadata.stored import StoredLedger
 from bkctl.bookie_change_views import BOOKIE_CHANGE_VIEWS
-from bkctl.cli import cli
-from bkctl.doctor_rules import diagnose
-from bkctl.doctor_state import REMEMBERED_MAX, Danger, Finding, Ledgers, Limits, SeenCluster
+from bkctl.cli.root import cli
+from bkctl.commands.doctor.rules import diagnose
+from bkctl.commands.doctor.state import (
+    REMEMBERED_MAX,
+    Danger,
+    Finding,
+    Ledgers,
+    Limits,
+    SeenCluster,
+)
 from tests.bkclient.fakes import Fate, Ruling, World
 from tests.bkclient.metadata.values import metadata
 from tests.bkctl.runner import Result

@@ -15,10 +15,10 @@ import attrs
 import pytest
 from twisted.internet import threads
 
-from bkctl.doctor_local_rules import local_findings
-from bkctl.doctor_state import Danger, SeenLocal
-from bookied.dirs import CURRENT, DirectoryLocks
-from bookied.journal.mark import Mark, encode_mark
+from bkctl.commands.doctor.local_rules import local_findings
+from bkctl.commands.doctor.state import Danger, SeenLocal
+from bookied.directories.dirs import CURRENT, DirectoryLocks
+from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bkclient.metadata.values import info
 from tests.bkctl.disk import snapshot
 from tests.bkctl.stopped import Bookie, new_bookie

@@ -10,14 +10,14 @@ import attrs
 import click
 import pytest
 
-from bkclient.admin import BookieState
-from bkclient.autorecovery import Mark
-from bkclient.findings import Finding as SettingFinding
-from bkclient.findings import FindingKind, Severity
+from bkclient.admin.operations import BookieState
+from bkclient.config.findings import Finding as SettingFinding
+from bkclient.config.findings import FindingKind, Severity
 from bkclient.metadata.api import HeldLock
-from bkctl.cli import cli
-from bkctl.doctor_rules import diagnose
-from bkctl.doctor_state import (
+from bkclient.repair.autorecovery import Mark
+from bkctl.cli.root import cli
+from bkctl.commands.doctor.rules import diagnose
+from bkctl.commands.doctor.state import (
     Danger,
     Finding,
     Ledgers,
@@ -27,8 +27,8 @@ from bkctl.doctor_state import (
     SeenLocal,
     Some,
 )
-from bookied.consistency import Problem
-from bookied.consistency import Severity as ProblemSeverity
+from bookied.offline.check.check import Problem
+from bookied.offline.check.check import Severity as ProblemSeverity
 from wire.ids import BookieId, LedgerId
 from wire.records import Cookie, CookieDifference
 

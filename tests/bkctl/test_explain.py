@@ -17,17 +17,17 @@ import bkctl
 import bookied
 import wire
 from bkclient.errors import ClientLedgerFencedError
-from bkctl.cli import cli
+from bkctl.cli.report import describe
+from bkctl.cli.root import cli
+from bkctl.commands.about.explanations import ADVICE, ALIASES, all_errors
 from bkctl.errors import CommandError, Interrupted, RefusedError, UsageError, error_name
 from bkctl.exit_status import ExitStatus
-from bkctl.explanations import ADVICE, ALIASES, all_errors
-from bkctl.report import describe
 from tests.bkctl.terminal import FakeHost
 from wire.errors import BookKeeperError
 
 ELSEWHERE = (
-    "bookied.admin.", "bookied.autorecovery.", "bookied.garbage.", "bookied.parts",
-    "bookied.service", "bookied.live_settings", "bkctl.spark.",
+    "bookied.admin.", "bookied.repair.autorecovery.", "bookied.storage.garbage.",
+    "bookied.runtime.", "bookied.service.", "bookied.config.reload", "bkctl.commands.export.spark.",
 )  # fmt: skip
 """Modules whose errors end in a daemon or in Spark, and never a command."""
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkclient import handover
+from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
-from bkctl.export import (
+from bkctl.commands.export.run import (
     ExportError,
     ExportReadError,
     export_ledgers,
@@ -236,7 +236,7 @@ def test_a_target_that_cannot_be_written_is_a_clear_error(cluster, client, spark
 
 
 def test_ledgers_are_a_data_source(cluster, client, spark) -> None:
-    from bkctl.spark.datasource import LedgerSource
+    from bkctl.commands.export.spark.datasource import LedgerSource
 
     ledger_id = write(client, PAYLOADS)
     spark.dataSource.register(LedgerSource)

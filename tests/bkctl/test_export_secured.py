@@ -14,10 +14,10 @@ import attrs
 import pytest
 
 from bkclient.blocking import BlockingClient
-from bkclient.config import ClientConfig
-from bkclient.settings import load, read_properties
-from bkctl.export import _translated, export_ledgers, spark_session
-from bkctl.spark.plan import EntryRange, encode_tasks
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load, read_properties
+from bkctl.commands.export.run import _translated, export_ledgers, spark_session
+from bkctl.commands.export.spark.plan import EntryRange, encode_tasks
 from tests.bkctl.cluster import BKCTL
 from tests.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.bookied.secured import jaas_of_both
@@ -26,7 +26,7 @@ from wire.ids import EntryId, LedgerId
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
-from bkctl.spark.datasource import LedgerSource, with_settings
+from bkctl.commands.export.spark.datasource import LedgerSource, with_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 

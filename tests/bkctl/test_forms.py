@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from bkctl.command import Effect
+from bkctl.cli.command import Effect
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
 from tests.bkctl.cluster import Cluster, local_cluster

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.framing import (
+from bkctl.commands.ledger.framing import (
     Cutter,
     Framing,
     FramingError,

@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 import pytest
 
-from bkclient.settings import describe
-from bkctl.cli import cli
+from bkclient.config.settings import describe
+from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING
-from bkctl.generate import ROOT, generated, main, stale, write
-from bkctl.man_pages import Edition, pages
-from bkctl.roff import bold
-from bookied.config import BookieConfig
+from bkctl.manual.generate import ROOT, generated, main, stale, write
+from bkctl.manual.man_pages import Edition, pages
+from bkctl.manual.roff import bold
+from bookied.config.bookie import BookieConfig
 from bookied.exit_status import ExitStatus
 from tests.bkctl.test_cli import TREE
 from tests.programs import program
@@ -28,7 +28,7 @@ MANUAL = {name: text for name, text in FILES.items() if name.startswith("man/")}
 
 
 def test_nothing_generated_is_stale() -> None:
-    assert stale(FILES) == [], "run: python -m bkctl.generate"
+    assert stale(FILES) == [], "run: python -m bkctl.manual.generate"
 
 
 def test_making_it_again_gives_the_same() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bkclient.handover import is_handed_over
-from bkctl.cli import cli
-from bkctl.held_writers import HeldWriters
-from bkctl.shell_program import ShellHost, ShellProgram
+from bkclient.admin.handover import is_handed_over
+from bkctl.cli.root import cli
+from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+from bkctl.session.writers import HeldWriters
 from shell.repl import run
 from tests.bkclient.fakes import World
 from tests.bkctl.world import WorldClient

@@ -12,9 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.errors import BookieUnavailableError, SecurityError
-from bkclient.tls.config import StoreFile, StoreType, TlsSettings
-from bkctl.bookie_http_client import AdminClient
+from bkctl.bookies.admin_client import AdminClient
 from tests.bkctl.runner import cli
 from tests.bkctl.terminal import FakeHost
 from tests.bookied.live import until

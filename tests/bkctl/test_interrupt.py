@@ -11,7 +11,7 @@ import pytest
 
 import bkctl
 from bkctl.errors import Interrupted
-from bkctl.interrupt import Interrupts
+from bkctl.session.interrupt import Interrupts
 
 
 def test_a_signal_ends_a_wait_with_its_own_status() -> None:
@@ -134,7 +134,7 @@ def test_nothing_is_loaded_before_a_signal_can_be_told_in_a_line() -> None:
     assert done.stdout.split() == ["__future__", "bkctl", "bkctl.__main__"]
 
 
-@pytest.mark.parametrize("module", ["bkctl.cli", "bkclient.standard_streams"])
+@pytest.mark.parametrize("module", ["bkctl.cli.root", "bookied.process.standard_streams"])
 def test_a_signal_while_the_program_is_loaded_is_told_in_a_line(module: str) -> None:
     script = textwrap.dedent(
         f"""

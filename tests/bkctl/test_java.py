@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.java import (
+from bkctl.commands.local.java import (
     VECTOR_MODULE,
     Java,
     JavaNotFoundError,
@@ -26,7 +26,7 @@ from bkctl.java import (
     pyspark_jars,
     spark_java_home,
 )
-from bkctl.process import ChildProcess, free_port, port_is_free
+from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
 
 needs_system_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")
 

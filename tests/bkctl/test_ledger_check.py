@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import pytest
 
+from bkctl.commands.ledger.metadata import differences
 from bkctl.exit_status import ExitStatus
-from bkctl.ledger_metadata_work import differences
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import STRIPED, TRIPLE, closed_ledger, member, open_writer
 from tests.bkctl.world import run_in

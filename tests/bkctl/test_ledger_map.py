@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from bkclient.holdings import Health, Holdings, MappedFragment, Place
-from bkctl import ledger_map_work
-from bkctl.canvas import Canvas
-from bkctl.ledger_map_work import LedgerMap, drawing, verdict
+from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
+from bkctl.commands.ledger import map as ledger_map_work
+from bkctl.commands.ledger.map import LedgerMap, drawing, verdict
+from bkctl.output.canvas import Canvas
 from tests.bkclient.fakes import World
 from tests.bkctl.drawn import WIDTHS, check_drawing
 from tests.bkctl.test_bookie import written

@@ -8,9 +8,9 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import WriteFailedError
 from bkclient.metadata.api import Versioned
-from bkctl import ledger_work
-from bkctl.ledger_list_work import LedgerFilter
-from bkctl.ledger_work import Feed
+from bkctl.commands.ledger import lifecycle
+from bkctl.commands.ledger.lifecycle import Feed
+from bkctl.commands.ledger.listing import LedgerFilter
 from tests.bkctl.test_emit import METADATA
 from wire.codes import LedgerState
 from wire.ids import LedgerId
@@ -48,8 +48,8 @@ def test_filters_look_at_what_they_name(given: dict[str, Any], *, passes: bool) 
 
 
 def test_a_loss_is_told_with_entries_bytes_age_and_owner() -> None:
-    one = ledger_work.Doomed(LedgerId(7), Versioned(METADATA, 0))
-    line = ledger_work.loss(one)
+    one = lifecycle.Doomed(LedgerId(7), Versioned(METADATA, 0))
+    line = lifecycle.loss(one)
     assert line.startswith("ledger 7: 10 entries, 4.9 KiB, ")
     assert "owner=me" in line
     assert METADATA.state is LedgerState.CLOSED

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.live_values import (
+from bkctl.cli.completion.live_ids import (
     FRESH_S,
     OLD_S,
     OLD_WAIT_S,

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.cli import cli
+from bkctl.cli.root import cli
+from bkctl.commands.local.cluster import BACKGROUND_LOG, CONF_FILE, STATE_FILE, LocalCluster
+from bkctl.commands.local.java import ZooKeeperProcess
+from bkctl.commands.local.process import free_port
+from bkctl.commands.local.zookeeper import settings as zookeeper_settings
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.java import ZooKeeperProcess
-from bkctl.local_cluster import BACKGROUND_LOG, CONF_FILE, STATE_FILE, LocalCluster
-from bkctl.local_zookeeper import settings as zookeeper_settings
-from bkctl.process import free_port
-from bookied.dirs import DirectoryLocks
+from bookied.directories.dirs import DirectoryLocks
 from tests.bkctl.cluster import BKCTL, local_cluster
 from tests.bkctl.terminal import FakeHost
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.cli import cli
+from bkctl.cli.lock import LockedError, held
+from bkctl.cli.root import cli
 from bkctl.errors import UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.lock import LockedError, held
 from tests.bkctl.terminal import FakeHost
 
 

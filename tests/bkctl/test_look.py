@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bkclient.metadata.api import NEW
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS

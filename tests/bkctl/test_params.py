@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.params import (
+from bkctl.cli.params import (
     BOOKIE_ID,
     ENTRY_RANGE,
     KEY_VALUE,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.process import ChildProcess
+from bkctl.commands.local.process import ChildProcess
 
 pytestmark = pytest.mark.processes
 

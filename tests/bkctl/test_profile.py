@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from bkctl.bookie_http_work import BookieSetting
-from bkctl.cli import cli
-from bkctl.command import Effect
+from bkctl.bookies.admin_api import BookieSetting
+from bkctl.cli.command import Effect
+from bkctl.cli.root import cli
+from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+from bkctl.commands.settings.profile_file import with_default, with_profile, without_profile
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.interrupt import Interrupts
 from bkctl.options import Options
-from bkctl.profile_file import with_default, with_profile, without_profile
-from bkctl.profiles import (
+from bkctl.session.interrupt import Interrupts
+from bkctl.session.profiles import (
     Profile,
     parse_profiles,
     profile_path,
@@ -26,9 +27,8 @@ from bkctl.profiles import (
     resolve_profile,
     use_profile,
 )
-from bkctl.session import Session
-from bkctl.settings import cluster_settings
-from bkctl.shell_program import ShellHost, ShellProgram
+from bkctl.session.session import Session
+from bkctl.session.settings import cluster_settings
 from tests.bkclient.fakes import World
 from tests.bkctl.terminal import FakeHost
 from tests.bkctl.world import WorldHost

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bkctl.options import Options
-from bkctl.progress import Bar, JsonLines, Lines, Silent, make_progress
+from bkctl.output.progress import Bar, JsonLines, Lines, Silent, make_progress
 from tests.bkctl.terminal import FakeHost
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bkctl.roff import LINE_CHARS_MAX, Page, bold, escaped, prose, usage
+from bkctl.manual.roff import LINE_CHARS_MAX, Page, bold, escaped, prose, usage
 
 WORDS = st.lists(
     st.text(st.characters(codec="ascii", categories=("L", "N", "P", "S")), min_size=1, max_size=9),

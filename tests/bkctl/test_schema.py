@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from bkctl.cli import cli
-from bkctl.emit import Kind
-from bkctl.schema import schema, schema_text, views
+from bkctl.cli.root import cli
+from bkctl.manual.schema import schema, schema_text, views
+from bkctl.output.emit import Kind
 from tests.bkctl.schema import FILE, check
 from tests.bkctl.terminal import FakeHost
 
 
 def test_the_file_is_what_the_views_say_now() -> None:
-    assert FILE.read_text(encoding="utf-8") == schema_text(), "stale: python -m bkctl.generate"
+    assert FILE.read_text(encoding="utf-8") == schema_text(), (
+        "stale: python -m bkctl.manual.generate"
+    )
 
 
 def test_it_is_a_schema() -> None:

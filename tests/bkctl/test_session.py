@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from bkctl.command import Effect
+from bkctl.cli.command import Effect
+from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import NothingFoundError, RefusedError
-from bkctl.interrupt import Interrupts
 from bkctl.options import Options
-from bkctl.params import LEDGER_ID
-from bkctl.session import Host, Session
+from bkctl.session.interrupt import Interrupts
+from bkctl.session.session import Host, Session
 from tests.bkctl.terminal import FakeHost
 
 

@@ -15,16 +15,16 @@ import click
 import pytest
 
 from bkclient.metadata.api import NEW
-from bkctl.cli import cli
+from bkctl.cli.root import cli
+from bkctl.commands.about.shell import BUILT_IN, ENTRY_POINT_GROUP, find_shell
+from bkctl.commands.about.shell_program import SPACE_WAIT_S, ClusterState, ShellHost, ShellProgram
+from bkctl.commands.ledger.commands import ledger
+from bkctl.commands.settings.profile_file import with_profile
 from bkctl.errors import CommandError, Interrupted, UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.interrupt import ECHO_S, Interrupts
-from bkctl.ledger import ledger
 from bkctl.options import Options, as_words, options_of
-from bkctl.profile_file import with_profile
-from bkctl.profiles import Profile, parse_profiles, read_profiles
-from bkctl.shell import BUILT_IN, ENTRY_POINT_GROUP, find_shell
-from bkctl.shell_program import SPACE_WAIT_S, ClusterState, ShellHost, ShellProgram
+from bkctl.session.interrupt import ECHO_S, Interrupts
+from bkctl.session.profiles import Profile, parse_profiles, read_profiles
 from bkctl.shell_settings import preferences, write_first
 from shell import program as shell_program
 from shell.repl import run as run_shell
@@ -168,7 +168,7 @@ def test_completions_of_a_group_import_none_of_its_commands() -> None:
         "import sys, click; from bkctl.cli import cli\n"
         "found = cli.shell_complete(click.Context(cli), 'led')\n"
         "assert [(one.value, one.help[:8]) for one in found] == [('ledger', 'Ledgers:')], found\n"
-        "sys.exit('bkctl.ledger' in sys.modules)"
+        "sys.exit('bkctl.commands.ledger.commands' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -9,8 +9,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
+from bkctl.commands.about.shell_program import Connection, cluster_state
 from bkctl.errors import CommandError
-from bkctl.shell_program import Connection, cluster_state
 from tests.bkclient.metadata.values import run, start
 
 

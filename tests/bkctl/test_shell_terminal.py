@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bkclient.blocking import BlockingClient
-from bkctl.cli import cli
-from bkctl.shell_program import ShellHost, ShellProgram
+from bkctl.cli.root import cli
+from bkctl.commands.about.shell_program import ShellHost, ShellProgram
 from shell.repl import run
 from tests.bkctl.cluster import BKCTL, Cluster, local_cluster
 from tests.shell.screen import Terminal, terminal

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.table import Cell, Table, display_width, vertical
+from bkctl.output.table import Cell, Table, display_width, vertical
 
 COLUMNS = (("ID", 0, False), ("SIZE", 1, True), ("NOTE", 2, False))
 

@@ -12,14 +12,16 @@ import attrs
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl import bookie_http_work, top_plot, top_screen, top_work
-from bkctl.bookie_figures import Figures, Rates, figures, rates
-from bkctl.bookie_http_client import HttpAddress
-from bkctl.canvas import Canvas
+from bkctl.bookies import admin_api
+from bkctl.bookies.admin_client import HttpAddress
+from bkctl.bookies.figures import Figures, Rates, figures, rates
+from bkctl.commands.load import looks as top_work
+from bkctl.commands.load import plot, screen
+from bkctl.commands.load.looks import BookieLoad, ClusterLoad, Looks, outliers
+from bkctl.commands.load.screen import ORDERS, TopState
 from bkctl.errors import CommandError
-from bkctl.session import Session
-from bkctl.top_screen import ORDERS, TopState
-from bkctl.top_work import BookieLoad, ClusterLoad, Looks, outliers
+from bkctl.output.canvas import Canvas
+from bkctl.session.session import Session
 from bkctl.views import BookieSummary
 from tests.bkclient.fakes import World
 from tests.bkctl.drawn import WIDTHS, check_drawing
@@ -51,7 +53,7 @@ process_start_time_seconds 1.7e9
 
 
 def told(text: str) -> Figures:
-    return figures(map(bookie_http_work.parse_sample, samples(text)))
+    return figures(map(admin_api.parse_sample, samples(text)))
 
 
 def samples(text: str) -> list[str]:
@@ -192,7 +194,7 @@ class TestScreen:
             )
             for n in range(30)
         ]
-        lines = top_screen.drawing(load(), Canvas(width, unicode), history=history)
+        lines = screen.drawing(load(), Canvas(width, unicode), history=history)
         check_drawing("top" if unicode else "top-ascii", lines, width)
 
     @pytest.mark.parametrize("height", [12, 24, 60])
@@ -248,13 +250,13 @@ class TestScreen:
         assert state.error == ""
 
     def test_there_is_no_screen_without_a_terminal_or_on_a_dumb_one(self) -> None:
-        assert top_screen.has_screen(FakeHost(tty=True, environ={"TERM": "xterm"}))
-        assert not top_screen.has_screen(FakeHost(tty=True, environ={"TERM": "dumb"}))
-        assert not top_screen.has_screen(FakeHost(environ={"TERM": "xterm"}))
+        assert screen.has_screen(FakeHost(tty=True, environ={"TERM": "xterm"}))
+        assert not screen.has_screen(FakeHost(tty=True, environ={"TERM": "dumb"}))
+        assert not screen.has_screen(FakeHost(environ={"TERM": "xterm"}))
 
     @pytest.mark.usefixtures("in_utc")
     def test_a_look_is_one_line_where_there_is_no_screen(self) -> None:
-        assert top_screen.line(load()) == (
+        assert screen.line(load()) == (
             "2026-09-21 14:13:20  adds 1.2k/s p50 0.42 ms p99 17.3 ms  reads 60/s p99 2.00 ms"
             "  queue 12  disk 97 %  under-replicated 2  writable 1 of 3"
         )
@@ -331,7 +333,7 @@ class TestPlot:
         def sleep(s: float) -> None:
             seconds[0] += s
 
-        found = top_plot.points(
+        found = plot.points(
             BookieId("b1"), "x", lambda: next(source), len(values) - 1.0, 1.0, grows=grows,
             clock=(lambda: seconds[0], lambda: 0.0), sleep=sleep,
         )  # fmt: skip
@@ -346,18 +348,18 @@ class TestPlot:
         assert self.points([10, 30, None, 5], grows=False) == [10, 30, None, 5]
 
     def test_a_word_or_any_metric_can_be_asked_for(self) -> None:
-        assert top_plot.curve("adds").grows
-        assert not top_plot.curve("add-p99").grows
-        assert top_plot.curve("bookie_gc_MAJOR_COMPACTION_TOTAL_count").grows
-        assert top_plot.curve("adds").label(1500.0) == "1.5k/s"
+        assert plot.curve("adds").grows
+        assert not plot.curve("add-p99").grows
+        assert plot.curve("bookie_gc_MAJOR_COMPACTION_TOTAL_count").grows
+        assert plot.curve("adds").label(1500.0) == "1.5k/s"
 
     @pytest.mark.parametrize("width", WIDTHS)
     def test_the_curve_has_a_title_and_a_scale(self, width: int) -> None:
         seen = [
-            top_plot.PlotPoint(
+            plot.PlotPoint(
                 time_ms=n * 1000, bookie_id=BookieId("b1"), metric="adds", value=float(n * n)
             )
             for n in range(60)
         ]
-        lines = top_plot.drawing(seen, top_plot.curve("adds").label, Canvas(width), 8)
+        lines = plot.drawing(seen, plot.curve("adds").label, Canvas(width), 8)
         check_drawing("plot", lines, width)

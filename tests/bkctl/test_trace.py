@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookie_http_client import AdminClient, HttpAddress, as_curl
+from bkctl.bookies.admin_client import AdminClient, HttpAddress, as_curl
 from tests.bkclient.fakes import World
 from tests.bkclient.repairs import closed_ledger, open_writer
 from tests.bkctl.test_bookie import written

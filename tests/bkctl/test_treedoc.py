@@ -7,15 +7,15 @@ import shlex
 
 import pytest
 
-from bkctl.compat import translate
-from bkctl.compat_table import ELSEWHERE, ROWS
-from bkctl.generate import ROOT
-from bkctl.treedoc import commands, page
+from bkctl.commands.about.compat import translate
+from bkctl.commands.about.compat_table import ELSEWHERE, ROWS
+from bkctl.manual.generate import ROOT
+from bkctl.manual.treedoc import commands, page
 
 
 def test_the_page_is_what_the_commands_say_now() -> None:
     written = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
-    assert written == page(), "stale: python -m bkctl.generate"
+    assert written == page(), "stale: python -m bkctl.manual.generate"
 
 
 def test_every_command_and_every_command_of_java_is_on_the_page() -> None:

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from bkctl.units import human_bytes, human_duration, human_time, parse_duration, parse_size, rfc3339
+from bkctl.output.units import (
+    human_bytes,
+    human_duration,
+    human_time,
+    parse_duration,
+    parse_size,
+    rfc3339,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookie_http_client import AdminClient, Answer
-from bkctl.cli import cli
-from bkctl.own_version import RELEASE, own_version
-from bkctl.version_work import of_bookie
+from bkctl.bookies.admin_client import AdminClient, Answer
+from bkctl.cli.own_version import RELEASE, own_version
+from bkctl.cli.root import cli
+from bkctl.commands.about.version import of_bookie
 from tests.bkctl.terminal import FakeHost
 from wire.ids import BookieId
 

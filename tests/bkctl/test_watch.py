@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.terminal import FakeHost

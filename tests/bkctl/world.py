@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from bkctl.cli import cli
-from bkctl.session import Host
+from bkctl.cli.root import cli
+from bkctl.session.session import Host
 from tests.bkclient.fakes import World
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost

@@ -13,12 +13,12 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from bkclient.metadata.memory import MemoryCluster
-from bookied.files import RealFiles
 from bookied.metrics.stats import MetadataStats
-from bookied.parts import CountedRuns, Parts
-from bookied.server import BookieServer
-from bookied.service import BookieService
-from bookied.state import State
+from bookied.runtime.state import State
+from bookied.runtime.world import CountedRuns, Parts
+from bookied.server.server import BookieServer
+from bookied.service.bookie import BookieService
+from bookied.storage.files.files import RealFiles
 from tests.bookied.fakes import FakeHost, config_for, done, nobody_there
 
 

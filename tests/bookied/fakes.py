@@ -10,7 +10,7 @@ import attrs
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.protocol import Protocol
 
-from bookied.config import BookieConfig
+from bookied.config.bookie import BookieConfig
 
 
 @attrs.frozen

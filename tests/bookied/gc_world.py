@@ -14,13 +14,13 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bookied.checkpoints import Checkpoints
-from bookied.entrylog.compaction import Schedule, Schedules
 from bookied.errors import CorruptError, NoWritableDirError, StorageError
-from bookied.garbage.collector import Collector, CollectorEffects
-from bookied.garbage.settings import CollectorSettings
-from bookied.index.files import IndexFiles
-from bookied.storage import NeedsDisk
+from bookied.storage.checkpoints import Checkpoints
+from bookied.storage.entrylog.compaction import Schedule, Schedules
+from bookied.storage.garbage.collector import Collector, CollectorEffects
+from bookied.storage.garbage.settings import CollectorSettings
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.ledger_storage import NeedsDisk
 from tests.bookied.storage_world import Blocking, Submitted, Turns, World
 from tests.sim.disk import SECTOR
 from wire.errors import BookKeeperError, NoSuchEntryError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bookied.dirs import Directories
-from bookied.files import Files
+from bookied.directories.dirs import Directories
+from bookied.storage.files.files import Files
 from tests.bookied.golden import DIRECTORY, expected
 from tests.bookied.old_layouts import put_files
 

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from urllib.request import urlopen
 
-from bookied.limit_hits import TELL_EVERY_S
+from bookied.server.limits.hits import TELL_EVERY_S
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.bookied.raw_client import RawClient
 from wire.codes import ReturnCode

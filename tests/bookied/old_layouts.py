@@ -11,11 +11,11 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from bkclient.metadata.memory import MemoryCluster
-from bookied.dirs import CURRENT, VERSION, Directories
-from bookied.files import Files
-from bookied.journal.mark import Mark, encode_mark
-from bookied.stored_cookie import StoredCookie
-from bookied.upgrade import Upgrade
+from bookied.directories.dirs import CURRENT, VERSION, Directories
+from bookied.directories.stored_cookie import StoredCookie
+from bookied.offline.repair.upgrade import Upgrade
+from bookied.storage.files.files import Files
+from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.fakes import done
 from tests.sim.disk import PowerCut, SimFiles
 from wire.ids import BookieId

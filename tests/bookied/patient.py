@@ -11,13 +11,13 @@ from typing import Any, Final
 import attrs
 from twisted.internet.task import Clock
 
-from bookied.bookie import Bookie
-from bookied.disk_read import DiskRead
-from bookied.index.files import IndexFiles
-from bookied.journal.writer import Journal
-from bookied.replay import Replayed, do_now, recover, run_now
-from bookied.storage import LedgerStorage
-from bookied.storages import Storages
+from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.disk_read import DiskRead
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.replay import Replayed, do_now, recover, run_now
+from bookied.storage.storages import Storages
 from tests.sim.disk import SimFiles
 from wire.codes import Operation, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import EntryId, LedgerId

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bkclient.metadata import open_metadata
-from bkctl.process import free_port
+from bkctl.commands.local.process import free_port
 from tests.bookied.raw_client import RawClient
 from tests.reactor import call, run, the_reactor
 

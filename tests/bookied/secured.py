@@ -8,13 +8,13 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bkclient.channel import BookieChannel
-from bkclient.config import ClientConfig
-from bkclient.greeting import Greeting, greeting_of
-from bkclient.settings import load, parse_properties
-from bkclient.tls.contexts import TlsContexts
-from bookied.authenticators import open_authenticator
-from bookied.config import BookieConfig, load_bookie_config
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load, parse_properties
+from bkclient.connection.channel import BookieChannel
+from bkclient.connection.handshake import Greeting, greeting_of
+from bkclient.connection.tls import TlsContexts
+from bookied.config.bookie import BookieConfig, load_bookie_config
+from bookied.server.access.authenticators import open_authenticator
 from tests.bookied.serving import Serving
 from tests.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.tls_link import Link

@@ -13,14 +13,14 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from bookied.backpressure import Limits
-from bookied.bookie import Bookie
-from bookied.files import Files, ReadFile, RealFiles
-from bookied.index.files import IndexFiles
-from bookied.journal.writer import Journal
-from bookied.server import BookieConnection, BookieServer
-from bookied.storage import LedgerStorage, StorageLimits
-from bookied.storages import Storages
+from bookied.server.limits.backpressure import Limits
+from bookied.server.rules.bookie import Bookie
+from bookied.server.server import BookieConnection, BookieServer
+from bookied.storage.files.files import Files, ReadFile, RealFiles
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.storages import Storages
 from tests.bookied.fakes import done
 from wire import v2, v3
 from wire.codes import ProtocolVersion

@@ -12,14 +12,14 @@ from typing import Any
 import attrs
 
 from bookied.errors import StorageError
-from bookied.index.files import IndexFiles
-from bookied.index.rocks import RocksIndex
-from bookied.index.store import IndexStore
-from bookied.journal.format import entry_record, explicit_lac_record, fence_record
-from bookied.journal.writer import Journal
-from bookied.replay import recover
-from bookied.storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
-from bookied.storages import Storages
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.store import IndexStore
+from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
+from bookied.storage.replay import recover
+from bookied.storage.storages import Storages
 from tests.sim.disk import SimFiles
 from tests.sim.key_values import SimKeyValues
 

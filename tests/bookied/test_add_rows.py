@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bookied.add_rows import ROWS, V2_ALIKE_BYTES, V2Rows, V3Rows, is_worth_a_try
+from bookied.server.add_rows import ROWS, V2_ALIKE_BYTES, V2Rows, V3Rows, is_worth_a_try
 from tests.bookied.serving import KEY, WRONG_KEY, packet
 from wire import v2, v3
 from wire.codes import AddFlag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bookied.address_groups import group_of, plain
+from bookied.server.limits.address_groups import group_of, plain
 
 
 @pytest.mark.parametrize(

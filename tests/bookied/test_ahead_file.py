@@ -14,9 +14,9 @@ from random import Random
 
 import pytest
 
-from bookied.ahead_file import AHEAD_BYTES, BUFFER_BYTES, PIECE_BYTES, AheadFile
-from bookied.direct_file import BLOCK_BYTES, DirectRefusedError
-from bookied.files import RealFiles
+from bookied.storage.files.ahead_file import AHEAD_BYTES, BUFFER_BYTES, PIECE_BYTES, AheadFile
+from bookied.storage.files.direct_file import BLOCK_BYTES, DirectRefusedError
+from bookied.storage.files.files import RealFiles
 
 STEP = 4 * 1024 * 1024
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bookied.bookie import ENTRY_ID_MAX, Writes
-from bookied.deletions import REMEMBERED_S
 from bookied.errors import NoWritableDirError
-from bookied.files import AppendFile, RealFiles
-from bookied.journal import format as journal_format
-from bookied.journal.reader import journal_ids, open_scan
-from bookied.storage import LedgerState, LedgerStorage, StorageLimits
+from bookied.server.rules.bookie import ENTRY_ID_MAX, Writes
+from bookied.server.rules.deletions import REMEMBERED_S
+from bookied.storage.files.files import AppendFile, RealFiles
+from bookied.storage.journal import format as journal_format
+from bookied.storage.journal.reader import journal_ids, open_scan
+from bookied.storage.ledger_storage import LedgerState, LedgerStorage, StorageLimits
 from tests.bookied.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.errors import UnknownLedgerStateError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.settings import (
+from bkclient.config.settings import (
     ConfigError,
     FindingKind,
     Severity,
@@ -16,8 +16,8 @@ from bkclient.settings import (
     parse_properties,
     sample,
 )
-from bookied.admin_config import PROMETHEUS
-from bookied.config import BookieConfig, StorageClass, load_bookie_config
+from bookied.config.admin import PROMETHEUS
+from bookied.config.bookie import BookieConfig, StorageClass, load_bookie_config
 
 KEYS = Path(__file__).with_name("vectors") / "bk_server_keys.txt"
 URI = "metadataServiceUri=sqlite:///m.db\n"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bookied.consistency import Findings, Problem, Severity, stages
-from bookied.dirs import Directories
-from bookied.files import RealFiles
-from bookied.held import HeldNotes
-from bookied.journal.mark import Mark, encode_mark
-from bookied.offline import OfflineBookie
-from bookied.takeover import Served, note_journal
+from bookied.directories.dirs import Directories
+from bookied.directories.losses import HeldNotes
+from bookied.directories.served_by import Served, note_journal
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.check.check import Findings, Problem, Severity, stages
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
 from wire.records import Cookie, encode_cookie
 

@@ -10,19 +10,19 @@ from random import Random
 import attrs
 import pytest
 
-from bookied.convert import Conversion
-from bookied.convert_logs import ConversionRefusedError
-from bookied.dirs import CONVERTING, Directories, prepare
-from bookied.entrylog.format import location
-from bookied.entrylog.reader import EntryLogReader
+from bookied.directories.dirs import CONVERTING, Directories, prepare
 from bookied.errors import IndexFormatError, IndexFullError
 from bookied.exit_status import DirectoryError
-from bookied.files import Files
-from bookied.index.files import IndexFiles
-from bookied.index.format import FENCED, IndexHeader
-from bookied.index.ledger_pages import LedgerChange
-from bookied.index.rocks import RocksIndex
-from bookied.index.store import IndexStore
+from bookied.offline.repair.convert import Conversion
+from bookied.offline.repair.convert_logs import ConversionRefusedError
+from bookied.storage.entrylog.format import location
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.files.files import Files
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.format import FENCED, IndexHeader
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.store import IndexStore
 from tests.bookied.golden_disk import ledgers_of, load_golden, locations
 from tests.bookied.old_layouts import each_crash, put_files
 from tests.bookied.test_rebuild_index import KEY, index, lac_packet, log, packet

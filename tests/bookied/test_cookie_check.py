@@ -11,13 +11,13 @@ from twisted.internet.task import Clock
 
 from bkclient.metadata.api import ANY, CookieNotFoundError
 from bkclient.metadata.memory import MemoryCluster
-from bookied.config import BookieConfig, StorageClass
-from bookied.cookie_check import STAMPING, check_cookies, master_cookie
-from bookied.dirs import directories, prepare
+from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
+from bookied.directories.dirs import directories, prepare
+from bookied.directories.identity import Identity
 from bookied.errors import BadCookieError
 from bookied.exit_status import ExitStatus, WrongIdentityError
-from bookied.files import Files, RealFiles
-from bookied.identity import Identity
+from bookied.storage.files.files import Files, RealFiles
 from tests.bookied.fakes import config_for, done
 from wire.ids import BookieId
 from wire.records import encode_cookie

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bookied.daemon import PidFile, PidFileError, _fresh_output, pid_path, stop
-from bookied.environment import remarks
 from bookied.exit_status import ExitStatus
+from bookied.process.daemon import PidFile, PidFileError, _fresh_output, pid_path, stop
+from bookied.process.java_environment import remarks
 from tests.bookied.processes import make_cluster, write_conf
 
 HOLDER = """

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from bookied.entrylog.reader import next_log_id, open_scan
+from bookied.directories.status_file import BookieStatus, read_status, write_status
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
-from bookied.index.files import IndexFiles
-from bookied.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
-from bookied.status_file import BookieStatus, read_status, write_status
-from bookied.storage import LedgerStorage
+from bookied.storage.entrylog.reader import next_log_id, open_scan
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
+from bookied.storage.ledger_storage import LedgerStorage
 from tests.bookied.patient import (
     ABSENT,
     FENCED,

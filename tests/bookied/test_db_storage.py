@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bookied.config.storage import StorageClass
 from bookied.errors import DirectoryEmptiedError, StorageKindError
 from bookied.exit_status import WrongIdentityError
-from bookied.service import BookieService
-from bookied.storage_config import StorageClass
+from bookied.service.bookie import BookieService
 from tests.bookied.test_service import Running, running
 from tests.reactor import call, run, until
 from wire.codes import ReturnCode

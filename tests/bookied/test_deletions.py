@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from twisted.internet.task import Clock
 
-from bookied.deletions import (
+from bookied.server.rules.deletions import (
     LEDGERS_MAX,
     REMEMBERED_S,
     FencedDeletions,

@@ -10,7 +10,7 @@ from random import Random
 import attrs
 import pytest
 
-from bookied.dirs import (
+from bookied.directories.dirs import (
     Directories,
     DirectoryLocks,
     DiskLimits,
@@ -27,7 +27,7 @@ from bookied.dirs import (
 )
 from bookied.errors import LayoutTooOldError
 from bookied.exit_status import DirectoryError, DirectoryInUseError
-from bookied.files import RealFiles
+from bookied.storage.files.files import RealFiles
 from tests.bookied.fakes import config_for
 from tests.sim.disk import SimFiles
 

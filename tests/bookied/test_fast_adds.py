@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.add_rows import ROWS
-from bookied.bookie import Bookie, Writes
-from bookied.fast_adds import FastAdds
-from bookied.fast_reads import FastReads
+from bookied.server.add_rows import ROWS
+from bookied.server.fast_adds import FastAdds
+from bookied.server.fast_reads import FastReads
+from bookied.server.rules.bookie import Bookie, Writes
 from tests.bookied.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire import v2, v3
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag

@@ -12,8 +12,8 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
-from bookied import fence_check as module
-from bookied.fence_check import ASK_S, LATE_S, PAUSE_S, FenceCheck, Standing
+from bookied.server.rules import fence_check as module
+from bookied.server.rules.fence_check import ASK_S, LATE_S, PAUSE_S, FenceCheck, Standing
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.serving import KEY, WRONG_KEY, Serving, packet
 from wire.codes import AddFlag, LedgerState, ProtocolVersion, ReadFlag, ReturnCode

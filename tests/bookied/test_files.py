@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.direct_file import BLOCK_BYTES, BUFFER_BYTES
-from bookied.files import IOV_MAX, AppendFile, Files, ReadFile, RealFiles, remove_tree
-from bookied.open_files import OpenFiles
+from bookied.storage.files.direct_file import BLOCK_BYTES, BUFFER_BYTES
+from bookied.storage.files.files import IOV_MAX, AppendFile, Files, ReadFile, RealFiles, remove_tree
+from bookied.storage.files.open_files import OpenFiles
 from tests.sim.disk import SimFiles
 
 Disk = tuple[Files, Path]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.files import SMALL_WRITE_BYTES, ZEROS, BufferedAppendFile, RealFiles
+from bookied.storage.files.files import SMALL_WRITE_BYTES, ZEROS, BufferedAppendFile, RealFiles
 
 STEP = 4 * 1024 * 1024
 

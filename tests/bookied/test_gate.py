@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bkclient.connection.handshake import Greeting
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
-from bkclient.greeting import Greeting
-from bookied.authenticators import open_again
-from bookied.gate import TOLD_EVERY_S
+from bookied.server.access.auth_gate import TOLD_EVERY_S
+from bookied.server.access.authenticators import open_again
 from tests.bookied.secured import AUTHORITY, Connection, Stage
 from tests.bookied.serving import KEY, WRONG_KEY, Client, packet
 from tests.certificates import write_pem

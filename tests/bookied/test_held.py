@@ -9,19 +9,12 @@ from random import Random
 
 import pytest
 
-from bookied.dirs import Directories
+from bookied.directories.dirs import Directories
+from bookied.directories.losses import NAME, HeldNotes, check_losses, forget, forget_index, losses
+from bookied.directories.served_by import NAME as SERVED
+from bookied.directories.served_by import Served, note_journal
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
-from bookied.files import remove_tree
-from bookied.held import (
-    NAME,
-    HeldNotes,
-    check_losses,
-    forget,
-    forget_index,
-    losses,
-)
-from bookied.takeover import NAME as SERVED
-from bookied.takeover import Served, note_journal
+from bookied.storage.files.files import remove_tree
 from tests.sim.disk import SimFiles
 
 J, L0, L1, I0 = Path("/j"), Path("/l0"), Path("/l1"), Path("/i0")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.settings import load, parse_properties
-from bookied.config import BookieConfig
+from bkclient.config.settings import load, parse_properties
+from bookied.config.bookie import BookieConfig
+from bookied.directories.identity import RealHost, identify, listen_host
 from bookied.exit_status import AddressError, ExitStatus
-from bookied.identity import RealHost, identify, listen_host
 from tests.bookied.fakes import FakeHost
 
 

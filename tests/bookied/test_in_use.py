@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bookied.dirs import DirectoryLocks
-from bookied.in_use import Worker, uses
+from bookied.directories.dirs import DirectoryLocks
+from bookied.directories.in_use import Worker, uses
 
 HOLDER = """
 import sys, time

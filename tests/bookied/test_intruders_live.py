@@ -17,10 +17,10 @@ import pytest
 from twisted.internet.task import Clock
 
 from bkclient.blocking import BlockingClient
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load
+from bkclient.connection.tls import TlsContexts
 from bkclient.errors import SecurityError
-from bkclient.settings import load
-from bkclient.tls.contexts import TlsContexts
 from bkctl.https import TlsStream
 from tests.bookied.live import until
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.storage import LedgerState, StorageLimits
+from bookied.storage.ledger_storage import LedgerState, StorageLimits
 from tests.bookied.serving import KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, EntryId, LedgerId

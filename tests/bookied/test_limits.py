@@ -13,12 +13,12 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from bookied.backpressure import Limits
-from bookied.gate import Proof
-from bookied.limit_hits import MEANINGS, TELL_EVERY_S, Limit
-from bookied.patience import LOOK_S_MAX, LOOKS, Patience, Waiting
-from bookied.server import BookieConnection, BookieServer
-from bookied.shared_room import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
+from bookied.server.access.auth_gate import Proof
+from bookied.server.limits.backpressure import Limits
+from bookied.server.limits.hits import MEANINGS, TELL_EVERY_S, Limit
+from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
+from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Patience, Waiting
+from bookied.server.server import BookieConnection, BookieServer
 from tests.bookied.serving import KEY, Client, Serving, Transport, packet
 from wire import v2
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode

@@ -8,12 +8,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkclient.declaration import declared
+from bkclient.config.declaration import declared
 from bookied.admin.server import AdminServer
-from bookied.config import BookieConfig
-from bookied.dirs import DiskLimits
-from bookied.garbage.settings import CollectorSettings
-from bookied.live_settings import SettingsRefusedError, changeable, changed_settings
+from bookied.config.bookie import BookieConfig
+from bookied.config.reload import SettingsRefusedError, changeable, changed_settings
+from bookied.directories.dirs import DiskLimits
+from bookied.storage.garbage.settings import CollectorSettings
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import config_for, done
 

@@ -12,7 +12,7 @@ from typing import cast
 from twisted.logger import ILogObserver, LogLevel
 from twisted.python.failure import Failure
 
-from bookied.log import (
+from bookied.process.log import (
     REPEAT_S,
     REPEATS_MAX,
     LineObserver,
@@ -27,7 +27,7 @@ def event(message: str = "ledger {ledger_id} fenced", **fields):
     return {
         "log_time": 1_700_000_000.25,
         "log_level": LogLevel.info,
-        "log_namespace": "bookied.bookie",
+        "log_namespace": "bookied.server.rules.bookie",
         "log_format": message,
         "log_source": None,
         **fields,
@@ -71,7 +71,7 @@ def test_a_json_line_has_flat_attributes_and_utc() -> None:
         "ts": "2023-11-14T22:13:20.250+00:00",
         "level": "INFO",
         "thread": "MainThread",
-        "logger": "bookied.bookie",
+        "logger": "bookied.server.rules.bookie",
         "msg": "ledger 5 fenced",
         "ledgerId": 5,
         "directory": "/d",

@@ -23,8 +23,8 @@ import pytest
 
 from bkclient.metadata import open_metadata
 from bookied.__main__ import main
-from bookied.dirs import VERSION
-from bookied.options import configure, log_path, parse_options
+from bookied.directories.dirs import VERSION
+from bookied.process.command_line import configure, log_path, parse_options
 from tests.bookied.live import until
 from tests.bookied.processes import (
     SOON_FORGOTTEN,

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock
 
-from bookied.bookie import Writes
-from bookied.config import BookieConfig
-from bookied.dirs import DiskVerdict
-from bookied.errors import StatusFileError
-from bookied.exit_status import NoSpaceError
-from bookied.files import RealFiles
-from bookied.mode import Mode, ModeEffects
-from bookied.state import BookieState, State
-from bookied.status_file import (
+from bookied.config.bookie import BookieConfig
+from bookied.directories.dirs import DiskVerdict
+from bookied.directories.status_file import (
     NAME,
     BookieStatus,
     decode_status,
@@ -23,6 +17,12 @@ from bookied.status_file import (
     read_status,
     write_status,
 )
+from bookied.errors import StatusFileError
+from bookied.exit_status import NoSpaceError
+from bookied.runtime.mode import Mode, ModeEffects
+from bookied.runtime.state import BookieState, State
+from bookied.server.rules.bookie import Writes
+from bookied.storage.files.files import RealFiles
 
 ROOMY = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
 FULL = DiskVerdict((Path("/d"),), (), read_only=True, high_priority_allowed=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bookied.dirs import Directories
+from bookied.directories.dirs import Directories
 from bookied.errors import BadCookieError, JournalMissingError, LastMarkError
-from bookied.files import RealFiles
-from bookied.offline import OfflineBookie, RecordKind
+from bookied.offline.bookie import OfflineBookie, RecordKind
+from bookied.storage.files.files import RealFiles
 from tests.bookied.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256
 from wire.ids import LedgerId
 

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from bookied.errors import DirectoryEmptiedError, JournalRecordError, NoWritableDirError
-from bookied.files import remove_tree
-from bookied.journal.format import entry_record, fence_record, header, ledger_key_record
-from bookied.journal.mark import decode_mark
-from bookied.offline import OfflineBookie
-from bookied.offline_flush import flush
-from bookied.offline_storages import storages_of
-from bookied.replay import recover
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.repair.flush import flush
+from bookied.offline.repair.storages import storages_of
+from bookied.storage.files.files import remove_tree
+from bookied.storage.journal.format import entry_record, fence_record, header, ledger_key_record
+from bookied.storage.journal.mark import decode_mark
+from bookied.storage.replay import recover
 from tests.bookied.golden_disk import ledgers_of, load_golden
 from tests.bookied.old_layouts import each_crash, put_files
 from tests.bookied.test_rebuild_index import FOUND, KEY, packet, storages_on, world

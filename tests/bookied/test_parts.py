@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bkclient.config import ClientConfig
-from bookied.parts import host_to_read_near
+from bkclient.config.client import ClientConfig
+from bookied.runtime.world import host_to_read_near
 from tests.bookied.fakes import FakeHost
 
 NEAR: dict[str, Any] = {

@@ -11,20 +11,20 @@ from random import Random
 import attrs
 import pytest
 
-from bookied.convert import Conversion
-from bookied.dirs import Directories
-from bookied.entrylog.format import location
-from bookied.files import Files, RealFiles, remove_tree
-from bookied.index import rocks_format as layout
-from bookied.index.files import IndexFiles
-from bookied.index.format import FENCED, IndexHeader
-from bookied.index.key_values import KeyValues, OpenKeyValues
-from bookied.index.ledger_pages import LedgerChange
-from bookied.index.rocks import RocksIndex
-from bookied.journal import format as journal_layout
-from bookied.offline_flush import flush
-from bookied.offline_storages import open_rocks, storages_of
-from bookied.rebuild_db import NoLedgersError, RebuildDb
+from bookied.directories.dirs import Directories
+from bookied.offline.repair.convert import Conversion
+from bookied.offline.repair.flush import flush
+from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb
+from bookied.offline.repair.storages import open_rocks, storages_of
+from bookied.storage.entrylog.format import location
+from bookied.storage.files.files import Files, RealFiles, remove_tree
+from bookied.storage.index import rocks_format as layout
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.format import FENCED, IndexHeader
+from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.journal import format as journal_layout
 from tests.bookied.golden import DIRECTORY, expected
 from tests.bookied.golden_disk import ledgers_of, locations
 from tests.bookied.old_layouts import each_crash

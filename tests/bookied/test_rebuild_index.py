@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from bookied.dirs import Directories
-from bookied.entrylog.format import LogHeader, location
+from bookied.directories.dirs import Directories
+from bookied.directories.losses import HeldNotes, check_losses
 from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
-from bookied.files import Files
-from bookied.held import HeldNotes, check_losses
-from bookied.index import format as layout
-from bookied.index.files import IndexFiles, read_index
-from bookied.journal import format as journal_layout
-from bookied.journal.mark import Mark, encode_mark
-from bookied.offline import OfflineBookie
-from bookied.rebuild_index import Rebuilt, RebuiltLedger, rebuild
-from bookied.replay import recover
-from bookied.rescan import size_of
-from bookied.storage import LedgerStorage
-from bookied.storages import Storages
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.repair.rebuild_index import Rebuilt, RebuiltLedger, rebuild
+from bookied.offline.repair.rescan import size_of
+from bookied.storage.entrylog.format import LogHeader, location
+from bookied.storage.files.files import Files
+from bookied.storage.index import format as layout
+from bookied.storage.index.files import IndexFiles, read_index
+from bookied.storage.journal import format as journal_layout
+from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.replay import recover
+from bookied.storage.storages import Storages
 from tests.bookied.golden_disk import ledgers_of, load_golden, locations
 from tests.bookied.old_layouts import each_crash, put_files
 from tests.sim.disk import SimFiles

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from bkclient.metadata.api import MetadataStore, MetadataUnavailableError, SessionEvent
 from bkclient.metadata.memory import MemoryCluster
 from bookied.exit_status import BookieStopError, ExitStatus, RegistrationError
-from bookied.registration import Registration
+from bookied.runtime.registration import Registration
 from tests.bookied.fakes import done
 from wire.ids import BookieId
 from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint

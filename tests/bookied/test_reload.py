@@ -11,11 +11,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bkclient.settings import describe
+from bkclient.config.settings import describe
 from bookied.admin.server import AdminServer
-from bookied.config import BookieConfig
+from bookied.config.bookie import BookieConfig
 from bookied.reload import reloaded
-from bookied.state import State
+from bookied.runtime.state import State
 from tests.bookied.clock_world import World, started
 from tests.bookied.fakes import config_for, done
 from tests.bookied.live import until

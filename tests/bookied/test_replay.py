@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from bookied.errors import JournalMissingError, JournalRecordError
-from bookied.index.files import IndexFiles
-from bookied.index.format import relative_path
-from bookied.index.ledger_pages import LedgerChange
-from bookied.journal import format as layout
-from bookied.journal import groups
-from bookied.journal.mark import Mark, encode_mark
-from bookied.replay import Replayed, do_now, recover, run_now
-from bookied.storage import LedgerStorage, StorageLimits
-from bookied.storages import Storages
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.format import relative_path
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
+from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.replay import Replayed, do_now, recover, run_now
+from bookied.storage.storages import Storages
 from tests.sim.disk import SimFiles
 
 J, L = Path("/j/current"), Path("/l/current")

@@ -12,9 +12,9 @@ import attrs
 import pytest
 
 from bkclient.blocking import BlockingClient
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load
 from bkclient.errors import SecurityError
-from bkclient.settings import load
 from tests.bookied.secured import conf
 from tests.bookied.test_intruders_live import (
     AUTHORITY,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bkctl.framing import Framing, cutter
-from bookied.dirs import Directories
-from bookied.entrylog.format import LogHeader
-from bookied.files import Files
-from bookied.journal import format as journal_layout
-from bookied.salvage import Salvaged, salvage
+from bkctl.commands.ledger.framing import Framing, cutter
+from bookied.directories.dirs import Directories
+from bookied.offline.repair.salvage import Salvaged, salvage
+from bookied.storage.entrylog.format import LogHeader
+from bookied.storage.files.files import Files
+from bookied.storage.journal import format as journal_layout
 from tests.bookied.golden import sha256
 from tests.bookied.golden_disk import ledgers_of, load_golden
 from tests.bookied.old_layouts import put_files

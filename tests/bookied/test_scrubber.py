@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
 from bookied.errors import MissingLogError
-from bookied.scrubber import TOLD_MAX, Scrubber, ScrubResult
+from bookied.storage.scrubber import TOLD_MAX, Scrubber, ScrubResult
 from tests.bookied.golden import WITH_LEDGERS, expected
 from tests.bookied.test_storage_golden import JavaBookie, open_copy
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.testing import StringTransport
 
-from bookied.backpressure import RECHECK_S, Limits
-from bookied.limit_hits import Limit
-from bookied.read_lanes import HELD_BYTES_MAX
-from bookied.server import CLOSE_S, READS_FREE
-from bookied.storage import LedgerStorage, StorageLimits
+from bookied.server.limits.backpressure import RECHECK_S, Limits
+from bookied.server.limits.hits import Limit
+from bookied.server.read_lanes import HELD_BYTES_MAX
+from bookied.server.server import CLOSE_S, READS_FREE
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
 from tests.bookied.serving import KEY, Client, Serving, packet
 from wire import v2, v3
 from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode

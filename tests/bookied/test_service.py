@@ -14,11 +14,11 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.tls import StoreType
 from bkclient.metadata.api import ANY, MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
-from bkclient.tls.config import StoreType
-from bookied.dirs import VERSION, Directories, is_locked, was_dirty
+from bookied.directories.dirs import VERSION, Directories, is_locked, was_dirty
 from bookied.errors import DirectoryEmptiedError, JournalMissingError, WriteFailedError
 from bookied.exit_status import (
     DirectoryInUseError,
@@ -30,11 +30,11 @@ from bookied.exit_status import (
     SecurityStartError,
     WrongIdentityError,
 )
-from bookied.files import RealFiles
-from bookied.journal import format as layout
-from bookied.parts import Parts, real_parts
-from bookied.service import BookieService, StopRequestedError
-from bookied.state import State
+from bookied.runtime.state import State
+from bookied.runtime.world import Parts, real_parts
+from bookied.service.bookie import BookieService, StopRequestedError
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal import format as layout
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.fakes import config_for
 from tests.bookied.raw_client import RawClient

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bookied.config import StorageClass
+from bookied.config.bookie import StorageClass
 from bookied.exit_status import DamagedError
-from bookied.state import State
-from bookied.storage import LedgerStorage
+from bookied.runtime.state import State
+from bookied.storage.ledger_storage import LedgerStorage
 from tests.bkclient.metadata.values import closed
 from tests.bookied.clock_world import World, started
 from tests.bookied.fakes import done

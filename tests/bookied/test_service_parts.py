@@ -12,15 +12,15 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 
-from bkclient.keep_alive import KeepAlive
-from bookied.checkpoints import LOOK_S, Checkpoints
-from bookied.dirs import DiskLimits, DiskSample, DiskVerdict
-from bookied.disk_watch import DiskWatch
+from bkclient.config.keep_alive import KeepAlive
+from bookied.directories.dirs import DiskLimits, DiskSample, DiskVerdict
+from bookied.directories.disk_watch import DiskWatch
 from bookied.errors import WriteFailedError
 from bookied.exit_status import AddressError, ExitStatus, PortInUseError
-from bookied.listener import TcpListener
-from bookied.storages import Storages
-from bookied.systemd import Notifier
+from bookied.process.systemd import Notifier
+from bookied.runtime.listener import TcpListener
+from bookied.storage.checkpoints import LOOK_S, Checkpoints
+from bookied.storage.storages import Storages
 from tests.reactor import call, run, the_reactor
 
 

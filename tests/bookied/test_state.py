@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from bookied.state import SERVING, TRANSITIONS, BookieState, Event, State
+from bookied.runtime.state import SERVING, TRANSITIONS, BookieState, Event, State
 from wire.errors import LocalProtocolError
 
 

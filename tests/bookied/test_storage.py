@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.entrylog.reader import READ_NOW_BYTES_MAX
 from bookied.errors import (
     CorruptError,
     IndexFormatError,
     WriteFailedError,
     return_code,
 )
-from bookied.files import RealFiles
-from bookied.index.files import IndexFiles
-from bookied.index.format import relative_path
-from bookied.index.ledger_pages import Move
-from bookied.journal.format import ledger_key_record
-from bookied.journal.mark import Mark
-from bookied.replay import do_now, run_now
-from bookied.storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
-from bookied.storages import Storages
+from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
+from bookied.storage.files.files import RealFiles
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.format import relative_path
+from bookied.storage.index.ledger_pages import Move
+from bookied.storage.journal.format import ledger_key_record
+from bookied.storage.journal.mark import Mark
+from bookied.storage.ledger_storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
+from bookied.storage.replay import do_now, run_now
+from bookied.storage.storages import Storages
 from tests.bookied.storage_world import Blocking, Turns
 from tests.sim.disk import SimFiles
 from wire.codes import ReturnCode

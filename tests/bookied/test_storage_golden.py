@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bookied.files import RealFiles
-from bookied.index.files import IndexFiles
-from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import RocksSettings, locations_options, open_database
-from bookied.index.store import IndexStore
-from bookied.journal.mark import Mark
-from bookied.replay import Replayed, do_now, recover, run_now
-from bookied.storage import LedgerStorage, NeedsDisk
-from bookied.storages import Storages
+from bookied.storage.files.files import RealFiles
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import RocksSettings, locations_options, open_database
+from bookied.storage.index.store import IndexStore
+from bookied.storage.journal.mark import Mark
+from bookied.storage.ledger_storage import LedgerStorage, NeedsDisk
+from bookied.storage.replay import Replayed, do_now, recover, run_now
+from bookied.storage.storages import Storages
 from tests.bookied import golden
 
 

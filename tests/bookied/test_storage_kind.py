@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from bookied.config.storage import StorageClass
 from bookied.errors import StorageKindError
-from bookied.storage_config import StorageClass
-from bookied.storage_kind import check_kind
+from bookied.storage.kind import check_kind
 from tests.sim.disk import SimFiles
 
 A, B = Path("/a/current"), Path("/b/current")

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from bookied.errors import LedgerPlaceError, StorageError, WriteFailedError
-from bookied.index.files import IndexFiles
-from bookied.journal.mark import Mark
-from bookied.replay import do_now, run_now
-from bookied.storage import LedgerStorage, StorageLimits
-from bookied.storages import Storages
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.journal.mark import Mark
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.replay import do_now, run_now
+from bookied.storage.storages import Storages
 from tests.bookied.storage_world import Blocking, Turns
 from tests.sim.disk import SimFiles
 

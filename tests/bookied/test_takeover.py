@@ -8,9 +8,7 @@ from random import Random
 
 import pytest
 
-from bookied.journal import format as layout
-from bookied.journal import groups
-from bookied.takeover import (
+from bookied.directories.served_by import (
     NAME,
     Served,
     decode_served,
@@ -18,6 +16,8 @@ from bookied.takeover import (
     fences_are_in_doubt,
     note_journal,
 )
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
 from tests.sim.disk import SimFiles
 
 J0, J1 = Path("/j0"), Path("/j1")

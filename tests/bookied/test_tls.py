@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from bkclient.channel import BookieChannel
+from bkclient.connection.channel import BookieChannel
 from bkclient.errors import RequestTimeoutError, SecurityError
-from bookied.upgrade_tls import HANDSHAKE_S
+from bookied.server.access.start_tls import HANDSHAKE_S
 from tests.bookied.secured import AUTHORITY, BOOKIE, CLIENT, Connection, Stage
 from tests.bookied.serving import KEY, packet
 from tests.certificates import Authority, Issued, Pem, write_pem

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.channel import BookieChannel
-from bkclient.config import ClientConfig
-from bkclient.connect import TcpConnect
-from bkclient.greeting import greeting_of
-from bkclient.settings import load, parse_properties
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load, parse_properties
+from bkclient.connection.channel import BookieChannel
+from bkclient.connection.handshake import greeting_of
+from bkclient.connection.tcp import TcpConnect
 from tests.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.bookied.raw_client import RawClient
 from tests.certificates import Authority, bookie_keys, client_keys, write_pem

@@ -13,12 +13,12 @@ import pytest
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import ANY, NEW
 from bkclient.metadata.memory import Fault
-from bookied.dirs import CURRENT, VERSION, Directories, prepare
+from bookied.directories.dirs import CURRENT, VERSION, Directories, prepare
 from bookied.errors import BadCookieError, LayoutTooNewError, LayoutTooOldError
 from bookied.exit_status import DirectoryError
-from bookied.files import RealFiles, remove_tree
-from bookied.old_layout import RootState, look
-from bookied.upgrade import UpgradeRefusedError
+from bookied.offline.repair.old_layout import RootState, look
+from bookied.offline.repair.upgrade import UpgradeRefusedError
+from bookied.storage.files.files import RealFiles, remove_tree
 from tests.bookied.old_layouts import (
     FOREIGN,
     FOUND,

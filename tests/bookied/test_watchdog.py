@@ -9,8 +9,8 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
-from bookied.systemd import Notifier
-from bookied.watchdog import TELLS_IN_TIMEOUT, Watchdog
+from bookied.process.systemd import Notifier
+from bookied.process.watchdog import TELLS_IN_TIMEOUT, Watchdog
 from tests.bookied.processes import BookieProcess, make_cluster, write_conf
 
 TIMEOUT_S = 20.0

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from bkclient.metadata.api import NEW
-from bookied.cookie_check import check_cookies
-from bookied.dirs import Directories, prepare
+from bookied.directories.cookie_check import check_cookies
+from bookied.directories.dirs import Directories, prepare
+from bookied.directories.identity import Identity
 from bookied.exit_status import WrongIdentityError
-from bookied.files import RealFiles
-from bookied.identity import Identity
-from bookied.wipe import contents, wipe
+from bookied.offline.repair.format import contents, wipe
+from bookied.storage.files.files import RealFiles
 from tests.bookied.fakes import config_for, done
 from tests.bookied.old_layouts import FOUND, OldBookie, each_crash, put_files
 from tests.sim.disk import SimFiles

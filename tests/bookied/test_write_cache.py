@@ -5,8 +5,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookied.entrylog.format import LOCATION_BITS, LOG_ID_MAX
-from bookied.write_cache import WriteCache
+from bookied.storage.entrylog.format import LOCATION_BITS, LOG_ID_MAX
+from bookied.storage.write_cache import WriteCache
 from wire.packets import Packets
 
 

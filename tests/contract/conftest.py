@@ -12,7 +12,7 @@ import pytest
 from twisted.logger import ILogObserver, globalLogPublisher
 from zope.interface import implementer
 
-from bkctl.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
+from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
 from tests import reactor
 from tests.contract.metadata_drivers import MemoryDriver, SqliteDriver, ZooKeeperDriver
 from tests.programs import missing

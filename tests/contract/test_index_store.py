@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from bookied.index import format as layout
-from bookied.index.files import IndexFiles
-from bookied.index.format import FENCED, IndexHeader
-from bookied.index.ledger_pages import LedgerChange, LedgerPages, Move
-from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import RocksSettings, ledgers_options, open_database
-from bookied.index.store import IndexStore
+from bookied.storage.index import format as layout
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.format import FENCED, IndexHeader
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import RocksSettings, ledgers_options, open_database
+from bookied.storage.index.store import IndexStore
 from tests.sim.disk import SimFiles
 from tests.sim.key_values import SimKeyValues
 

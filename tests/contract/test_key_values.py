@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.index.key_values import KeyValues
-from bookied.index.rocks_db import RocksSettings, locations_options, open_database
+from bookied.storage.index.key_values import KeyValues
+from bookied.storage.index.rocks_db import RocksSettings, locations_options, open_database
 from tests.sim.disk import SimFiles
 from tests.sim.key_values import SimKeyValues
 

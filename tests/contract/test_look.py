@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bkclient import admin
-from bkclient.bounded import for_each
+from bkclient.admin import operations
+from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataAccessError, MetadataUnavailableError
-from bkclient.metadata.look import open_look
-from bkclient.metadata.look.zookeeper import ZooKeeperLook
-from bkctl.java import ZooKeeperProcess
+from bkclient.metadata.reader import open_look
+from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+from bkctl.commands.local.java import ZooKeeperProcess
 from tests import reactor
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.contract.metadata_drivers import ZooKeeperDriver
@@ -71,7 +71,7 @@ def test_it_sees_what_the_store_sees(filled: ZooKeeperDriver) -> None:
     async def seen() -> Any:
         ids = [i async for some in store.ledger_ranges() for i in some]
         last = await store.read_ledger(ids[-1])
-        return ids, last, await admin.list_bookies(_Client(store))  # type: ignore[arg-type]
+        return ids, last, await operations.list_bookies(_Client(store))  # type: ignore[arg-type]
 
     ids, last, bookies = filled.run(seen())
     with looking(filled.direct_uri) as found:

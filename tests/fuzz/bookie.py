@@ -12,9 +12,9 @@ from twisted.internet.error import ConnectionDone
 from twisted.logger import LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from bkclient.tls.config import StoreFile, StoreType, TlsSettings
-from bkclient.tls.contexts import TlsContexts
-from bookied.authenticators import ByPassword
+from bkclient.config.tls import StoreFile, StoreType, TlsSettings
+from bkclient.connection.tls import TlsContexts
+from bookied.server.access.authenticators import ByPassword
 from tests.bookied.serving import Serving, Transport
 from tests.certificates import Authority, write_pem
 from tests.fuzz.security import NONCE

@@ -7,7 +7,7 @@ from typing import Final
 
 from OpenSSL import SSL
 
-from bkclient.auth.jaas import JaasFile
+from bkclient.config.jaas import JaasFile
 from wire import v2
 from wire.digest_md5 import AuthenticationError, DigestMd5Client, DigestMd5Server
 from wire.messages import SASL, AuthRequest, StartTlsRequest

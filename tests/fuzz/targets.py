@@ -11,31 +11,31 @@ from typing import Any, Final
 
 from twisted.internet.task import Clock
 
+from bkclient.config.findings import ConfigError
+from bkclient.config.properties import PropertiesError, parse_properties
 from bkclient.errors import IncorrectParameterError, SecurityError
-from bkclient.findings import ConfigError
-from bkclient.handed_over import NotHandedOverError, decode_handover
+from bkclient.ledger.handed_over import NotHandedOverError, decode_handover
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
-from bkclient.metadata import zk_frames
+from bkclient.metadata.reader import frames
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
 from bkclient.metadata.tree.repair import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
-from bkclient.properties import PropertiesError, parse_properties
 from bookied.admin.exchange import Asked, BadRequestError, number
-from bookied.config import load_bookie_config
-from bookied.deletions import FencedDeletions
-from bookied.entrylog import format as log_format
-from bookied.entrylog.reader import open_scan as open_log
-from bookied.entrylog.reader import read_ledgers_map
+from bookied.config.bookie import load_bookie_config
+from bookied.directories.served_by import decode_served
+from bookied.directories.status_file import decode_status
 from bookied.errors import CorruptError
-from bookied.index import rocks_format
-from bookied.index.files import read_index, read_pages
-from bookied.journal import format as journal_format
-from bookied.journal import groups
-from bookied.journal import mark as journal_mark
-from bookied.journal.reader import open_scan as open_journal
-from bookied.status_file import decode_status
-from bookied.takeover import decode_served
+from bookied.server.rules.deletions import FencedDeletions
+from bookied.storage.entrylog import format as log_format
+from bookied.storage.entrylog.reader import open_scan as open_log
+from bookied.storage.entrylog.reader import read_ledgers_map
+from bookied.storage.index import rocks_format
+from bookied.storage.index.files import read_index, read_pages
+from bookied.storage.journal import format as journal_format
+from bookied.storage.journal import groups
+from bookied.storage.journal import mark as journal_mark
+from bookied.storage.journal.reader import open_scan as open_journal
 from tests.bookied.golden import DIRECTORY
 from tests.fuzz import security
 from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
@@ -303,8 +303,8 @@ _ALL: Final = (
     _target(
         "uri-zookeeper", _text(parse_zookeeper_uri), IncorrectParameterError, (b"zk+null://h:1/r",)
     ),
-    _target("zookeeper-value", zk_frames.data_of, FormatError, (bytes(100),)),
-    _target("zookeeper-names", zk_frames.names_of, FormatError, (_ZOOKEEPER_NAMES,)),
+    _target("zookeeper-value", frames.data_of, FormatError, (bytes(100),)),
+    _target("zookeeper-names", frames.names_of, FormatError, (_ZOOKEEPER_NAMES,)),
     _target("uri-sqlite", _text(parse_sqlite_uri), IncorrectParameterError, (b"sqlite:///x",)),
 )
 

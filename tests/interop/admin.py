@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkctl.process import free_port
+from bkctl.commands.local.process import free_port
 from tests.interop.jars import admin_jars
 from tests.interop.jvm import LOG_LEVEL_PROPERTY, java_command
 from tests.interop.ours import OurBookie

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from bkctl.java import ZooKeeperProcess, find_java
-from bkctl.process import free_port
+from bkctl.commands.local.java import ZooKeeperProcess, find_java
+from bkctl.commands.local.process import free_port
 from tests.interop.jars import archive_path, locked
 from tests.interop.jvm import FAST_JVM, JavaVM
 from tests.interop.peers import FAST_CONF, Peers, write_conf

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bkctl.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
+from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
 from tests.interop.class_archive import ensure_class_archive
 from tests.interop.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.jvm import JavaVM

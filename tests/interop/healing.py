@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from bkclient import admin
+from bkclient.admin import operations
 from bkclient.client import Client
-from bkclient.distribution import write_set
 from bkclient.metadata.api import CookieNotFoundError, MetadataStore
+from bkclient.quorum.distribution import write_set
 from tests.interop.java_client import PATIENT
 from tests.interop.ours import PATIENT_CONFIG, our_bookies
 from tests.interop.peers import JavaBookie, JavaLedger, Peers
@@ -122,7 +122,7 @@ class Cluster:
             for entry_id, payload in enumerate(entries):
                 ensemble = metadata.fragment_of(entry_id).ensemble
                 for index in write_set(entry_id, len(ensemble), metadata.write_quorum):
-                    found = await admin.read_entry_from(
+                    found = await operations.read_entry_from(
                         self.client, ensemble[index], ledger_id, EntryId(entry_id)
                     )
                     assert found.payload == payload

@@ -13,7 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bkctl.java import Java, JavaNotFoundError, SparkNotFoundError, find_java, pyspark_jars
+from bkctl.commands.local.java import (
+    Java,
+    JavaNotFoundError,
+    SparkNotFoundError,
+    find_java,
+    pyspark_jars,
+)
 from wire.errors import BookKeeperError
 
 VERSION: Final = "4.18.0"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, is_instance_of
 from py4j.protocol import Py4JJavaError
 
-from bkctl.java import Java, find_java
-from bkctl.process import ChildProcess
+from bkctl.commands.local.java import Java, find_java
+from bkctl.commands.local.process import ChildProcess
 from tests.interop.jars import PeerUnavailable, common_class_path, shared_classes
 
 if TYPE_CHECKING:

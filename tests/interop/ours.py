@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
 from tests.interop.java_client import PATIENT
 from tests.interop.peers import JavaBookie, Peers
 

@@ -20,8 +20,8 @@ import attrs
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from bkctl.java import Java, ZooKeeperProcess
-from bkctl.process import ChildProcess, free_port, port_is_free
+from bkctl.commands.local.java import Java, ZooKeeperProcess
+from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
 from tests.interop.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.java_client import (
     PATIENT,

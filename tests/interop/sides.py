@@ -12,7 +12,7 @@ import attrs
 from bkclient.blocking import with_store
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from tests import reactor
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost

@@ -16,7 +16,7 @@ import attrs
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from tests.bkctl.terminal import FakeHost
 from tests.bookied.metrics.java import is_excused, java_seen, shapes
 from tests.interop.admin import TOKEN, Admin, Answer, java_admin, our_admin

@@ -15,7 +15,7 @@ import pytest
 
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW, MetadataStore
-from bkctl.process import free_port
+from bkctl.commands.local.process import free_port
 from tests import reactor
 from tests.bkclient.metadata.values import B1, B2, B3, closed, metadata
 from tests.interop.ours import our_bookie

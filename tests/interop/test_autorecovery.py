@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from bkclient.decommission import decommission
-from bkclient.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
-from bkclient.stored_cookies import CookieNeededError, delete_cookies
-from bookied.autorecovery.auditor import Auditor
-from bookied.autorecovery.config import AutoRecoveryConfig
-from bookied.autorecovery.worker import Worker
+from bkclient.admin.cookies import CookieNeededError, delete_cookies
+from bkclient.repair.decommission import decommission
+from bkclient.repair.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
+from bookied.config.autorecovery import AutoRecoveryConfig
+from bookied.repair.autorecovery.auditor import Auditor
+from bookied.repair.autorecovery.worker import Worker
 from tests.interop.healing import HEALED_S, Cluster, has_cookie, in_java, open_client, wait_for
 from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, Peers

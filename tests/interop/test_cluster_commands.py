@@ -18,8 +18,8 @@ import pexpect
 import pyte
 import pytest
 
-from bkctl.cli import cli
-from bkctl.session import Host
+from bkctl.cli.root import cli
+from bkctl.session.session import Host
 from tests.bkctl.cluster import BKCTL
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost

@@ -18,8 +18,8 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import open_read_only
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import open_read_only
 from tests.interop.ours import OurBookie
 from tests.interop.peers import JavaBookie, JavaClient, JavaLedger, Peers
 from wire.digest import master_key

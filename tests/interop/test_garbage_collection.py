@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import pytest
 
-from bkctl.java import ZooKeeperProcess
-from bookied.entrylog import format as layout
-from bookied.entrylog.reader import list_logs, open_scan, read_ledgers_map
+from bkctl.commands.local.java import ZooKeeperProcess
 from bookied.errors import LedgersMapError
-from bookied.files import RealFiles
-from bookied.garbage.transaction import Compaction
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import list_logs, open_scan, read_ledgers_map
+from bookied.storage.files.files import RealFiles
+from bookied.storage.garbage.transaction import Compaction
 from tests.interop.java_client import JavaClient
 from tests.interop.ours import OurBookie, our_bookie
 from tests.interop.peers import JavaBookie, Peers, init_cluster

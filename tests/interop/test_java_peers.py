@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.java import Java, ZooKeeperProcess, find_java, pyspark_jars
+from bkctl.commands.local.java import Java, ZooKeeperProcess, find_java, pyspark_jars
 from tests.interop import jars as jars_module
 from tests.interop.jars import archive_path, common_class_path
 from tests.interop.peers import (

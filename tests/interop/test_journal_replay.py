@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bookied.files import RealFiles
-from bookied.journal import format as layout
-from bookied.journal import groups
-from bookied.journal.reader import journal_ids, open_scan
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
+from bookied.storage.journal.reader import journal_ids, open_scan
 from tests.bookied.journal.java_rules import JavaFailsError, java_scan
 from tests.interop.ours import OurBookie
 from tests.interop.peers import JavaBookie, Peers, java_shell, write_conf

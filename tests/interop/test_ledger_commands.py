@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from bkctl.cli import cli
+from bkctl.cli.root import cli
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.runner import Result
 from tests.bkctl.terminal import FakeHost

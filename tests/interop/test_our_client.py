@@ -17,7 +17,7 @@ from bkclient.errors import (
     ClientUnauthorizedError,
     NoSuchLedgerError,
 )
-from bkclient.writer import LedgerWriter
+from bkclient.ledger.writer import LedgerWriter
 from tests.interop.ours import PATIENT_CONFIG, our_bookies
 from tests.interop.peers import JavaBookie, JavaError, Peers
 from tests.reactor import run, the_reactor

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
-from bkclient.placement import Ensemble, Placement
-from bkclient.region_placement import RegionAwarePlacement
-from bkclient.zone_placement import ZoneAwarePlacement
+from bkclient.placement.policy import Ensemble, Placement
+from bkclient.placement.region import RegionAwarePlacement
+from bkclient.placement.zone import ZoneAwarePlacement
 from tests.bkclient.locations import is_durable
 from tests.interop.java_placement import (
     STRANGER,

@@ -20,10 +20,10 @@ import attrs
 import pytest
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load, parse_properties
 from bkclient.metadata.access import store_options
-from bkclient.settings import load, parse_properties
-from bkctl.process import ChildProcess, free_port
+from bkctl.commands.local.process import ChildProcess, free_port
 from tests.certificates import PASSWORD, Authority
 from tests.interop.admin import JavaAdminBookie
 from tests.interop.java_client import PATIENT

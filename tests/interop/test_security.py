@@ -15,10 +15,10 @@ import attrs
 import pytest
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load, parse_properties
 from bkclient.errors import ClientUnauthorizedError, RequestTimeoutError, SecurityError
-from bkclient.settings import load, parse_properties
-from bookied.config import BookieConfig
+from bookied.config.bookie import BookieConfig
 from tests.certificates import PASSWORD, Authority, Pem, bookie_keys, client_keys, write_pem
 from tests.interop.java_client import PATIENT, JavaClient
 from tests.interop.jvm import FAST_JVM, JavaVM

@@ -11,11 +11,11 @@ from kazoo.exceptions import NoAuthError
 
 from bkclient.blocking import with_store
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load, parse_properties
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataAccessError, MetadataStore
-from bkclient.settings import load, parse_properties
-from bkctl.java import Java, ZooKeeperProcess
+from bkctl.commands.local.java import Java, ZooKeeperProcess
 from tests.interop.java_client import PATIENT
 from tests.interop.jvm import FAST_JVM
 from tests.interop.ours import our_bookie
@@ -73,7 +73,7 @@ async def read(client: Client, ledger_id: Any) -> list[bytes]:
 def exported(uri: str, settings: ClientConfig, ledger_id: Any) -> list[bytes]:
     """Return what the tasks of an export read, without Spark: it only carries their class."""
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
-    from bkctl.spark.datasource import LedgerSource, with_settings
+    from bkctl.commands.export.spark.datasource import LedgerSource, with_settings
 
     carried = cloudpickle.loads(cloudpickle.dumps(with_settings(settings)))
     assert carried is not LedgerSource

@@ -19,12 +19,12 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from bkclient.metadata.memory import MemoryCluster
-from bookied.config import BookieConfig
-from bookied.engine import Engine
+from bookied.config.bookie import BookieConfig
 from bookied.errors import WriteFailedError
-from bookied.parts import Parts
-from bookied.service import BookieService
-from bookied.state import SERVING
+from bookied.runtime.engine import Engine
+from bookied.runtime.state import SERVING
+from bookied.runtime.world import Parts
+from bookied.service.bookie import BookieService
 from tests.sim.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet
 from tests.sim.disk import SimFiles
 from tests.sim.key_values import SimKeyValues

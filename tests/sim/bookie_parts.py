@@ -10,7 +10,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from bookied.config import BookieConfig, StorageClass
+from bookied.config.bookie import BookieConfig, StorageClass
 from tests.sim.disk import PowerCut
 
 STEPS_MAX: Final = 2000

@@ -24,16 +24,16 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bkclient.metadata.memory import MemoryCluster
-from bookied.config import BookieConfig, StorageClass
-from bookied.dirs import VERSION, directories, was_dirty
-from bookied.files import remove_tree
-from bookied.journal.format import file_name as journal_name
-from bookied.journal.mark import file_name, read_mark
-from bookied.journal.reader import journal_ids, open_scan
-from bookied.parts import Parts
-from bookied.server import BookieConnection, BookieServer
-from bookied.service import BookieService
-from bookied.state import SERVING
+from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.dirs import VERSION, directories, was_dirty
+from bookied.runtime.state import SERVING
+from bookied.runtime.world import Parts
+from bookied.server.server import BookieConnection, BookieServer
+from bookied.service.bookie import BookieService
+from bookied.storage.files.files import remove_tree
+from bookied.storage.journal.format import file_name as journal_name
+from bookied.storage.journal.mark import file_name, read_mark
+from bookied.storage.journal.reader import journal_ids, open_scan
 from tests.bookied.fakes import FakeHost, nobody_there
 from tests.sim.bookie_parts import (
     STEPS_MAX,

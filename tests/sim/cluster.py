@@ -15,10 +15,10 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
 from bkclient.metadata.memory import MemoryMetadata
-from bkclient.topology import RunScript
-from bookied.service import BookieService
+from bkclient.placement.topology import RunScript
+from bookied.service.bookie import BookieService
 from tests.sim.bookie import SESSION_S, SimBookie, some_config
 from tests.sim.network import Network
 from tests.sim.oracle import BrokenInvariantError, Oracle, WatchedCluster

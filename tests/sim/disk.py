@@ -18,7 +18,7 @@ from random import Random
 
 import attrs
 
-from bookied.files import Buffer, UpdateFile
+from bookied.storage.files.files import Buffer, UpdateFile
 
 BLOCK = 4096
 SECTOR = 512

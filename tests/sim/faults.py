@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.dirs import clear_dirty
-from bookied.engine import Engine
-from bookied.journal.mark import Mark
-from bookied.journal.writer import Journal
-from bookied.service import BookieService
-from bookied.storage import LedgerState, LedgerStorage
-from bookied.storages import Storages
+from bookied.directories.dirs import clear_dirty
+from bookied.runtime.engine import Engine
+from bookied.service.bookie import BookieService
+from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerState, LedgerStorage
+from bookied.storage.storages import Storages
 from tests.sim.bookie_world import Build
 from tests.sim.disk import SimFiles
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from pathlib import Path
 
-from bookied.files import Files
+from bookied.storage.files.files import Files
 
 
 class SimKeyValues:

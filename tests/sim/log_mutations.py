@@ -6,10 +6,10 @@ import contextlib
 from typing import Any, Final
 
 from bkclient.log import LogManager, LogWriter, Position
-from bkclient.log.patience import Patience
+from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
-from bkclient.log.roll import KnownRecord, LedgerList
+from bkclient.log.retry import Patience
 from bkclient.metadata.api import ANY
 from tests.sim.switches import Mutation, put, switch
 

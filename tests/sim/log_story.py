@@ -26,8 +26,8 @@ from bkclient.log import (
     Position,
 )
 from bkclient.log.errors import LogUnwritableError
+from bkclient.log.ledger_list import LOG_KEY
 from bkclient.log.record import LogRecord, decode_record
-from bkclient.log.roll import LOG_KEY
 from bkclient.metadata import zk_paths
 from tests.bkclient.log.promises import LogPromises
 from tests.sim.cluster import SimCluster

@@ -14,8 +14,22 @@ from unittest.mock import patch
 
 import attrs
 
-from bkclient import opening, updates
-from bkclient.add import (
+from bkclient.errors import (
+    ClientDigestMismatchError,
+    ClientError,
+    ClientLedgerFencedError,
+    RequestTimeoutError,
+)
+from bkclient.ledger import recovery
+from bkclient.ledger.fetch import EntryFetcher
+from bkclient.ledger.pipeline import AddPipeline
+from bkclient.ledger.reader import LedgerReader
+from bkclient.ledger.recovery import RecoveryRun
+from bkclient.ledger.writer import LedgerWriter
+from bkclient.metadata import update as updates
+from bkclient.metadata.api import ANY
+from bkclient.metadata.update import LocalMetadata, Updater
+from bkclient.quorum.add import (
     AddQuorum,
     AddsAcked,
     AddsFailed,
@@ -25,27 +39,14 @@ from bkclient.add import (
     SendAgain,
     State,
 )
-from bkclient.distribution import write_set
-from bkclient.errors import (
-    ClientDigestMismatchError,
-    ClientError,
-    ClientLedgerFencedError,
-    RequestTimeoutError,
-)
-from bkclient.fetch import EntryFetcher
-from bkclient.metadata.api import ANY
-from bkclient.opening import RecoveryRun
-from bkclient.pipeline import AddPipeline
-from bkclient.read import LacQuorum
-from bkclient.reader import LedgerReader
-from bkclient.recover import EntryVerdict, ReadReplicas, Recovery
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.read import LacQuorum
+from bkclient.quorum.recover import EntryVerdict, ReadReplicas, Recovery
 from bkclient.silence import Silence
-from bkclient.updates import LocalMetadata, Updater
-from bkclient.writer import LedgerWriter
-from bookied.bookie import Bookie
-from bookied.deletions import FencedDeletions
-from bookied.journal.writer import Journal
-from bookied.storage import LedgerStorage
+from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.deletions import FencedDeletions
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerStorage
 from tests.sim.log_mutations import LOG_MUTATIONS
 from tests.sim.repair_mutations import REPAIR_MUTATIONS
 from tests.sim.switches import Mutation, put, switch
@@ -173,7 +174,7 @@ def _fenced_writer_closes(stack: contextlib.ExitStack) -> None:
     def may_close(metadata: LedgerMetadata, last: int, length: int) -> bool:
         return not metadata.is_closed
 
-    from bkclient import writer
+    from bkclient.ledger import writer
 
     put(stack, writer, NO_METADATA_AFTER=(), writer_may_close=may_close)
 
@@ -186,7 +187,7 @@ def _close_over_another(stack: contextlib.ExitStack) -> None:
             raise updates.state_error(None, metadata.state)
         return not metadata.is_closed
 
-    from bkclient import writer
+    from bkclient.ledger import writer
 
     put(stack, writer, writer_may_close=may_close)
 
@@ -245,7 +246,7 @@ def _change_over_recovery(stack: contextlib.ExitStack) -> None:
         made = updates.with_ensemble(metadata, first, ensemble)
         return attrs.evolve(made, state=LedgerState.OPEN, last_entry_id=None, length=0)
 
-    from bkclient import writer
+    from bkclient.ledger import writer
 
     put(stack, writer, still_has=still_has, with_ensemble=with_ensemble)
 
@@ -317,7 +318,7 @@ def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
 
 
 def _fence_before_mark(stack: contextlib.ExitStack) -> None:
-    usual = opening.mark
+    usual = recovery.mark
 
     async def recover(cluster: Any, local: Any, keys: Any, report: Any = None) -> Any:
         if local.value.is_closed:
@@ -331,7 +332,7 @@ def _fence_before_mark(stack: contextlib.ExitStack) -> None:
         finally:
             run.leave()
 
-    put(stack, opening, recover=recover)
+    put(stack, recovery, recover=recover)
 
 
 def _reads_do_not_fence(stack: contextlib.ExitStack) -> None:
@@ -483,7 +484,7 @@ def _close_before_written(stack: contextlib.ExitStack) -> None:
 
 def _close_over_closed(stack: contextlib.ExitStack) -> None:
     """A recoverer does not look whether another was faster."""
-    put(stack, opening, _still_recovering=lambda _metadata: True)
+    put(stack, recovery, _still_recovering=lambda _metadata: True)
 
 
 def _own_end(stack: contextlib.ExitStack) -> None:
@@ -592,7 +593,7 @@ def _lac_before_force(stack: contextlib.ExitStack) -> None:
 
 
 def _force_asks_one(stack: contextlib.ExitStack) -> None:
-    from bkclient import writer
+    from bkclient.ledger import writer
 
     usual = writer.force
 
@@ -611,7 +612,7 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
     """A force succeeds although the ledger was closed before what it forced."""
 
     async def force(self: Any) -> EntryId:
-        from bkclient import writer
+        from bkclient.ledger import writer
 
         head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
         if self._quorum.last_pushed >= 0:
@@ -678,7 +679,7 @@ def _acks_early(stack: contextlib.ExitStack) -> None:
 
 def _eio_is_no_entry(stack: contextlib.ExitStack) -> None:
     """A disk that cannot be read is answered with "no such entry"."""
-    from bookied import disk_read
+    from bookied.server.rules import disk_read
     from wire.codes import ReturnCode
 
     usual = disk_read.refusal_code

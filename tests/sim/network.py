@@ -20,7 +20,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
 from bookied.exit_status import PortInUseError
-from bookied.listener import BoundPort
+from bookied.runtime.listener import BoundPort
 from tests.sim.processes import Process, SimClock
 from wire import v2, v3
 from wire.codes import ProtocolVersion

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.distribution import write_set
 from bkclient.metadata import zk_paths
 from bkclient.metadata.memory import MemoryCluster
 from bkclient.metadata.zk_paths import HIERARCHICAL
+from bkclient.quorum.distribution import write_set
 from tests.sim.network import Message
 from wire import digest
 from wire.codes import AddFlag, DigestType, LedgerState, ReadFlag, ReturnCode

@@ -7,17 +7,19 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient import check, fragments, repair, stored_cookies
-from bkclient.check import LedgerChecker, ViewedLedger
-from bkclient.fragments import Lack, LedgerFragment, Swap
-from bkclient.frames import FrameMaker, LedgerKeys
+from bkclient.admin import cookies
+from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.repair import TreeRepair
-from bkclient.repair import FragmentRepairer
-from bookied.autorecovery import auditor, worker
-from bookied.autorecovery.auditor import Auditor, Job
-from bookied.autorecovery.lost_bookies import LostBookies
-from bookied.autorecovery.worker import Outcome, Worker
+from bkclient.quorum import fragments
+from bkclient.quorum.fragments import Lack, LedgerFragment, Swap
+from bkclient.repair import check, fragment_copy
+from bkclient.repair.check import LedgerChecker, ViewedLedger
+from bkclient.repair.fragment_copy import FragmentRepairer
+from bookied.repair.autorecovery import auditor, worker
+from bookied.repair.autorecovery.auditor import Auditor, Job
+from bookied.repair.autorecovery.lost_bookies import LostBookies
+from bookied.repair.autorecovery.worker import Outcome, Worker
 from tests.sim.switches import Mutation, put, switch
 from wire.codes import AddFlag
 from wire.ids import BookieId, LedgerId
@@ -53,7 +55,7 @@ def _swap_doubles(stack: Stack) -> None:
         ]
         return attrs.evolve(metadata, fragments=tuple(changed), creator_token=0)
 
-    put(stack, repair, swapped=swapped)
+    put(stack, fragment_copy, swapped=swapped)
 
 
 def _swap_of_what_grows(stack: Stack) -> None:
@@ -90,15 +92,15 @@ def _swap_first(stack: Stack) -> None:
 
 def _copies_not_awaited(stack: Stack) -> None:
     """A copy counts when it is sent."""
-    usual = repair._Target.write
+    usual = fragment_copy._Target.write
 
     async def write(self: Any, packed: list[Any]) -> None:
         if packed:
-            self._written, self._awaited = repair.Deferred(), set()
-            self._member.send(repair.Batch(packed, self._frames))
+            self._written, self._awaited = fragment_copy.Deferred(), set()
+            self._member.send(fragment_copy.Batch(packed, self._frames))
 
     assert usual is not write
-    put(stack, repair._Target, write=write)
+    put(stack, fragment_copy._Target, write=write)
 
 
 def _one_place_for_all(stack: Stack) -> None:
@@ -117,7 +119,7 @@ def _plain_adds(stack: Stack) -> None:
     def plain(keys: LedgerKeys, _flags: AddFlag, txn_ids: Any) -> FrameMaker:
         return FrameMaker(keys, AddFlag.NONE, txn_ids)
 
-    put(stack, repair, FrameMaker=plain)
+    put(stack, fragment_copy, FrameMaker=plain)
 
 
 def _lac_decides(stack: Stack) -> None:
@@ -260,7 +262,7 @@ def _cookie_at_once(stack: Stack) -> None:
     async def none(_client: Any, _bookies: Any) -> tuple[LedgerId, ...]:
         return ()
 
-    put(stack, stored_cookies, ledgers_that_need_cookies=none)
+    put(stack, cookies, ledgers_that_need_cookies=none)
 
 
 REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {

@@ -15,12 +15,12 @@ import attrs
 from twisted.python.failure import Failure
 
 from bkclient.errors import ClientError
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
-from bkclient.recover_bookies import RecoverOptions, recover_bookies
-from bkclient.writer import LedgerWriter
-from bookied.autorecovery.config import AutoRecoveryConfig
-from bookied.autorecovery.part import AutoRecovery
+from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
+from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.exit_status import SessionLostError
+from bookied.repair.autorecovery.sessions import AutoRecovery
 from tests.sim.bookie import RESTART_S
 from tests.sim.cluster import SimClient, SimCluster
 from tests.sim.network import Fate, Message, entries_of

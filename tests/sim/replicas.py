@@ -12,7 +12,7 @@ from random import Random
 
 import attrs
 
-from bkclient.distribution import is_striped_to, write_set
+from bkclient.quorum.distribution import is_striped_to, write_set
 from tests.sim.network import Message
 from tests.sim.oracle import LedgerTruth, Oracle
 from wire.codes import LedgerState

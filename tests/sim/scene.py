@@ -7,8 +7,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from bkclient.reader import LedgerReader
-from bkclient.writer import LedgerWriter
+from bkclient.ledger.reader import LedgerReader
+from bkclient.ledger.writer import LedgerWriter
 from tests.sim.bookie import SimBookie
 from tests.sim.cluster import SimClient, SimCluster
 from tests.sim.network import Fate, Message

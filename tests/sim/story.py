@@ -26,9 +26,9 @@ from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
 )
+from bkclient.ledger.reader import LedgerReader
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
-from bkclient.reader import LedgerReader
-from bkclient.writer import LedgerWriter
 from tests.sim.cluster import SimClient, SimCluster
 from tests.sim.coverage import noted
 from tests.sim.hunting import left_lying

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
-from bookied.service import BookieService
+from bookied.service.bookie import BookieService
 from tests.sim.bookie_world import DB_SEEDS, SOUND, BookieWorld, Build
 from tests.sim.hunting import Found
 from tests.sim.storage import live_until_the_power_goes

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 from typing import Any, Final
 
-from bkclient.config import ClientConfig
-from bkclient.settings import load, parse_properties
-from bkctl.bookie_http_client import AdminClient
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load, parse_properties
+from bkctl.bookies.admin_client import AdminClient
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.certificates import Authority, bookie_keys, client_keys, write_pem
 from wire.errors import BookKeeperError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.auth.jaas import JaasFile, Login, read_jaas
+from bkclient.config.jaas import JaasFile, Login, read_jaas
 from bkclient.errors import SecurityError
 
 FILE = """

@@ -28,7 +28,7 @@ from bkclient.log.errors import (
     LogWriterClosedError,
     NotLeaderError,
 )
-from bkclient.log.roll import LOG_KEY
+from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
 from bkclient.metadata.memory import Fault, Operation

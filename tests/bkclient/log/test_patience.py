@@ -8,7 +8,7 @@ import random
 import pytest
 from twisted.internet.task import Clock
 
-from bkclient.log.patience import CALM_S, PAUSE_S_MAX, Patience
+from bkclient.log.retry import CALM_S, PAUSE_S_MAX, Patience
 
 
 def patience(limit_s: float = 60.0) -> tuple[Clock, Patience]:

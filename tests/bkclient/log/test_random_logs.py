@@ -14,8 +14,8 @@ import pytest
 
 from bkclient.errors import ClientError
 from bkclient.log import EARLIEST, LogManager, LogOptions, LogWriter, Position
+from bkclient.log.ledger_list import LOG_KEY
 from bkclient.log.record import LogRecord, decode_record
-from bkclient.log.roll import LOG_KEY
 from bkclient.metadata import zk_paths
 from bkclient.metadata.memory import Fault, Operation
 from tests.bkclient.fakes import Fate, World, is_add

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
 from bkclient.errors import SecurityError
 from bkclient.metadata.access import store_options
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kazoo.protocol import serialization as kazoo
 
-from bkclient.metadata import zk_frames
+from bkclient.metadata.reader import frames
 from wire.errors import FormatError
 
 PATHS = st.text(min_size=1, max_size=40).filter(lambda text: text.isprintable())
@@ -24,8 +24,8 @@ def framed(xid: int, request: object) -> bytes:
 
 @given(path=PATHS, xid=st.integers(1, 2**31 - 3))
 def test_requests_are_the_bytes_that_kazoo_sends(path: str, xid: int) -> None:
-    ours = zk_frames.requests(
-        xid, [zk_frames.get_data(path), zk_frames.get_children(path), zk_frames.sync(path)]
+    ours = frames.requests(
+        xid, [frames.get_data(path), frames.get_children(path), frames.sync(path)]
     )
     assert ours == (
         framed(xid, kazoo.GetData(path, None))
@@ -37,29 +37,29 @@ def test_requests_are_the_bytes_that_kazoo_sends(path: str, xid: int) -> None:
 @given(zxid=st.integers(0, 2**63 - 1), timeout_ms=st.integers(0, 2**31 - 1))
 def test_a_greeting_is_the_bytes_that_kazoo_sends(zxid: int, timeout_ms: int) -> None:
     body = bytes(kazoo.Connect(0, zxid, timeout_ms, 0, bytes(16), False).serialize())
-    assert zk_frames.greeting(zxid, timeout_ms) == struct.pack(">i", len(body)) + body
+    assert frames.greeting(zxid, timeout_ms) == struct.pack(">i", len(body)) + body
 
 
 def test_credentials_are_the_bytes_that_kazoo_sends() -> None:
-    assert zk_frames.auth("digest", "me:x") == framed(-4, kazoo.Auth(0, "digest", "me:x"))
+    assert frames.auth("digest", "me:x") == framed(-4, kazoo.Auth(0, "digest", "me:x"))
 
 
 @given(value=st.binary(max_size=60))
 def test_a_value_comes_with_its_creation_time_and_version(value: bytes) -> None:
     answer = HEADER + bytes(kazoo.write_buffer(value)) + STAT
-    assert zk_frames.data_of(answer) == (value, 1_700_000_000_123, 5)
+    assert frames.data_of(answer) == (value, 1_700_000_000_123, 5)
 
 
 def test_no_value_is_an_empty_one() -> None:
     answer = HEADER + bytes(kazoo.write_buffer(None)) + STAT
-    assert zk_frames.data_of(answer) == (b"", 1_700_000_000_123, 5)
+    assert frames.data_of(answer) == (b"", 1_700_000_000_123, 5)
 
 
 @given(names=st.lists(PATHS, max_size=8))
 def test_names_come_in_the_order_of_the_answer(names: list[str]) -> None:
     written = [bytes(kazoo.write_string(name)) for name in names]
     answer = HEADER + struct.pack(">i", len(names)) + b"".join(written)
-    assert zk_frames.names_of(answer) == names
+    assert frames.names_of(answer) == names
 
 
 @given(st.data())
@@ -67,24 +67,24 @@ def test_an_answer_that_is_cut_is_refused(data: st.DataObject) -> None:
     value = HEADER + bytes(kazoo.write_buffer(b"value")) + STAT
     with pytest.raises(FormatError):
         # What follows the version is not looked at.
-        zk_frames.data_of(value[: data.draw(st.integers(0, len(value) - len(STAT) + 35))])
+        frames.data_of(value[: data.draw(st.integers(0, len(value) - len(STAT) + 35))])
     names = HEADER + struct.pack(">i", 2) + bytes(kazoo.write_string("name")) * 2
     with pytest.raises(FormatError):
-        zk_frames.names_of(names[: data.draw(st.integers(0, len(names) - 1))])
+        frames.names_of(names[: data.draw(st.integers(0, len(names) - 1))])
 
 
 @pytest.mark.parametrize("size", [-5, 2**30])
 def test_names_of_impossible_sizes_are_refused(size: int) -> None:
     with pytest.raises(FormatError):
-        zk_frames.names_of(HEADER + struct.pack(">ii", 1, size) + b"name")
+        frames.names_of(HEADER + struct.pack(">ii", 1, size) + b"name")
 
 
 def test_names_that_are_no_text_are_refused() -> None:
     with pytest.raises(FormatError, match="utf-8"):
-        zk_frames.names_of(HEADER + struct.pack(">ii", 1, 1) + b"\xff")
+        frames.names_of(HEADER + struct.pack(">ii", 1, 1) + b"\xff")
 
 
 def test_a_welcome_tells_the_time_out_and_a_cut_one_is_refused() -> None:
-    assert zk_frames.timeout_of(struct.pack(">iiq", 0, 4000, 1) + bytes(20)) == 4000
+    assert frames.timeout_of(struct.pack(">iiq", 0, 4000, 1) + bytes(20)) == 4000
     with pytest.raises(FormatError):
-        zk_frames.timeout_of(bytes(8))
+        frames.timeout_of(bytes(8))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from OpenSSL import SSL
 
-from bkclient.tls.names import is_tls13, openssl_suite, suites_refused, versions, versions_refused
+from bkclient.config.tls_names import (
+    is_tls13,
+    openssl_suite,
+    suites_refused,
+    versions,
+    versions_refused,
+)
 
 JAVA = [
     ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),

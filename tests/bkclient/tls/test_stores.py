@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from bkclient.config.tls import StoreFile, StoreType, TlsSettings
+from bkclient.connection.key_stores import read_own_key, read_trusted
 from bkclient.errors import SecurityError
-from bkclient.tls.config import StoreFile, StoreType, TlsSettings
-from bkclient.tls.stores import read_own_key, read_trusted
 from tests.certificates import PASSWORD, Authority, write_pem
 
 AUTHORITY = Authority()

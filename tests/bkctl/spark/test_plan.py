@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.spark.plan import (
+from bkctl.commands.export.spark.plan import (
     ENTRY_OVERHEAD_BYTES,
     TASK_BYTES_MIN,
     EntryRange,

@@ -11,8 +11,8 @@ from twisted.internet.testing import StringTransport
 
 from bookied.admin.repair_metrics import RepairMetrics
 from bookied.admin.server import AdminServer, TokenFileError
-from bookied.autorecovery.service import AutoRecoveryService
 from bookied.exit_status import PortInUseError
+from bookied.service.autorecovery import AutoRecoveryService
 from tests.bookied.clock_world import FakeListener, World
 from tests.bookied.fakes import done
 from wire.ids import BookieId

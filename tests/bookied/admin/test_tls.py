@@ -12,11 +12,11 @@ from twisted.internet.task import Clock
 from twisted.logger import LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from bkclient.findings import ConfigError
-from bkclient.tls.config import StoreFile, StoreType, TlsSettings
-from bkclient.tls.contexts import TlsContexts, TlsEnd
+from bkclient.config.findings import ConfigError
+from bkclient.config.tls import StoreFile, StoreType, TlsSettings
+from bkclient.connection.tls import TlsContexts, TlsEnd
 from bookied.admin.server import AdminServer
-from bookied.config import load_bookie_config
+from bookied.config.bookie import load_bookie_config
 from bookied.exit_status import SecurityStartError
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done

@@ -9,9 +9,9 @@ import pytest
 
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
-from bookied.admin.v1_bookie import NO_OBJECT
+from bookied.admin.v1.bookie import NO_OBJECT
 from bookied.admin.web import Access
-from bookied.config import StorageClass
+from bookied.config.bookie import StorageClass
 from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done

@@ -15,7 +15,7 @@ from bookied.admin.control import Control
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.exchange import Reply
 from bookied.admin.web import Api
-from bookied.config import StorageClass
+from bookied.config.bookie import StorageClass
 from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.admin.test_v1 import create, metadata_of
 from tests.bookied.clock_world import World

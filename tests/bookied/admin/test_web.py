@@ -10,8 +10,8 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bookied.admin.exchange import JSON, Asked, Reply
+from bookied.admin.monitoring.http_counts import HttpCounts
 from bookied.admin.web import BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_S, Access, Credentials, site
-from bookied.metrics.http import HttpCounts
 
 
 class Transport(StringTransport):

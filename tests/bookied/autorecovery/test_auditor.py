@@ -13,8 +13,8 @@ from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
-from bookied.autorecovery.auditor import RETRY_S, Auditor
-from bookied.autorecovery.config import AutoRecoveryConfig
+from bookied.config.autorecovery import AutoRecoveryConfig
+from bookied.repair.autorecovery.auditor import RETRY_S, Auditor
 from tests.bkclient.fakes import Fate, Running, World
 from tests.bkclient.repairs import closed_ledger, mark, marks, member, open_writer, store_of
 from wire.ids import BookieId, LedgerId

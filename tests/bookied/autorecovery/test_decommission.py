@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from bkclient.admin.cookies import CookieNeededError
 from bkclient.client import Client
-from bkclient.decommission import (
+from bkclient.errors import IllegalOperationError, MetadataSerializationError
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.repair.decommission import (
     LOOK_S_MAX,
     DecommissionProgress,
     DecommissionReport,
     cancel_decommission,
     decommission,
 )
-from bkclient.errors import IllegalOperationError, MetadataSerializationError
-from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkclient.recover_bookies import recover_bookies
-from bkclient.stored_cookies import CookieNeededError
+from bkclient.repair.recover_bookies import recover_bookies
 from tests.bkclient.fakes import Fate, World
 from tests.bkclient.repairs import (
     STRIPED,

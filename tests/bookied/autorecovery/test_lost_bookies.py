@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.metadata.api import Versioned
-from bookied.autorecovery.lost_bookies import Audit, AuditLater, Cancel, LostBookies
+from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, LostBookies
 from wire.ids import BookieId
 
 A, B, C = (BookieId(name) for name in "abc")

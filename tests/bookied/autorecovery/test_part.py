@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
+from bkclient.config.client import ClientConfig
 from bkclient.errors import LedgerRecoveryError
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
-from bkclient.recover_bookies import RecoverReport, recover_bookies
-from bkclient.writer import LedgerWriter
-from bookied.autorecovery.config import AutoRecoveryConfig
-from bookied.autorecovery.part import AGAIN_S, BesideBookie
+from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
+from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.exit_status import SessionLostError
+from bookied.repair.autorecovery.sessions import AGAIN_S, BesideBookie
 from tests.bkclient.fakes import Fate, Running, World, is_recovery_add
 from tests.bkclient.repairs import (
     STRIPED,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.distribution import write_set
-from bookied.autorecovery.replica_counts import (
+from bkclient.quorum.distribution import write_set
+from bookied.repair.autorecovery.replica_counts import (
     STEP_ENTRIES,
     ReplicaCounts,
     bookies_to_ask,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bookied.autorecovery.schedule import REMEMBERED_MAX, Failures, first_run_s
+from bookied.repair.autorecovery.schedule import REMEMBERED_MAX, Failures, first_run_s
 from wire.ids import EntryId, LedgerId
 
 ONE, OTHER = LedgerId(1), LedgerId(2)

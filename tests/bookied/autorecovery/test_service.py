@@ -7,8 +7,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from bookied.autorecovery.service import AutoRecoveryService
 from bookied.exit_status import SessionLostError
+from bookied.service.autorecovery import AutoRecoveryService
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
 from wire.errors import BookKeeperError

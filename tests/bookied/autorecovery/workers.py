@@ -7,9 +7,9 @@ from typing import Any
 
 from bkclient.client import Client
 from bkclient.metadata.memory import MemoryMetadata
-from bookied.autorecovery.config import AutoRecoveryConfig
-from bookied.autorecovery.part import AutoRecovery
-from bookied.autorecovery.worker import Worker
+from bookied.config.autorecovery import AutoRecoveryConfig
+from bookied.repair.autorecovery.sessions import AutoRecovery
+from bookied.repair.autorecovery.worker import Worker
 from tests.bkclient.fakes import Running, World
 from tests.bkclient.repairs import marks
 from wire.ids import BookieId

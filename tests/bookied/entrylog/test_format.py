@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.entrylog import format as layout
-from bookied.entrylog.reader import EntryLogReader, LogRecord, open_scan, read_ledgers_map
 from bookied.errors import (
     BadEntryLengthError,
     CorruptError,
@@ -20,6 +18,8 @@ from bookied.errors import (
     MissingLogError,
     WrongEntryError,
 )
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import EntryLogReader, LogRecord, open_scan, read_ledgers_map
 from tests.sim.disk import SimFiles
 
 DIRECTORY = Path("/ledgers")

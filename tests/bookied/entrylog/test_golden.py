@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from bookied.entrylog import format as layout
-from bookied.entrylog.reader import (
+from bookied.errors import LedgersMapError
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import (
     EntryLogReader,
     list_logs,
     next_log_id,
     open_scan,
     read_ledgers_map,
 )
-from bookied.errors import LedgersMapError
-from bookied.files import RealFiles
+from bookied.storage.files.files import RealFiles
 from tests.bookied import golden
 
 SETS = ["interleaved/crash", *golden.WITH_LEDGERS]

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from bookied.entrylog import format as layout
-from bookied.entrylog.reader import EntryLogReader
-from bookied.entrylog.writer import EntryLogWriter
 from bookied.errors import MissingLogError
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.writer import EntryLogWriter
 from tests.sim.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")

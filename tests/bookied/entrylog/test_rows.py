@@ -9,10 +9,16 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookied.entrylog import format as layout
-from bookied.entrylog.reader import EntryLogReader
-from bookied.entrylog.rows import ROW_BYTES_MAX, SPACING_BYTES, Rows, bytes_to_read, cut_rows
 from bookied.errors import CorruptError
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.rows import (
+    ROW_BYTES_MAX,
+    SPACING_BYTES,
+    Rows,
+    bytes_to_read,
+    cut_rows,
+)
 from tests.sim.disk import SimFiles
 from wire.packets import Packets
 

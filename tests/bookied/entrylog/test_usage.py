@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from bookied.entrylog import format as layout
-from bookied.entrylog.usage import LogUsage, Usages, read_usage
 from bookied.errors import CorruptError, EntryLogFormatError, EntryLogRecordError
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
 from tests.sim.disk import SimFiles
 
 PATH = Path("/d/5.log")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bookied.entrylog import format as layout
-from bookied.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
-from bookied.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter
 from bookied.errors import NoWritableDirError, WriteFailedError
-from bookied.files import AppendFile, Files, RealFiles
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
+from bookied.storage.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter
+from bookied.storage.files.files import AppendFile, Files, RealFiles
 from tests.sim.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")

@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 import pytest
 
-from bookied.entrylog.compaction import Kind, Schedule, Schedules
-from bookied.entrylog.format import file_name
 from bookied.errors import StorageError
-from bookied.garbage.pace import CollectionStoppedError
-from bookied.storage import NeedsDisk
+from bookied.storage.entrylog.compaction import Kind, Schedule, Schedules
+from bookied.storage.entrylog.format import file_name
+from bookied.storage.garbage.pace import CollectionStoppedError
+from bookied.storage.ledger_storage import NeedsDisk
 from tests.bookied.gc_world import NEVER_S, GcWorld
 
 LOGS = Path("/l0/current")

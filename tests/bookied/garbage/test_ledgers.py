@@ -15,7 +15,7 @@ from bkclient.metadata.api import (
     NotInitializedError,
 )
 from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, Operation
-from bookied.garbage.ledgers import CollectionAbortedError, LedgerGarbage, Membership
+from bookied.storage.garbage.ledgers import CollectionAbortedError, LedgerGarbage, Membership
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bookied.entrylog import format as layout
-from bookied.entrylog.reader import list_logs, open_scan
-from bookied.garbage.transaction import Compaction
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import list_logs, open_scan
+from bookied.storage.garbage.transaction import Compaction
 from tests.bookied.garbage.test_collector import fill, make_world, restart, status
 from tests.bookied.gc_world import GcWorld
 

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from bookied.errors import IndexEntryError, IndexFormatError, IndexTruncatedError
-from bookied.index import format as layout
-from bookied.index.files import IndexFiles
-from bookied.index.ledger_pages import LedgerChange, LedgerPages, Move
+from bookied.storage.index import format as layout
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
 from tests.sim.disk import SECTOR, PowerCut, SimFiles
 
 A, B = Path("/a"), Path("/b")

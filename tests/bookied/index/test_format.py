@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.errors import IndexFormatError, IndexTruncatedError
-from bookied.index import format as layout
+from bookied.storage.index import format as layout
 
 PATH = Path("/1.idx")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from bookied.files import RealFiles
-from bookied.index import format as layout
-from bookied.index.files import IndexFiles, read_index
+from bookied.storage.files.files import RealFiles
+from bookied.storage.index import format as layout
+from bookied.storage.index.files import IndexFiles, read_index
 from tests.bookied import golden
 
 INDEXES = [

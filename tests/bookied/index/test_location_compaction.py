@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bookied.errors import StorageError
-from bookied.index.location_compaction import LocationCompaction
+from bookied.storage.index.location_compaction import LocationCompaction
 
 
 class Desk:

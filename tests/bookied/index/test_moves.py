@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from bookied.errors import IndexFullError
-from bookied.index import format as layout
-from bookied.index.files import IndexFiles
-from bookied.index.ledger_pages import LedgerChange
+from bookied.storage.index import format as layout
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.ledger_pages import LedgerChange
 from tests.sim.disk import PowerCut, SimFiles
 
 A, B, C = Path("/a"), Path("/b"), Path("/c")

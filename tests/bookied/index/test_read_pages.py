@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookied.index.read_pages import ENTRY_BYTES, ReadPages
+from bookied.storage.index.read_pages import ENTRY_BYTES, ReadPages
 
 
 def page(**slots: int) -> array[int]:

@@ -18,10 +18,10 @@ from bookied.errors import (
     IndexFullError,
     StorageError,
 )
-from bookied.index.format import IndexHeader, decode_native
-from bookied.index.ledger_pages import LedgerChange
-from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import (
+from bookied.storage.index.format import IndexHeader, decode_native
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import (
     STALLED_WAITS_MAX,
     RocksDatabase,
     RocksSettings,

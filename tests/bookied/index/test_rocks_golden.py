@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bookied.errors import DatabaseInUseError, DbRecordError
-from bookied.index import rocks_format as layout
-from bookied.index.format import FENCED, IndexHeader, decode_native
-from bookied.index.ledger_pages import LedgerChange
-from bookied.index.rocks import RocksIndex
-from bookied.index.rocks_db import (
+from bookied.storage.index import rocks_format as layout
+from bookied.storage.index.format import FENCED, IndexHeader, decode_native
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import (
     RocksSettings,
     ledgers_options,
     locations_options,

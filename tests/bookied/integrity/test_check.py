@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from bkclient.errors import LedgerRecoveryError, MetadataSerializationError, ReadFailedError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
-from bookied.integrity.check import IntegrityCheck
+from bookied.repair.integrity.check import IntegrityCheck
 from tests.bookied.integrity.test_plan import HERE, metadata
 from wire.codes import DigestType, LedgerState
 from wire.digest import master_key

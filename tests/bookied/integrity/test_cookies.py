@@ -7,13 +7,13 @@ from pathlib import Path
 from twisted.internet.task import Clock
 
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
-from bookied.config import BookieConfig
-from bookied.dirs import VERSION, directories, prepare
-from bookied.files import RealFiles
-from bookied.held import Held, HeldNotes, losses
-from bookied.identity import Identity
-from bookied.integrity.cookies import HealingCookies
-from bookied.takeover import NAME, Served, note_journal
+from bookied.config.bookie import BookieConfig
+from bookied.directories.dirs import VERSION, directories, prepare
+from bookied.directories.identity import Identity
+from bookied.directories.losses import Held, HeldNotes, losses
+from bookied.directories.served_by import NAME, Served, note_journal
+from bookied.repair.integrity.cookies import HealingCookies
+from bookied.storage.files.files import RealFiles
 from tests.bookied.fakes import config_for, done
 from wire.ids import BookieId
 

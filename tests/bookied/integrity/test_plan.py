@@ -7,12 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.distribution import write_set
-from bookied.integrity.plan import (
-    entries_owed,
-    is_kept_here,
-    may_have_forgotten,
-)
+from bkclient.quorum.distribution import write_set
+from bookied.repair.integrity.plan import entries_owed, is_kept_here, may_have_forgotten
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata

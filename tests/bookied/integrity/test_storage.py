@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from bkclient.errors import NoSuchLedgerError
-from bookied.index.rocks import RocksIndex
-from bookied.integrity.storage import HealedStorages
-from bookied.replay import do_now
-from bookied.storage import LedgerStorage
-from bookied.storages import Storages
+from bookied.repair.integrity.storage import HealedStorages
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.replay import do_now
+from bookied.storage.storages import Storages
 from tests.sim.disk import SimFiles
 from tests.sim.key_values import SimKeyValues
 from wire.ids import EntryId, LedgerId

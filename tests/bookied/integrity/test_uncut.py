@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from bookied.integrity.uncut import Uncut
+from bookied.repair.integrity.uncancelled import Uncut
 
 
 def results_of(waited: Deferred[Any]) -> list[Any]:

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from bookied.journal import format as layout
-from bookied.journal.reader import journal_ids, open_scan
-from bookied.journal.writer import Journal
+from bookied.storage.journal import format as layout
+from bookied.storage.journal.reader import journal_ids, open_scan
+from bookied.storage.journal.writer import Journal
 from tests.bookied.journal.java_rules import JavaFailsError, java_scan
 from tests.sim.disk import PowerCut, SimFiles
 

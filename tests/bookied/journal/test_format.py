@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.errors import CorruptError, JournalFormatError, JournalRecordError
-from bookied.journal import format as layout
-from bookied.journal.reader import JournalRecord, open_scan
+from bookied.storage.journal import format as layout
+from bookied.storage.journal.reader import JournalRecord, open_scan
 from tests.sim.disk import SimFiles
 
 PATH = Path("/1.txn")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bookied.errors import JournalFormatError, JournalMissingError, JournalRecordError
-from bookied.files import RealFiles
-from bookied.journal import format as layout
-from bookied.journal.mark import Mark, decode_mark, read_mark
-from bookied.journal.reader import JournalRecord, journal_ids, open_scan
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal import format as layout
+from bookied.storage.journal.mark import Mark, decode_mark, read_mark
+from bookied.storage.journal.reader import JournalRecord, journal_ids, open_scan
 from tests.bookied import golden
 
 SETS = [*golden.CRASHED, *golden.WITH_LEDGERS]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bookied.journal.group_commit import GroupCommit
+from bookied.storage.journal.group_commit import GroupCommit
 
 
 def test_without_a_wait_nothing_waits() -> None:

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from bookied.errors import JournalRecordError
-from bookied.files import RealFiles
-from bookied.journal import format as layout
-from bookied.journal import groups
-from bookied.journal.group_reader import LARGE_BYTES
-from bookied.journal.reader import open_scan
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
+from bookied.storage.journal.group_reader import LARGE_BYTES
+from bookied.storage.journal.reader import open_scan
 from tests.bookied.journal.java_rules import JavaFailsError, java_scan
 from tests.sim.disk import SimFiles
 

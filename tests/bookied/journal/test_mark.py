@@ -8,8 +8,15 @@ from random import Random
 import pytest
 
 from bookied.errors import LastMarkError
-from bookied.journal.mark import START, Mark, decode_mark, encode_mark, read_mark, write_mark
-from bookied.journal.mark import file_name as mark_name
+from bookied.storage.journal.mark import (
+    START,
+    Mark,
+    decode_mark,
+    encode_mark,
+    read_mark,
+    write_mark,
+)
+from bookied.storage.journal.mark import file_name as mark_name
 from tests.sim.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from bookied.errors import WriteFailedError
-from bookied.files import RealFiles
-from bookied.journal import format as layout
-from bookied.journal.group_commit import GroupCommit
-from bookied.journal.mark import Mark
-from bookied.journal.reader import journal_ids, open_scan
-from bookied.journal.writer import GROUP_BYTES_MAX, Journal
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal import format as layout
+from bookied.storage.journal.group_commit import GroupCommit
+from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.reader import journal_ids, open_scan
+from bookied.storage.journal.writer import GROUP_BYTES_MAX, Journal
 from tests.sim.disk import SimFiles
 
 BASE = Path("/journal")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bookied.admin.monitoring import repair_names
+from bookied.admin.monitoring.text import exposition
 from bookied.admin.server import AdminServer
-from bookied.config import StorageClass
-from bookied.metrics import repair
+from bookied.config.bookie import StorageClass
 from bookied.metrics.stats import RepairStats
-from bookied.metrics.text import exposition
 from tests.bookied.clock_world import World
 from tests.bookied.fakes import done
 from tests.bookied.metrics.java import Shape, excused, is_excused, java_seen, shapes
@@ -50,7 +50,7 @@ class Served:
     @property
     def shapes(self) -> dict[str, Shape]:
         """Everything there is, with autorecovery beside the bookie."""
-        return shapes(self.page + exposition(repair.families(RepairStats())))
+        return shapes(self.page + exposition(repair_names.families(RepairStats())))
 
     def value(self, name: str, **labels: str) -> float:
         for family in text_string_to_metric_families(self.page):

@@ -6,8 +6,8 @@ import math
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from bookied.admin.monitoring.text import counter, exposition, gauge, summary
 from bookied.metrics.summary import Summary
-from bookied.metrics.text import counter, exposition, gauge, summary
 
 SEEN = """\
 # TYPE bookie_journal_JOURNAL_SYNC summary

@@ -16,10 +16,10 @@ from functools import partial
 import attrs
 
 from bkclient.client import Client
-from bkclient.config import ClientConfig
-from bkclient.distribution import write_set
-from bkclient.properties import parse_properties
-from bkclient.settings import load
+from bkclient.config.client import ClientConfig
+from bkclient.config.properties import parse_properties
+from bkclient.config.settings import load
+from bkclient.quorum.distribution import write_set
 from tests.interop.java_client import PATIENT
 from tests.interop.ours import our_bookie
 from tests.interop.peers import JavaBookie, JavaClient, JavaLedgerMetadata, Peers

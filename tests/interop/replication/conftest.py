@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkctl.java import ZooKeeperProcess
+from bkctl.commands.local.java import ZooKeeperProcess
 from tests.interop.jvm import JavaVM
 from tests.interop.peers import Peers
 from tests.interop.replication.cluster import MixedCluster

@@ -11,7 +11,7 @@ from typing import Final
 from twisted.internet.defer import Deferred
 
 from bkclient.client import Client
-from bkclient.writer import LedgerWriter
+from bkclient.ledger.writer import LedgerWriter
 from tests.interop.peers import JavaError, JavaLedger
 from tests.interop.replication.cluster import (
     LONGEST_S,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.check import view
 from bkclient.client import Client
 from bkclient.errors import ClientLedgerFencedError, NoSuchLedgerError
-from bkclient.fragments import Lack, fragments_of
-from bkclient.repair import ByteRate, FragmentRepairer
+from bkclient.quorum.fragments import Lack, fragments_of
+from bkclient.repair.check import view
+from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer
 from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry, wait_until
 from tests.interop.replication.streams import Stream, begin_stream
 from tests.interop.replication.test_network_faults import refuse

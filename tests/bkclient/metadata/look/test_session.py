@@ -13,8 +13,8 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
-from bkclient.metadata.look.session import AT_ONCE, ReadSession
-from bkclient.metadata.zk_frames import Body, data_of, get_data
+from bkclient.metadata.reader.frames import Body, data_of, get_data
+from bkclient.metadata.reader.session import AT_ONCE, ReadSession
 from bkclient.metadata.zk_uri import parse_uri
 from tests.bkclient.metadata.look.server import Connection, Server
 

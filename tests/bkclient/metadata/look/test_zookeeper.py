@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient import admin
+from bkclient.admin import operations
 from bkclient.errors import IncorrectParameterError, MetadataStoreError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
@@ -18,9 +18,9 @@ from bkclient.metadata.api import (
     MetadataAccessError,
     NotInitializedError,
 )
-from bkclient.metadata.look import open_look
-from bkclient.metadata.look.session import ReadSession
-from bkclient.metadata.look.zookeeper import ZooKeeperLook
+from bkclient.metadata.reader import open_look
+from bkclient.metadata.reader.session import ReadSession
+from bkclient.metadata.reader.zookeeper import ZooKeeperLook
 from bkclient.metadata.zk_uri import parse_uri
 from tests.bkclient.metadata.look.both import ROOT, Both
 from tests.bkclient.metadata.look.server import CTIME_MS, GET_DATA, NO_AUTH, Server
@@ -142,7 +142,7 @@ def test_it_sees_the_bookies_that_the_store_sees() -> None:
         await store.register(B2, info(B2), read_only=True)
         for bookie in (B1, B3):
             await store.write_cookie(bookie, b"cookie", NEW)
-        return await admin.list_bookies(attrs.make_class("Client", ["store"])(store))
+        return await operations.list_bookies(attrs.make_class("Client", ["store"])(store))
 
     stored = both.do(fill())
     server = both.server()

@@ -1,0 +1,1 @@
+"""Operations on a cluster: ledgers, cookies, bookie ids, tests of bookies."""

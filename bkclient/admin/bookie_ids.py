@@ -1,0 +1,126 @@
+"""One bookie under another id: what changes in the metadata of its ledgers, and what is safe.
+
+Agrees with BookKeeper 4.18.0, UpdateLedgerOp (updateledgers and updateBookieInLedger), but for
+two things: a ledger where the new id stands already is left alone, and where asked the new bookie
+must show entries of each fragment first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.admin.ledger_scan import walk
+from bkclient.client import Client
+from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.metadata.stored import StoredLedger
+from bkclient.metadata.update import LocalMetadata
+from bkclient.quorum.fragments import fragments_of
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+
+class Renaming(enum.Enum):
+    """What came of one ledger."""
+
+    DONE = "renamed"
+    UNVERIFIED = "not renamed: the new bookie does not show its entries"
+    BOTH = "not renamed: it lists both ids in one ensemble"
+    GONE = "deleted meanwhile"
+
+
+@attrs.frozen
+class Renamed:
+    """One ledger that listed the old id; ``why`` tells more where it still does."""
+
+    ledger_id: LedgerId
+    outcome: Renaming
+    why: str = ""
+
+
+def renamed(metadata: LedgerMetadata, old: BookieId, new: BookieId) -> LedgerMetadata:
+    """Return the metadata with ``new`` in every place of ``old``."""
+    fragments = tuple(
+        attrs.evolve(
+            fragment, ensemble=tuple(new if one == old else one for one in fragment.ensemble)
+        )
+        for fragment in metadata.fragments
+    )
+    return attrs.evolve(metadata, fragments=fragments, creator_token=0)
+
+
+def lists_both(metadata: LedgerMetadata, old: BookieId, new: BookieId) -> bool:
+    """Tell whether renaming would put one bookie into an ensemble twice."""
+    return any({old, new} <= set(fragment.ensemble) for fragment in metadata.fragments)
+
+
+def shown_by(metadata: LedgerMetadata, bookie_id: BookieId, last: int) -> Iterator[EntryId]:
+    """Yield the first and last entry that a bookie must have of each of its fragments.
+
+    ``last`` is the last confirmed entry of a ledger that is not closed.
+    """
+    for fragment in fragments_of(metadata, last):
+        if bookie_id in fragment.ensemble and not fragment.may_be_empty:
+            ends = fragment.ends_at(fragment.ensemble.index(bookie_id))
+            yield from dict.fromkeys(ends or ())
+
+
+async def ledgers_listing(client: Client, bookie_id: BookieId) -> list[StoredLedger]:
+    """Return the ledgers that list a bookie anywhere; those that cannot be read are left out."""
+    return [
+        one
+        async for one in walk(client.store)
+        if one.metadata is not None and bookie_id in one.metadata.all_bookies()
+    ]
+
+
+async def rename_in_ledger(
+    client: Client, ledger_id: LedgerId, old: BookieId, new: BookieId, *, verify: bool
+) -> Renamed:
+    """Put ``new`` in every place of ``old`` in one ledger; may be repeated at will.
+
+    With ``verify`` only if ``new`` shows the first and last entry of each of those fragments.
+    """
+    try:
+        local = await client.local_metadata(ledger_id)
+        if lists_both(local.value, old, new):
+            return Renamed(ledger_id, Renaming.BOTH)
+        if verify:
+            await _verify(client, ledger_id, local, old, new)
+        await client.cluster.updater.update(
+            ledger_id,
+            local,
+            lambda metadata: old in metadata.all_bookies() and not lists_both(metadata, old, new),
+            lambda metadata: renamed(metadata, old, new),
+        )
+    except NoSuchLedgerError:
+        return Renamed(ledger_id, Renaming.GONE)
+    except NotShownError as error:
+        return Renamed(ledger_id, Renaming.UNVERIFIED, str(error))
+    if old in local.value.all_bookies():
+        return Renamed(ledger_id, Renaming.BOTH)
+    return Renamed(ledger_id, Renaming.DONE)
+
+
+class NotShownError(ClientError):
+    """A bookie does not show an entry that it should have."""
+
+
+async def _verify(
+    client: Client, ledger_id: LedgerId, local: LocalMetadata, old: BookieId, new: BookieId
+) -> None:
+    last: int | None = local.value.last_entry_id
+    entry_id = None
+    try:
+        if last is None:
+            last, _ = await operations.confirmed_end(client, ledger_id)
+        for entry_id in shown_by(local.value, old, last):
+            await operations.read_entry_from(client, new, ledger_id, entry_id)
+    except NoSuchLedgerError:
+        raise
+    except ClientError as error:
+        what = "its end" if entry_id is None else f"entry {entry_id}"
+        raise NotShownError(f"{what}: {error}") from error

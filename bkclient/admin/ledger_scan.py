@@ -1,0 +1,45 @@
+"""A walk over the metadata of all ledgers, many reads at a time, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from bkclient.concurrency import for_each
+from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
+from bkclient.metadata.api import LedgerStore
+from bkclient.metadata.stored import StoredLedger
+from wire.ids import LedgerId
+
+READS_AT_ONCE: Final = 100
+"""Metadata reads in flight."""
+
+AT_FIRST: Final = 50
+"""Ledgers that are read before the first is shown, where somebody waits for it."""
+
+IDS_AT_ONCE: Final = 500
+"""Ledgers whose metadata is held in memory."""
+
+
+async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[StoredLedger]:
+    """Read the metadata of ledgers, in the order of ``ids``; those that are gone are left out."""
+    found: dict[LedgerId, StoredLedger] = {}
+
+    async def look(ledger_id: LedgerId) -> None:
+        try:
+            found[ledger_id] = StoredLedger(ledger_id, await store.read_ledger(ledger_id))
+        except NoSuchLedgerError:
+            return
+        except MetadataSerializationError as error:
+            found[ledger_id] = StoredLedger(ledger_id, None, error)
+
+    await for_each(ids, look, READS_AT_ONCE)
+    return [found[ledger_id] for ledger_id in ids if ledger_id in found]
+
+
+async def walk(store: LedgerStore) -> AsyncIterator[StoredLedger]:
+    """Yield every ledger with its metadata, ascending."""
+    async for ids in store.ledger_ranges():
+        for at in range(0, len(ids), IDS_AT_ONCE):
+            for one in await read_ledgers(store, ids[at : at + IDS_AT_ONCE]):
+                yield one

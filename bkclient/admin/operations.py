@@ -1,0 +1,247 @@
+"""Cluster operations, one function each: what commands and scripts call.
+
+All but ``init_cluster`` take a ``Client`` first: ``await list_bookies(client)``, or through
+``BlockingClient.call(admin.list_bookies)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import attrs
+from twisted.internet.defer import Deferred, DeferredList
+
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    ReadFailedError,
+    refusal,
+)
+from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
+from bkclient.registered import BookieState, BookieStatus, states
+from wire.codes import ReadFlag, ReturnCode
+from wire.digest import Entry
+from wire.errors import FormatError
+from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.records import BookieServiceInfo
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.ledger.recovery import ProgressReport
+    from wire.messages import Response
+
+# Ledgers ---------------------------------------------------------------------------------------
+
+
+async def list_ledgers(client: Client, *, after: LedgerId | None = None) -> AsyncIterator[LedgerId]:
+    """Yield the ids of all ledgers above ``after``, ascending."""
+    async for ledger_id in client.list_ledgers(after=after):
+        yield ledger_id
+
+
+async def read_metadata(client: Client, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
+    """Return a ledger's metadata with its version.
+
+    Raises:
+        NoSuchLedgerError: there is none.
+    """
+    return await client.read_metadata(ledger_id)
+
+
+async def confirmed_end(client: Client, ledger_id: LedgerId) -> tuple[EntryId, int]:
+    """Return the last confirmed entry and the payload bytes up to it, without fencing.
+
+    Raises:
+        NoSuchLedgerError: there is no such ledger.
+        ClientError: too few bookies answered, or the last entry cannot be read.
+    """
+    reader = await client.open_ledger(ledger_id, recover=False)
+    try:
+        last = reader.last_add_confirmed
+        if reader.is_closed:
+            return last, reader.length
+        return (last, (await reader.read_entry(last)).length) if last >= 0 else (last, 0)
+    finally:
+        reader.close()
+
+
+async def delete_ledger(client: Client, ledger_id: LedgerId) -> None:
+    """Remove a ledger's metadata; absent counts as done."""
+    await client.delete_ledger(ledger_id)
+
+
+async def recover_ledger(
+    client: Client, ledger_id: LedgerId, progress: ProgressReport | None = None
+) -> LedgerMetadata:
+    """Fence a ledger's writer, find the ledger's end and close it; return the final metadata.
+
+    A closed ledger is left alone.
+
+    Raises:
+        NoSuchLedgerError: there is none.
+        LedgerRecoveryError: it cannot be done now; trying again is safe.
+    """
+    reader = await client.open_ledger(ledger_id, recover=True, progress=progress)
+    reader.close()
+    return reader.metadata
+
+
+@attrs.frozen
+class FenceReport:
+    """What came of fencing: who is fenced, who is not and why, and whether it is enough.
+
+    ``covered``: no ack quorum is left that could still take an add of the old writer.
+    """
+
+    ledger_id: LedgerId
+    was_closed: bool
+    fenced: tuple[BookieId, ...]
+    failed: dict[BookieId, ClientError]
+    covered: bool
+
+
+async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
+    """Mark a ledger as in recovery and fence the bookies of its last fragment; do not close it.
+
+    Waits for every bookie to answer or time out. The mark alone already keeps the writer from
+    changing the ledger's metadata.
+
+    Raises:
+        NoSuchLedgerError: there is none.
+        MetadataStoreError: the mark could not be stored, and nobody was fenced.
+    """
+    from bkclient.ledger.recovery import mark
+    from bkclient.ledger.replica_read import as_client_error
+    from bkclient.quorum.read import NEGATIVE, LacQuorum
+    from wire.messages import ReadRequest
+
+    local = await client.local_metadata(ledger_id)
+    metadata = await mark(client.cluster, local, ledger_id)
+    if metadata.is_closed:
+        return FenceReport(ledger_id, was_closed=True, fenced=(), failed={}, covered=True)
+    keys = client.keys_of(ledger_id, metadata)
+    request = ReadRequest(ledger_id, NO_ENTRY, ReadFlag.FENCE, keys.master_key)
+    ensemble = metadata.last_fragment.ensemble
+    answers = await DeferredList(
+        [client.cluster.pool.send(bookie, request) for bookie in ensemble], consumeErrors=True
+    )
+    quorum = LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    failed: dict[BookieId, ClientError] = {}
+    for index, (succeeded, answer) in enumerate(answers):
+        bookie = ensemble[index]
+        error = _fence_error(bookie, answer) if succeeded else as_client_error(answer)
+        if error is None or isinstance(error, NEGATIVE):
+            quorum.answered(index, None)
+        else:
+            quorum.failed(index, error)
+            failed[bookie] = error
+    fenced = tuple(bookie for bookie in ensemble if bookie not in failed)
+    covered = not isinstance(quorum.result, ClientError)
+    return FenceReport(ledger_id, was_closed=False, fenced=fenced, failed=failed, covered=covered)
+
+
+def _fence_error(bookie: BookieId, response: Response) -> ClientError | None:
+    if response.rc is ReturnCode.EOK:
+        return None
+    return refusal(response.rc, ReadFailedError, f"bookie {bookie}")
+
+
+# Bookies ---------------------------------------------------------------------------------------
+
+
+async def list_bookies(client: Client) -> tuple[BookieStatus, ...]:
+    """Return every bookie that is registered or has a cookie, by id."""
+    store = client.store
+    writable = await store.writable_bookies()
+    read_only = await store.read_only_bookies()
+    known = await store.known_bookies()
+    return tuple(
+        [
+            BookieStatus(bookie_id, state, await _service_info(store, bookie_id, state))
+            for bookie_id, state in states(writable, read_only, known).items()
+        ]
+    )
+
+
+async def _service_info(
+    store: MetadataStore, bookie_id: BookieId, state: BookieState
+) -> BookieServiceInfo | None:
+    if state is BookieState.DOWN:
+        return None
+    try:
+        return await store.service_info(bookie_id)
+    except (NotFoundError, FormatError):  # Gone meanwhile, or nothing that says where it is.
+        return None
+
+
+@attrs.frozen
+class BookieInfo:
+    """The disks of one bookie, in bytes, summed over its ledger directories."""
+
+    bookie_id: BookieId
+    total_bytes: int
+    free_bytes: int
+
+
+async def bookie_info(client: Client, bookie_id: BookieId) -> BookieInfo:
+    """Ask a bookie how much disk it has.
+
+    Raises:
+        BookieUnavailableError: it cannot be reached.
+        RequestTimeoutError: it does not answer.
+    """
+    from bkclient.placement.free_space import ask_sizes
+
+    sizes = await ask_sizes(client.cluster.pool, bookie_id)
+    return BookieInfo(bookie_id, sizes.total_bytes or 0, sizes.free_bytes or 0)
+
+
+async def read_entry_from(
+    client: Client, bookie_id: BookieId, ledger_id: LedgerId, entry_id: EntryId
+) -> Entry:
+    """Read one entry from one bookie, whatever the LAC; the digest is verified.
+
+    Raises:
+        ClientError: the bookie does not give it.
+    """
+    from wire.messages import ReadRequest
+
+    metadata = (await client.read_metadata(ledger_id)).value
+    fetcher = client.cluster.fetcher(client.keys_of(ledger_id, metadata))
+    answer: Deferred[Response] = client.cluster.pool.send(
+        bookie_id, ReadRequest(ledger_id, entry_id)
+    )
+    return fetcher.verified(bookie_id, await answer, entry_id)
+
+
+# The cluster -----------------------------------------------------------------------------------
+
+
+async def init_cluster(store: MetadataStore, layout: str | None = None) -> str:
+    """Make a new cluster in a metadata store that is connected; return its instance id.
+
+    Raises:
+        AlreadyInitializedError: there is one.
+    """
+    return await store.initialize(layout)
+
+
+__all__ = [
+    "BookieInfo",
+    "BookieState",
+    "BookieStatus",
+    "BookieUnavailableError",
+    "FenceReport",
+    "bookie_info",
+    "confirmed_end",
+    "delete_ledger",
+    "fence_ledger",
+    "init_cluster",
+    "list_bookies",
+    "list_ledgers",
+    "read_entry_from",
+    "read_metadata",
+    "recover_ledger",
+]

@@ -1,0 +1,674 @@
+"""What a client can be told, by Java's keys (BookKeeper 4.18.0, ClientConfiguration).
+
+``MetadataConfig`` is what clients and bookies have in common: where the cluster's metadata is, and
+the largest frame. Times keep the unit that their key has in a file, and the name says it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+import attrs
+
+from bkclient.config.auth import ClientAuthConfig, JaasConfig
+from bkclient.config.keep_alive import KeepAlive
+from bkclient.config.settings import Finding, FindingKind, OtherKey, Severity, setting
+from bkclient.config.tls import ClientTlsConfig
+from wire.codes import DigestType
+
+FACTORIES: Final = {
+    "FlatLedgerManagerFactory": "flat",
+    "HierarchicalLedgerManagerFactory": "hierarchical",
+    "LegacyHierarchicalLedgerManagerFactory": "hierarchical",
+    "LongHierarchicalLedgerManagerFactory": "longhierarchical",
+}
+"""Java's ledger manager classes by their simple name, and the short name each has in a URI."""
+
+RANDOM: Final = "DefaultEnsemblePlacementPolicy"
+RACK_AWARE: Final = "RackawareEnsemblePlacementPolicy"
+REGION_AWARE: Final = "RegionAwareEnsemblePlacementPolicy"
+ZONE_AWARE: Final = "ZoneawareEnsemblePlacementPolicy"
+"""Java's placement policies by their simple name."""
+
+_INT32_MAX: Final = 2**31 - 1
+
+
+class LedgerManagerType(enum.Enum):
+    """The short name of a tree layout, as in ``zk+hierarchical://``."""
+
+    FLAT = "flat"
+    HIERARCHICAL = "hierarchical"
+    LONG_HIERARCHICAL = "longhierarchical"
+
+
+def _simple_name(java_class: str) -> str:
+    return java_class.rsplit(".", 1)[-1]
+
+
+def _unserved_scheme(uri: str | None) -> str | None:
+    scheme = (uri or "").partition("://")[0]
+    if re.match(r"etcd|zk\+ms|metadata-store", scheme):
+        return f"names a metadata service that is not served ({scheme})"
+    return None
+
+
+def _unknown_factory(java_class: str | None) -> str | None:
+    if java_class is None or _simple_name(java_class) in FACTORIES:
+        return None
+    return "is no ledger manager we know"
+
+
+@attrs.frozen(kw_only=True)
+class MetadataConfig(JaasConfig):
+    """Where the cluster's metadata is, and what clients and bookies must agree on."""
+
+    metadata_service_uri: str | None = setting(
+        None,
+        key="metadataServiceUri",
+        group="Metadata service",
+        doc="Metadata service: zk+hierarchical://host:port;host:port/ledgers or sqlite:///path.",
+        default_text="",
+        refuse=_unserved_scheme,
+    )
+    zk_servers: tuple[str, ...] = setting(
+        (), key="zkServers", doc="ZooKeeper servers, used where metadataServiceUri is not set."
+    )
+    zk_ledgers_root_path: str = setting(
+        "/ledgers", key="zkLedgersRootPath", doc="Root of the metadata, beside zkServers."
+    )
+    ledger_manager_type: LedgerManagerType | None = setting(
+        None,
+        key="ledgerManagerType",
+        doc="Layout of the metadata, beside zkServers.",
+        default_text="hierarchical",
+    )
+    ledger_manager_factory_class: str | None = setting(
+        None,
+        key="ledgerManagerFactoryClass",
+        doc="The layout by its Java class; wins over ledgerManagerType.",
+        default_text="",
+        refuse=_unknown_factory,
+    )
+    zk_timeout_ms: int = setting(
+        10_000, key="zkTimeout", unit="ms", minimum=1, doc="Session time-out."
+    )
+    zk_retry_backoff_start_ms: int | None = setting(
+        None,
+        key="zkRetryBackoffStartMs",
+        unit="ms",
+        minimum=0,
+        doc="First pause before a failed metadata request is tried again.",
+        default_text="10000",
+        without_effect="the ZooKeeper client has its own pauses",
+    )
+    zk_retry_backoff_max_ms: int | None = setting(
+        None,
+        key="zkRetryBackoffMaxMs",
+        unit="ms",
+        minimum=0,
+        doc="Longest pause between tries.",
+        default_text="10000",
+        without_effect="the ZooKeeper client has its own pauses",
+    )
+    zk_retry_backoff_max_retries: int = setting(
+        _INT32_MAX,
+        key="zkRetryBackoffMaxRetries",
+        minimum=0,
+        doc="How often to try again.",
+        without_effect="the ZooKeeper client has its own pauses",
+    )
+    zk_request_rate_limit: float = setting(
+        0,
+        key="zkRequestRateLimit",
+        unit="requests/s",
+        minimum=0,
+        doc="Requests a second to ZooKeeper; 0 is no limit.",
+    )
+    zk_enable_security: bool = setting(
+        False,
+        key="zkEnableSecurity",
+        doc="Make every znode for those only who log in as we do; needs one of the ways to.",
+    )
+    zk_digest_path: str = setting(
+        "",
+        key="zkDigestAuthFile",
+        doc="File with USER:PASSWORD for ZooKeeper's digest scheme. Not a key of Java, whose way, "
+        "SASL, is a section Client in saslJaasConfigFile.",
+    )
+    ledger_metadata_version: int = setting(
+        -1,
+        key="ledgerMetadataVersion",
+        minimum=-1,
+        maximum=3,
+        doc="Form in which ledger metadata is written; -1 is the newest.",
+    )
+    store_creation_time: bool = setting(
+        False, key="storeSystemTimeAsLedgerCreationTime", doc="Keep ctime in ledger metadata."
+    )
+    store_mark_time: bool = setting(
+        True,
+        key="storeSystemTimeAsLedgerUnderreplicatedMarkTime",
+        doc="Keep in the mark of an under-replicated ledger when it was made.",
+    )
+    frame_bytes_max: int = setting(
+        5_242_880,
+        key="nettyMaxFrameSizeBytes",
+        unit="bytes",
+        group="Limits",
+        minimum=1024,
+        maximum=_INT32_MAX,
+        doc="Largest message; clients and bookies must agree.",
+    )
+
+    @property
+    def service_uri(self) -> str | None:
+        """The metadata service, by whichever keys it was given; ``None`` when by none."""
+        if self.metadata_service_uri is not None:
+            return self.metadata_service_uri
+        if not self.zk_servers:
+            return None
+        return f"zk+{self._layout}://{';'.join(self.zk_servers)}{self.zk_ledgers_root_path}"
+
+    def cross_check(self) -> Iterator[Finding]:
+        """Say so when ``zkServers`` names other servers than the URI, which wins."""
+        uri = self.metadata_service_uri
+        if uri is None or not self.zk_servers:
+            return
+        hosts = set(re.split(r"[;,]", uri.partition("://")[2].partition("/")[0]))
+        if hosts != set(self.zk_servers):
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.RISKY,
+                "zkServers",
+                f"not used: metadataServiceUri wins, and it names {uri}",
+            )
+
+    @property
+    def _layout(self) -> str:
+        if self.ledger_manager_factory_class is not None:
+            return FACTORIES[_simple_name(self.ledger_manager_factory_class)]
+        kind = self.ledger_manager_type or LedgerManagerType.HIERARCHICAL
+        return kind.value
+
+
+@attrs.frozen(kw_only=True)
+class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
+    """What one client can be told; ``key`` is the name in a Java configuration."""
+
+    other_keys: ClassVar[tuple[OtherKey, ...]] = (
+        OtherKey("reppDis*", "no file turns it on, in Java neither: its programs hand switches in"),
+        OtherKey("reppEnableValidation", "what is chosen always keeps the rules"),
+        OtherKey("enableHealthCheck", "the switch in the metadata store is used"),
+        OtherKey("*FormatterClass", "names a Java class; bkctl has --ledger-id-format"),
+        OtherKey("numWorkerThreads", "one reactor thread does the work"),
+        OtherKey("numIOThreads", "one reactor thread does the work"),
+        OtherKey("clientWriteBuffer*WaterMark", "Twisted's buffering is used"),
+        OtherKey("client*BufferSize", "the system's buffer sizes are used"),
+        OtherKey("nettyUsePooledBuffers", "belongs to Java's network layer"),
+        OtherKey("timeoutT*", "belongs to Java's timers"),
+        OtherKey("timeoutMonitorIntervalSec", "time-outs are kept to the millisecond"),
+        OtherKey("pcbcTimeoutTimer*", "belongs to Java's timers"),
+        OtherKey("enableTaskExecutionStats", "belongs to Java's executors"),
+        OtherKey("taskExecutionWarnTimeMicros", "belongs to Java's executors"),
+        OtherKey("enableParallelRecoveryRead", "no Java version uses it"),
+        OtherKey("registrationClientClass", "names a Java class"),
+        OtherKey("clientConnectBookieUnavailableLogThrottling", "repeats are logged once"),
+        OtherKey("enableBusyWait", "nothing spins here"),
+        OtherKey("allocator*", "belongs to Java's memory"),
+        OtherKey("preserveMdcForTaskExecution", "belongs to Java's logging"),
+        OtherKey("limitStatsLogging", "belongs to Java's statistics"),
+    )
+
+    _add_timeout_s: int | None = setting(
+        None,
+        key="addEntryTimeoutSec",
+        unit="s",
+        group="Requests",
+        minimum=1,
+        doc="How long a bookie may take to answer an add.",
+        default_text="5",
+    )
+    _read_timeout_s: int | None = setting(
+        None,
+        key="readEntryTimeoutSec",
+        unit="s",
+        minimum=1,
+        doc="How long a bookie may take to answer anything but an add.",
+        default_text="5",
+    )
+    timeout_s: int = setting(
+        5, key="readTimeout", unit="s", minimum=1, doc="Both time-outs where they are not set."
+    )
+    add_quorum_timeout_s: int = setting(
+        -1,
+        key="addEntryQuorumTimeoutSec",
+        unit="s",
+        doc="How long a writer's add may wait for its ack quorum; not above 0 is for ever. Up to "
+        "addEntryTimeoutSec a bookie that falls silent ends the writer before it is replaced.",
+    )
+    connect_timeout_ms: int = setting(
+        10_000,
+        key="clientConnectTimeoutMillis",
+        unit="ms",
+        minimum=1,
+        doc="How long connecting to a bookie may take.",
+    )
+    requests_per_s_max: int = setting(
+        0,
+        key="throttle",
+        unit="requests/s",
+        minimum=0,
+        doc="Adds and reads a second through one handle; 0 is no limit (Java's default is 5000).",
+    )
+    adds_in_flight_max: int = setting(
+        5000,
+        key="maxAddsInFlight",
+        minimum=0,
+        doc="Adds of a ledger on their way before room() waits; 0 is no limit. Not a key of Java.",
+    )
+    backpressure_wait_ms: int = setting(
+        -1,
+        key="waitTimeoutOnBackpressureMs",
+        unit="ms",
+        doc="How long adds wait for a connection that takes no more, before its bookie counts as "
+        "failed; below 0 they are kept until the time-out of adds.",
+    )
+    use_v2_protocol: bool = setting(
+        False,
+        key="useV2WireProtocol",
+        group="Connections",
+        doc="Speak protocol V2 with bookies where the request allows it.",
+    )
+    channels_per_bookie: int = setting(
+        1, key="numChannelsPerBookie", minimum=1, doc="Connections to one bookie."
+    )
+    tcp_no_delay: bool = setting(True, key="clientTcpNoDelay", doc="Disable Nagle's algorithm.")
+    tcp_keepalive: bool = setting(True, key="clientSockKeepalive", doc="TCP keep-alive.")
+    tcp_keepalive_idle_s: int = setting(
+        -1, key="tcpKeepIdle", unit="s", doc="Idle time before a probe; -1 is the system's."
+    )
+    tcp_keepalive_interval_s: int = setting(
+        -1, key="tcpKeepIntvl", unit="s", doc="Pause between probes; -1 is the system's."
+    )
+    tcp_keepalive_count: int = setting(
+        -1, key="tcpKeepCnt", doc="Probes without answer; -1 is the system's."
+    )
+    tcp_user_timeout_ms: int = setting(
+        0,
+        key="clientTcpUserTimeoutMillis",
+        unit="ms",
+        minimum=0,
+        maximum=_INT32_MAX,
+        doc="How long a bookie may leave what was sent unconfirmed before the system drops the "
+        "connection; 0 is the system's. Requests that time out end one sooner, as a rule.",
+    )
+    speculative_read_timeout_ms: int = setting(
+        2000,
+        key="speculativeReadTimeout",
+        unit="ms",
+        group="Reads",
+        doc="Base of the two next ones; 0 or less is no speculation.",
+    )
+    _speculative_first_ms: int | None = setting(
+        None,
+        key="firstSpeculativeReadTimeout",
+        unit="ms",
+        doc="When to ask a second bookie for an entry.",
+        default_text="speculativeReadTimeout",
+    )
+    _speculative_max_ms: int | None = setting(
+        None,
+        key="maxSpeculativeReadTimeout",
+        unit="ms",
+        doc="Longest pause before another bookie is asked.",
+        default_text="speculativeReadTimeout",
+    )
+    speculative_read_backoff: float = setting(
+        2.0,
+        key="speculativeReadTimeoutBackoffMultiplier",
+        minimum=1,
+        doc="How the pause grows from one bookie to the next.",
+    )
+    speculative_lac_first_timeout_ms: int = setting(
+        1500,
+        key="firstSpeculativeReadLACTimeout",
+        unit="ms",
+        doc="When to ask a second bookie in a long poll.",
+    )
+    speculative_lac_timeout_max_ms: int = setting(
+        5000,
+        key="maxSpeculativeReadLACTimeout",
+        unit="ms",
+        doc="Longest pause before another bookie is asked in a long poll.",
+    )
+    speculative_lac_backoff: float = setting(
+        2.0,
+        key="speculativeReadLACTimeoutBackoffMultiplier",
+        minimum=1,
+        doc="How that pause grows.",
+    )
+    reorder_reads: bool = setting(
+        True, key="reorderReadSequenceEnabled", doc="Ask healthy and near bookies first."
+    )
+    reorder_pending_threshold: int = setting(
+        0,
+        key="readReorderThresholdPendingRequests",
+        doc="How many more requests than the least loaded bookie the first may have pending before "
+        "that one is asked first; 0 is off.",
+    )
+    sticky_reads: bool = setting(
+        False, key="stickyReadSEnabled", doc="Read a ledger from one bookie as long as it answers."
+    )
+    batch_reads: bool = setting(
+        True, key="batchReadEnabled", doc="Read several entries with one request (V2 only)."
+    )
+    recovery_batch_reads: bool = setting(
+        False,
+        key="recoveryBatchReadEnabled",
+        doc="Batch reads where fragments are copied (V2 only).",
+        without_effect="fragments are copied entry by entry",
+    )
+    recovery_read_batch_size: int = setting(
+        1, key="recoveryReadBatchSize", minimum=1, doc="Entries read at a time in recovery."
+    )
+    opportunistic_striping: bool = setting(
+        False, key="opportunisticStriping", doc="Take a smaller ensemble where bookies are few."
+    )
+    delay_ensemble_change: bool = setting(
+        False,
+        key="delayEnsembleChange",
+        group="Ensembles",
+        doc="Keep a failed bookie while ack quorums can be met without it.",
+    )
+    ensemble_changes_max: int = setting(
+        _INT32_MAX, key="maxNumEnsembleChanges", minimum=0, doc="Ensemble changes of one ledger."
+    )
+    ensemble_change_switch: str = setting(
+        "disable_ensemble_change",
+        key="disableEnsembleChangeFeatureName",
+        doc="Name of the switch that turns ensemble changes off.",
+        without_effect="no file turns it on, in Java neither: its programs hand switches in",
+    )
+    placement_policy: str = setting(
+        "org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy",
+        key="ensemblePlacementPolicy",
+        doc="Placement policy, by its Java class.",
+    )
+    racks_per_write_quorum_min: int = setting(
+        2, key="minNumRacksPerWriteQuorum", minimum=1, doc="Racks a write quorum should span."
+    )
+    enforce_racks: bool = setting(
+        False, key="enforceMinNumRacksPerWriteQuorum", doc="Fail rather than span fewer racks."
+    )
+    enforce_fault_domains: bool = setting(
+        False,
+        key="enforceMinNumFaultDomainsForWrite",
+        doc="Confirm an add only with acks from enough fault domains.",
+    )
+    ignore_local_node: bool = setting(
+        False, key="ignoreLocalNodeInPlacementPolicy", doc="Do not prefer the local bookie."
+    )
+    topology_stabilize_s: int = setting(
+        0,
+        key="networkTopologyStabilizePeriodSeconds",
+        unit="s",
+        minimum=0,
+        doc="How long the rack of a bookie that is gone is remembered.",
+    )
+    zones_per_write_quorum_min: int = setting(
+        2,
+        key="minNumZonesPerWriteQuorum",
+        minimum=1,
+        doc="Zones a write quorum must span, with zone-aware placement.",
+    )
+    zones_per_write_quorum_desired: int = setting(
+        3,
+        key="desiredNumZonesPerWriteQuorum",
+        minimum=1,
+        doc="Zones a write quorum should span; not below the zones it must.",
+    )
+    enforce_zones: bool = setting(
+        True,
+        key="enforceStrictZoneawarePlacement",
+        doc="Fail rather than span fewer zones, or share an upgrade domain.",
+    )
+    regions_to_write: str | None = setting(
+        None,
+        key="reppRegionsToWrite",
+        doc="All regions, with ';' between; makes region-aware ensembles outlive regions.",
+    )
+    regions_for_durability_min: int = setting(
+        2,
+        key="reppMinimumRegionsForDurability",
+        minimum=0,
+        doc="Regions an ack quorum must span where reppRegionsToWrite is set; 0 is any number.",
+    )
+    durability_in_replace: bool = setting(
+        True,
+        key="reppEnableDurabilityEnforcementInReplace",
+        doc="Rather replace no bookie than span fewer regions.",
+    )
+    dns_resolver_class: str | None = setting(
+        None,
+        key="reppDnsResolverClass",
+        doc="What maps a bookie to its rack, by its Java class.",
+        default_text="org.apache.bookkeeper.net.ScriptBasedMapping",
+    )
+    topology_script: str | None = setting(
+        None, key="networkTopologyScriptFileName", doc="Script that maps hosts to racks."
+    )
+    topology_script_arguments_max: int = setting(
+        100, key="networkTopologyScriptNumberArgs", minimum=1, doc="Hosts given to one call of it."
+    )
+    use_hostname_for_local_node: bool = setting(
+        False,
+        key="useHostnameResolveLocalNodePlacementPolicy",
+        doc="Resolve the local node by host name in placement.",
+    )
+    weighted_placement: bool = setting(
+        False,
+        key="diskWeightBasedPlacementEnabled",
+        doc="Prefer bookies with more free space.",
+    )
+    weighted_placement_multiple_max: int = setting(
+        3,
+        key="bookieMaxMultipleForWeightBasedPlacement",
+        doc="How many times the median a bookie's room counts at most; 0 is no limit.",
+    )
+    bookie_info_interval_s: int = setting(
+        86_400,
+        key="getBookieInfoIntervalSeconds",
+        unit="s",
+        minimum=1,
+        doc="How often a bookie is asked for its free space.",
+    )
+    bookie_info_retry_s: int = setting(
+        60,
+        key="getBookieInfoRetryIntervalSeconds",
+        unit="s",
+        minimum=1,
+        doc="When to ask again after no answer.",
+    )
+    bookie_info_timeout_s: int = setting(
+        5,
+        key="getBookieInfoTimeoutSecs",
+        unit="s",
+        minimum=1,
+        doc="How long a bookie may take to say it.",
+    )
+    log_patience_s: int = setting(
+        60,
+        key="logWriterPatienceSec",
+        unit="s",
+        group="Logs",
+        minimum=0,
+        doc="How long a log's writer that gets nothing done, mostly for want of bookies, tries on "
+        "before it gives the log up. Not a key of Java.",
+    )
+    track_failures: bool = setting(
+        True,
+        key="enableBookieFailureTracking",
+        group="Failing bookies",
+        doc="Read from bookies that failed lately only after the others.",
+    )
+    failure_memory_ms: int = setting(
+        60_000,
+        key="bookieFailureHistoryExpirationMSec",
+        unit="ms",
+        minimum=0,
+        doc="How long a failure is remembered.",
+    )
+    health_check: bool = setting(
+        False, key="bookieHealthCheckEnabled", doc="Quarantine bookies that keep failing."
+    )
+    health_check_interval_s: int = setting(
+        60, key="bookieHealthCheckIntervalSeconds", unit="s", minimum=1, doc="Counting interval."
+    )
+    health_check_errors_max: int = setting(
+        100, key="bookieErrorThresholdPerInterval", minimum=1, doc="Errors that quarantine."
+    )
+    quarantine_s: int = setting(
+        1800, key="bookieQuarantineTimeSeconds", unit="s", minimum=0, doc="Length of quarantine."
+    )
+    quarantine_ratio: float = setting(
+        1.0, key="bookieQuarantineRatio", minimum=0, maximum=1, doc="Chance that it happens."
+    )
+    quarantine_on_connect_error: bool = setting(
+        False,
+        key="bookieConnectionErrorQuarantineEnabled",
+        doc="Quarantine bookies that cannot be reached.",
+    )
+    resolve_addresses: bool = setting(
+        True, key="bookieAddressResolverEnabled", doc="Look addresses of bookie ids up."
+    )
+    track_addresses: bool = setting(
+        True,
+        key="enableBookieAddressTracking",
+        doc="Follow changes of a bookie's address.",
+        without_effect="an address is looked up for each new connection",
+    )
+    explicit_lac_interval_ms: int = setting(
+        0,
+        key="explicitLacInterval",
+        unit="ms",
+        group="Ledgers",
+        minimum=0,
+        doc="How often an idle writer tells bookies its LAC; 0 is never.",
+    )
+    digest_type: DigestType = setting(
+        DigestType.CRC32,
+        key="digestType",
+        doc="Digest type for recovery where metadata does not say.",
+        default_text="CRC32",
+        choices=("CRC32", "CRC32C", "MAC", "DUMMY"),
+        parse=DigestType.__getitem__,
+    )
+    password: str = setting(
+        "", key="passwd", doc="Password for recovery where metadata has none.", secret=True
+    )
+    detect_digest_type: bool = setting(
+        True,
+        key="enableDigestTypeAutodetection",
+        doc="Take digest type and password from metadata.",
+    )
+    repair_batch_entries: int = setting(
+        10,
+        key="rereplicationEntryBatchSize",
+        group="Repair",
+        minimum=1,
+        doc="Entries that are copied at a time when a fragment is repaired.",
+    )
+    repair_bytes_per_s: int = setting(
+        -1,
+        key="replicationRateByBytes",
+        unit="bytes/s",
+        doc="Limit on what is copied in repairs; not above 0 is none.",
+    )
+
+    def cross_check(self) -> Iterator[Finding]:
+        """Give what the metadata's settings say, and what is wrong with those of placement.
+
+        And that writers end before who is silent is noticed, and can be replaced.
+        """
+        yield from super().cross_check()
+        yield from self.placement_faults()
+        quorum_s, add_s = self.add_quorum_timeout_s, self.add_timeout_s
+        if 0 < quorum_s <= add_s:
+            source = "readTimeout" if self._add_timeout_s is None else "addEntryTimeoutSec"
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.RISKY,
+                "addEntryQuorumTimeoutSec",
+                f"is {quorum_s}, and {source} {add_s}: a bookie that falls silent ends writers "
+                "before they can replace it",
+            )
+
+    def placement_faults(self) -> Iterator[Finding]:
+        """Give what Java refuses of a policy's settings when a client starts.
+
+        Here a client starts, and fails where it must choose a bookie.
+        """
+        regions = [one for one in (self.regions_to_write or "").split(";") if one.strip()]
+        if self.placement_name == REGION_AWARE and len(regions) < self.durable_regions_min:
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.INVALID,
+                "reppRegionsToWrite",
+                f"lists {len(regions)} regions, fewer than reppMinimumRegionsForDurability="
+                f"{self.durable_regions_min}: no bookie can be chosen",
+            )
+        least, desired = self.zones_per_write_quorum_min, self.zones_per_write_quorum_desired
+        if self.placement_name == ZONE_AWARE and least > desired:
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.INVALID,
+                "minNumZonesPerWriteQuorum",
+                f"{least} is above desiredNumZonesPerWriteQuorum={desired}: no bookie can be "
+                "chosen",
+            )
+
+    @property
+    def placement_name(self) -> str:
+        """The simple name of the placement policy's Java class."""
+        return _simple_name(self.placement_policy)
+
+    @property
+    def durable_regions_min(self) -> int:
+        """Regions an ack quorum must span with region-aware placement; 0 is any number."""
+        return self.regions_for_durability_min if self.regions_to_write else 0
+
+    @property
+    def add_timeout_s(self) -> int:
+        """How long a bookie may take to answer an add."""
+        return self.timeout_s if self._add_timeout_s is None else self._add_timeout_s
+
+    @property
+    def read_timeout_s(self) -> int:
+        """How long a bookie may take to answer anything but an add."""
+        return self.timeout_s if self._read_timeout_s is None else self._read_timeout_s
+
+    @property
+    def keepalive_times(self) -> KeepAlive:
+        """When the system finds out that a bookie is gone."""
+        return KeepAlive(
+            idle_s=self.tcp_keepalive_idle_s,
+            interval_s=self.tcp_keepalive_interval_s,
+            count=self.tcp_keepalive_count,
+            unconfirmed_ms=self.tcp_user_timeout_ms,
+        )
+
+    @property
+    def speculative_first_ms(self) -> int:
+        """When to ask a second bookie for an entry; 0 is never."""
+        first = self._speculative_first_ms
+        return max(0, self.speculative_read_timeout_ms if first is None else first)
+
+    @property
+    def speculative_max_ms(self) -> int:
+        """Longest pause before another bookie is asked."""
+        longest = self._speculative_max_ms
+        longest = self.speculative_read_timeout_ms if longest is None else longest
+        return max(self.speculative_first_ms, longest)

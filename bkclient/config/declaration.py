@@ -1,0 +1,296 @@
+"""The declaration of a setting: its key, its type, what is allowed, and how its text is read.
+
+``setting()`` makes an attribute of a settings class (see ``bkclient.config.settings``);
+``declared`` returns the declarations of a class, with the types of their annotations resolved.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Hashable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import attrs
+
+T = TypeVar("T")
+
+MASKED: Final = "********"
+"""What is shown of a secret."""
+
+_SECRET_WORDS: Final = re.compile(r"passw(or)?d|secret|token|credential", re.IGNORECASE)
+_METADATA: Final = "bkclient.setting"
+_TRUE: Final = frozenset({"true", "yes", "on", "t", "y"})
+_FALSE: Final = frozenset({"false", "no", "off", "f", "n"})
+_INT64_MAX: Final = 2**63 - 1
+
+
+def is_secret_key(key: str) -> bool:
+    """Tell by a key's name whether its value is a secret; a file that holds one is none.
+
+    For keys that nobody here declared: Java's bookies give their settings away as they are.
+    """
+    names_a_file = re.search(r"(path|file)$", key, re.IGNORECASE)
+    return not names_a_file and bool(_SECRET_WORDS.search(key))
+
+
+@attrs.frozen
+class OtherKey:
+    """Keys by name or ``fnmatch`` pattern that a settings class knows and does not use.
+
+    ``doc`` says why they have no effect; not even that is said of an empty or ``harmless`` value.
+    With ``instead``, a name nobody reads, and the right one. With ``refused``, any other value
+    stops the start; with ``risky``, it is warned about.
+    """
+
+    pattern: str
+    doc: str
+    refused: bool = False
+    harmless: tuple[str, ...] = ()
+    instead: str = ""
+    risky: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Spec:
+    """What ``setting()`` was told; see there."""
+
+    key: str
+    doc: str
+    unit: str
+    group: str
+    aliases: tuple[str, ...]
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[str, ...]
+    default_text: str | None
+    without_effect: str
+    secret: bool
+    reloads: bool
+    parse: Callable[[str], Any] | None
+    risky: Callable[[Any], str | None] | None
+    refuse: Callable[[Any], str | None] | None
+
+
+def setting(
+    default: T,
+    *,
+    key: str,
+    doc: str,
+    unit: str = "",
+    group: str = "",
+    aliases: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+    default_text: str | None = None,
+    without_effect: str = "",
+    secret: bool = False,
+    reloads: bool = False,
+    parse: Callable[[str], Any] | None = None,
+    risky: Callable[[Any], str | None] | None = None,
+    refuse: Callable[[Any], str | None] | None = None,
+) -> T:
+    """Declare one attribute of a settings class.
+
+    Args:
+        default: used where the key is not set; its type is the attribute's annotation, one of
+            bool, int, float, str, an ``enum.Enum`` by value, ``tuple[str, ...]``, or one of
+            these or ``None``.
+        key: the name in a file.
+        doc: one or two sentences for the operator.
+        unit: as printed: ``ms``, ``bytes``, ``entries/s``.
+        group: the heading it is listed under; the last one given goes on when empty.
+        aliases: older names, used where ``key`` is not set.
+        minimum: the least number allowed.
+        maximum: the greatest number allowed.
+        choices: the only texts allowed.
+        default_text: how to print a default that depends on something else.
+        without_effect: why setting it changes nothing now; said once when it is set to
+            something else than the default.
+        secret: never print the value.
+        reloads: a process that runs takes another value when it is told to read its settings again.
+        parse: text to value where the annotation's type cannot say it; raises ``ValueError``.
+        risky: the reason to warn about a value, or ``None``.
+        refuse: the reason not to start with a value, or ``None``.
+    """
+    spec = Spec(
+        key=key,
+        doc=doc,
+        unit=unit,
+        group=group,
+        aliases=aliases,
+        minimum=minimum,
+        maximum=maximum,
+        choices=choices,
+        default_text=default_text,
+        without_effect=without_effect,
+        secret=secret,
+        reloads=reloads,
+        parse=parse,
+        risky=risky,
+        refuse=refuse,
+    )
+    field: T = attrs.field(default=default, metadata={_METADATA: spec}, repr=not secret)
+    return field
+
+
+def value_text(value: object) -> str:
+    """Return ``value`` as it would stand in a file."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return ",".join(value_text(element) for element in value)
+    if isinstance(value, (str, Path)):
+        escaped = str(value).replace("\\", "\\\\").replace(",", "\\,")
+        return escaped.replace("\n", "\\n").replace("\r", "\\r")
+    return str(value)
+
+
+@attrs.frozen
+class Declared:
+    """A setting with its attribute and resolved type.
+
+    An attribute ``_x`` is given as ``x`` to the constructor; a property ``x`` then gives the
+    value in effect.
+    """
+
+    name: str
+    argument: str
+    spec: Spec
+    type: Any
+    optional: bool
+    default: Any
+
+    @property
+    def is_list(self) -> bool:
+        return typing.get_origin(self.type) is tuple
+
+    @property
+    def kind(self) -> str:
+        if self.is_list:
+            return "list"
+        if isinstance(self.type, type) and issubclass(self.type, enum.Enum):
+            return "choice"
+        return {bool: "true or false", int: "whole number", float: "number"}.get(self.type, "text")
+
+    @property
+    def default_text(self) -> str:
+        given = self.spec.default_text
+        return value_text(self.default) if given is None else given
+
+    @property
+    def allowed(self) -> str:
+        spec = self.spec
+        if spec.choices:
+            return ", ".join(spec.choices)
+        if self.kind == "choice":
+            return ", ".join(str(member.value) for member in self.type)
+        if self.type is bool:
+            return "true, false, yes, no, on, off"
+        if spec.minimum is not None and spec.maximum is not None:
+            return f"{spec.minimum} to {spec.maximum}"
+        if spec.minimum is not None:
+            return f"{spec.minimum} and above"
+        if spec.maximum is not None:
+            return f"up to {spec.maximum}"
+        return {int: "a whole number", float: "a number"}.get(self.type, "")
+
+    def convert(self, text: str) -> Any:
+        """Return the value ``text`` stands for; raise ``ValueError`` with the reason."""
+        if self.spec.choices and text not in self.spec.choices:
+            raise ValueError("is none of the values allowed")
+        if self.spec.parse is not None:
+            return self.spec.parse(text)
+        if self.type is bool:
+            return _bool(text)
+        if self.type in {int, float}:
+            return self._number(text)
+        if self.kind == "choice":
+            return _member(self.type, text)
+        return text
+
+    def _number(self, text: str) -> float:
+        if not text:
+            raise ValueError("is empty where a number must be")
+        number = _int(text) if self.type is int else _float(text)
+        low, high = self.spec.minimum, self.spec.maximum
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise ValueError("is out of range")
+        return number
+
+
+def declared(cls: type) -> tuple[Declared, ...]:
+    """Return the settings of a class in order of declaration, those of its bases first."""
+    return _read_declarations(cast("Hashable", cls))
+
+
+@cache
+def _read_declarations(cls: type) -> tuple[Declared, ...]:
+    hints = typing.get_type_hints(cls)
+    found = []
+    for field in attrs.fields(cls):
+        spec = field.metadata.get(_METADATA)
+        if spec is None:
+            continue
+        hint, optional = _without_none(hints[field.name])
+        found.append(Declared(field.name, field.alias, spec, hint, optional, field.default))
+    return tuple(found)
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) not in {typing.Union, types.UnionType}:
+        return hint, False
+    arguments = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    assert len(arguments) == 1, f"a setting of type {hint}"
+    return arguments[0], True
+
+
+def other_keys(cls: type) -> tuple[OtherKey, ...]:
+    """Return the keys that a settings class knows and does not use."""
+    other: tuple[OtherKey, ...] = getattr(cls, "other_keys", ())
+    return other
+
+
+def _bool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in _TRUE:
+        return True
+    if lowered in _FALSE:
+        return False
+    raise ValueError("is neither true nor false")
+
+
+def _int(text: str) -> int:
+    if not re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)", text):
+        raise ValueError("is not a whole number")
+    number = int(text, 16) if "x" in text.lower() else int(text)
+    if not -_INT64_MAX - 1 <= number <= _INT64_MAX:
+        raise ValueError("does not fit into 64 bits")
+    return number
+
+
+def _float(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("is not a number") from None
+    if not math.isfinite(number):
+        raise ValueError("is not a number")
+    return number
+
+
+def _member(kind: type[enum.Enum], text: str) -> enum.Enum:
+    for member in kind:
+        if str(member.value).lower() == text.lower():
+            return member
+    raise ValueError("is none of the values allowed")

@@ -1,0 +1,338 @@
+"""Settings: one typed declaration of a key feeds the parser, the sample file and the man page.
+
+A settings class is an ``attrs.frozen(kw_only=True)`` class whose attributes are made by
+``setting()``. ``load`` fills one from properties and says what it found odd; ``describe`` and
+``sample`` read the same declarations. Keys and meanings are Java's (BookKeeper 4.18.0,
+ServerConfiguration and ClientConfiguration), so that existing files load.
+
+A class may also have
+
+* ``other_keys``, a ``ClassVar`` of ``OtherKey``: keys it knows and does not use;
+* ``cross_check()``, giving a ``Finding`` for each pair of values that do not go together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from bkclient.config.declaration import (
+    MASKED,
+    Declared,
+    OtherKey,
+    Spec,
+    declared,
+    is_secret_key,
+    other_keys,
+    setting,
+    value_text,
+)
+from bkclient.config.findings import ConfigError, Finding, FindingKind, Findings, Severity
+from bkclient.config.properties import (
+    Origin,
+    Properties,
+    PropertiesError,
+    Property,
+    Value,
+    java_system_properties,
+    parse_properties,
+    read_properties,
+)
+
+__all__ = [
+    "MASKED",
+    "ConfigError",
+    "Finding",
+    "FindingKind",
+    "Findings",
+    "Origin",
+    "OtherKey",
+    "Properties",
+    "PropertiesError",
+    "SettingInfo",
+    "Severity",
+    "changed",
+    "describe",
+    "environment",
+    "is_secret_key",
+    "java_system_properties",
+    "known_keys",
+    "load",
+    "parse_properties",
+    "read_properties",
+    "sample",
+    "setting",
+    "settings_text",
+    "value_text",
+]
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class SettingInfo:
+    """A declared setting as documentation: what man pages and ``bkctl config`` print."""
+
+    name: str
+    key: str
+    aliases: tuple[str, ...]
+    kind: str
+    unit: str
+    default: str
+    allowed: str
+    doc: str
+    group: str
+    without_effect: str
+    secret: bool
+    reloads: bool
+
+
+def describe(cls: type) -> tuple[SettingInfo, ...]:
+    """Return the settings of ``cls`` in order of declaration."""
+    infos: list[SettingInfo] = []
+    group = ""
+    for one in declared(cls):
+        group = one.spec.group or group
+        infos.append(
+            SettingInfo(
+                name=one.argument,
+                key=one.spec.key,
+                aliases=one.spec.aliases,
+                kind=one.kind,
+                unit=one.spec.unit,
+                default=one.default_text,
+                allowed=one.allowed,
+                doc=one.spec.doc,
+                group=group,
+                without_effect=one.spec.without_effect,
+                secret=one.spec.secret,
+                reloads=one.spec.reloads,
+            )
+        )
+    return tuple(infos)
+
+
+def sample(cls: type) -> str:
+    """Return a settings file with every key commented out at its default."""
+    lines: list[str] = []
+    group = None
+    for info in describe(cls):
+        if info.group != group:
+            group = info.group
+            lines += ["", f"## {group}" if group else "##", ""]
+        unit = f" [{info.unit}]" if info.unit else ""
+        effect = f" No effect yet: {info.without_effect}." if info.without_effect else ""
+        lines += [f"# {info.doc}{unit}{effect}", f"#{info.key}={info.default}", ""]
+    return "\n".join(lines).lstrip("\n")
+
+
+def known_keys(cls: type) -> frozenset[str]:
+    """Return the keys and older names of the settings of ``cls``."""
+    return frozenset(
+        key for one in declared(cls) for key in (one.spec.key, *one.spec.aliases)
+    ) | frozenset(other.pattern for other in other_keys(cls) if "*" not in other.pattern)
+
+
+def environment(environ: Mapping[str, str], *classes: type) -> dict[str, str]:
+    """Return what ``BK_<key>`` variables set, as the Java container scripts have it.
+
+    ``BK_`` and a word in capitals (``BK_HOME``) is not a setting; any other name that no class
+    knows is passed on, so that ``load`` can warn about it.
+    """
+    known = frozenset().union(*(known_keys(cls) for cls in classes))
+    found = {name[3:]: text for name, text in environ.items() if name.startswith("BK_")}
+    return {
+        key: text for key, text in found.items() if key in known or re.match(r"[a-z]+[A-Z_.]", key)
+    }
+
+
+def load(
+    cls: type[T], properties: Properties, *, also: Iterable[type] = (), strict: bool = False
+) -> tuple[T, Findings]:
+    """Return the settings and what is odd about them.
+
+    Args:
+        cls: the settings class.
+        properties: what is set; the last word (command line over environment over file) is
+            ``Properties.override``'s business.
+        also: other settings classes whose keys may stand in the same file.
+        strict: an unknown key is an error.
+
+    Raises:
+        ConfigError: at least one value is refused; all findings are in it.
+    """
+    loading = _Loading(cls, properties)
+    values = {one.argument: value for one in declared(cls) for value in loading.value_of(one)}
+    loading.look_atother_keys(tuple(also), strict=strict)
+    loading.stop_if_refused()
+    config = cls(**values)
+    cross_check: Callable[[], Iterable[Finding]] | None = getattr(config, "cross_check", None)
+    if cross_check is not None:
+        loading.add_placed(cross_check())
+    loading.stop_if_refused()
+    return config, loading.findings()
+
+
+def changed(config: object) -> tuple[tuple[str, str], ...]:
+    """Return key and text of every setting that has not its default; secrets are masked."""
+    return tuple(
+        (one.spec.key, MASKED if one.spec.secret else value_text(getattr(config, one.name)))
+        for one in declared(type(config))
+        if getattr(config, one.name) != one.default
+    )
+
+
+def settings_text(config: object) -> dict[str, str]:
+    """Return every setting as text, by its key; secrets that are set are masked."""
+    return {
+        one.spec.key: MASKED
+        if one.spec.secret and getattr(config, one.name)
+        else value_text(getattr(config, one.name))
+        for one in declared(type(config))
+    }
+
+
+def _matches(key: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(key, pattern)
+
+
+class _Loading:
+    """One run of ``load``: where values are found, and the findings so far."""
+
+    def __init__(self, cls: type, properties: Properties) -> None:
+        self._cls = cls
+        self._properties = properties
+        self._found: list[Finding] = []
+
+    def findings(self) -> Findings:
+        return tuple(self._found)
+
+    def stop_if_refused(self) -> None:
+        if any(found.severity is Severity.ERROR for found in self._found):
+            raise ConfigError(self.findings())
+
+    def value_of(self, one: Declared) -> Iterator[Any]:
+        """Yield the value that is set; nothing where the default holds, or after an error."""
+        prop = self._property(one.spec)
+        if prop is None:
+            return
+        texts = self._texts(one, prop)
+        if one.is_list:
+            value: Any = tuple(text for text in texts if text)
+        else:
+            text = texts[0]
+            if one.optional and text == "" and one.type not in {int, float}:
+                yield None
+                return
+            try:
+                value = one.convert(text)
+            except ValueError as error:
+                shown = "" if one.spec.secret else f"'{text}' "
+                self._add_error(prop, FindingKind.INVALID, f"{shown}{error}", text, one.allowed)
+                return
+        self._weigh(one, prop, value)
+        yield value
+
+    def look_atother_keys(self, also: tuple[type, ...], *, strict: bool) -> None:
+        """Find keys that are not settings of the class: known without use, or unknown."""
+        own = known_keys(self._cls)
+        others = frozenset().union(*(known_keys(cls) for cls in also))
+        other_patterns = tuple(one.pattern for cls in also for one in other_keys(cls))
+        used = {key for one in declared(self._cls) for key in (one.spec.key, *one.spec.aliases)}
+        for prop in self._properties:
+            if prop.key in used:
+                continue
+            candidates = (one for one in other_keys(self._cls) if _matches(prop.key, one.pattern))
+            known = next(candidates, None)
+            if known is not None:
+                self._judge_other(known, prop)
+            elif prop.key not in others and not any(
+                _matches(prop.key, pattern) for pattern in other_patterns
+            ):
+                self._unknown(prop, own | others, strict=strict)
+
+    def add_placed(self, findings: Iterable[Finding]) -> None:
+        """Add findings of a cross check, with the place where their key was set."""
+        for found in findings:
+            prop = self._properties.get(found.key)
+            origin = found.origin or (None if prop is None else prop.origin)
+            self._found.append(attrs.evolve(found, origin=origin))
+
+    def _property(self, spec: Spec) -> Property | None:
+        candidates = (self._properties.get(key) for key in (spec.key, *spec.aliases))
+        return next((prop for prop in candidates if prop is not None), None)
+
+    def _texts(self, one: Declared, prop: Property) -> list[str]:
+        """Return the texts that count, expanded; say so when Java would drop some."""
+        values = prop.values if one.is_list else prop.values[:1]
+        if not one.is_list and len(prop.statements) > 1:
+            lines = ", ".join(str(statement[0].origin) for statement in prop.statements[1:])
+            self._add(
+                Severity.WARNING, FindingKind.CUT, prop, f"set again at {lines}; the first counts"
+            )
+        if not one.is_list and len(prop.statements[0]) > 1:
+            self._add(
+                Severity.WARNING,
+                FindingKind.CUT,
+                prop,
+                "cut at the first comma, as Java does; write \\, for a comma that belongs to it",
+            )
+        return [self._expanded(one.spec, prop, value) for value in values]
+
+    def _expanded(self, spec: Spec, prop: Property, value: Value) -> str:
+        text = self._properties.expand(value)
+        if "${" in text:
+            shown = MASKED if spec.secret else text
+            message = f"'{shown}' refers to nothing we know"
+            self._add(Severity.WARNING, FindingKind.REFERENCE, prop, message)
+        return text
+
+    def _weigh(self, one: Declared, prop: Property, value: Any) -> None:
+        spec = one.spec
+        reason = spec.refuse(value) if spec.refuse else None
+        if reason:
+            text = MASKED if spec.secret else value_text(value)
+            self._add_error(prop, FindingKind.REFUSED, f"'{text}' {reason}", text, one.allowed)
+        reason = spec.risky(value) if spec.risky else None
+        if reason:
+            self._add(Severity.WARNING, FindingKind.RISKY, prop, reason)
+        if spec.without_effect and value != one.default:
+            self._add(Severity.NOTE, FindingKind.IGNORED, prop, f"no effect: {spec.without_effect}")
+
+    def _judge_other(self, known: OtherKey, prop: Property) -> None:
+        text = ",".join(self._properties.expand(value) for value in prop.values)
+        if known.instead:
+            message = f"{known.doc}; the key is {known.instead}"
+            self._add(Severity.WARNING, FindingKind.UNKNOWN, prop, message)
+            return
+        if not text or text in known.harmless:
+            return
+        if known.refused:
+            allowed = ", ".join(known.harmless) or "leave it out"
+            message = f"'{text}' {known.doc}; remove the key"
+            self._add_error(prop, FindingKind.REFUSED, message, text, allowed)
+        else:
+            severity = Severity.WARNING if known.risky else Severity.NOTE
+            self._add(severity, FindingKind.IGNORED, prop, f"no effect: {known.doc}")
+
+    def _unknown(self, prop: Property, known: frozenset[str], *, strict: bool) -> None:
+        lowered = {key.lower(): key for key in known}
+        near = difflib.get_close_matches(prop.key.lower(), lowered, n=1, cutoff=0.75)
+        hint = f"; did you mean {lowered[near[0]]}?" if near else ""
+        severity = Severity.ERROR if strict else Severity.WARNING
+        self._add(severity, FindingKind.UNKNOWN, prop, f"unknown key, not used{hint}")
+
+    def _add(self, severity: Severity, kind: FindingKind, prop: Property, message: str) -> None:
+        self._found.append(Finding(severity, kind, prop.key, message, prop.origin))
+
+    def _add_error(
+        self, prop: Property, kind: FindingKind, message: str, text: str, allowed: str
+    ) -> None:
+        self._found.append(
+            Finding(Severity.ERROR, kind, prop.key, message, prop.origin, text, allowed)
+        )

@@ -1,0 +1,302 @@
+"""What clients and bookies can be told about TLS, by Java's keys.
+
+Agrees with BookKeeper 4.18.0, AbstractConfiguration, ServerConfiguration, ClientConfiguration and
+TLSContextFactory. Where Java reads a list of versions or ciphers only up to its first comma, the
+whole list is taken here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from bkclient.config.findings import Finding, FindingKind, Severity
+from bkclient.config.settings import setting
+from bkclient.config.tls_names import suites_refused, versions_refused
+
+FACTORY: Final = "TLSContextFactory"
+"""The simple name of Java's one TLS provider, which is what is offered here."""
+
+
+class StoreType(enum.Enum):
+    """The form of a file with keys or certificates."""
+
+    PEM = "PEM"
+    PKCS12 = "PKCS12"
+    JKS = "JKS"
+
+
+@attrs.frozen(kw_only=True)
+class StoreFile:
+    """A file with keys or certificates, and its password or the file with it; ``""`` for none.
+
+    ``key`` is the setting that names the file, for messages.
+    """
+
+    key: str
+    type: StoreType
+    path: str
+    password_path: str = ""
+    password: str = attrs.field(default="", repr=False)
+
+    @property
+    def type_key(self) -> str:
+        """The setting that says its form."""
+        return f"{self.key.removesuffix('Path')}Type"
+
+
+@attrs.frozen(kw_only=True)
+class TlsSettings:
+    """What one end was told, whichever keys said so.
+
+    ``check_host`` is for clients: whether a bookie's certificate has to be for the host that it
+    was reached at. ``asks_certificate`` is for servers: whether clients are asked for a certificate
+    and served without one as well, where ``client_authentication`` turns those away.
+    """
+
+    certificate_path: str
+    key_store: StoreFile
+    trust_store: StoreFile
+    client_authentication: bool
+    versions: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    refresh_s: int = 0
+    timeout_s: int = 10
+    check_host: bool = False
+    asks_certificate: bool = False
+    revoked_path: str = ""
+    certificate_key: str = "tlsCertificatePath"
+    """The setting that names the certificate, for messages."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file that goes into it."""
+        stores = (self.key_store, self.trust_store)
+        named = [
+            self.certificate_path,
+            self.revoked_path,
+            *(path for s in stores for path in (s.path, s.password_path)),
+        ]
+        return tuple(path for path in named if path)
+
+
+def _unknown_factory(name: str) -> str | None:
+    return None if name.rpartition(".")[2] in {"", FACTORY} else f"is not offered; {FACTORY} is"
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class TlsConfig:
+    """What both ends can be told about TLS."""
+
+    tls_factory: str = setting(
+        "",
+        key="tlsProviderFactoryClass",
+        group="TLS",
+        doc="TLSContextFactory switches TLS on: org.apache.bookkeeper.tls.TLSContextFactory.",
+        refuse=_unknown_factory,
+    )
+    tls_provider: str = setting(
+        "OpenSSL",
+        key="tlsProvider",
+        doc="Java's choice between two implementations.",
+        without_effect="it is always OpenSSL",
+    )
+    tls_client_authentication: bool = setting(
+        False,
+        key="tlsClientAuthentication",
+        doc="Bookies want a certificate of every client that begins TLS, and clients send theirs.",
+    )
+    tls_certificate_path: str = setting(
+        "",
+        key="tlsCertificatePath",
+        doc="With PEM: the certificate of the key in the key store, and the chain behind it.",
+    )
+    tls_versions: tuple[str, ...] = setting(
+        (),
+        key="tlsEnabledProtocols",
+        doc="Versions that may be spoken: TLSv1.2, TLSv1.3, or both, which is the default.",
+        refuse=versions_refused,
+    )
+    tls_suites: tuple[str, ...] = setting(
+        (),
+        key="tlsEnabledCipherSuites",
+        doc="Cipher suites that may be used, by Java's names or OpenSSL's; all if empty.",
+        refuse=suites_refused,
+    )
+    tls_revoked_path: str = setting(
+        "",
+        key="tlsRevocationListPath",
+        doc="File in PEM with the revocation list of each authority in the trust store, where "
+        "certificates are to be looked up. Not a key of Java.",
+    )
+    tls_refresh_s: int = setting(
+        0,
+        key="tlsCertFilesRefreshDurationSeconds",
+        unit="s",
+        minimum=0,
+        doc="How often new connections look whether the files have changed; 0 is never.",
+    )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether TLS is switched on."""
+        return bool(self.tls_factory)
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class BookieTlsConfig(TlsConfig):
+    """What a bookie can be told about TLS."""
+
+    tls_key_store_type: StoreType = setting(
+        StoreType.JKS, key="tlsKeyStoreType", doc="PEM or PKCS12, which JKS means here too."
+    )
+    tls_key_store: str = setting("", key="tlsKeyStore", doc="File with the bookie's key.")
+    tls_key_store_password_path: str = setting(
+        "", key="tlsKeyStorePasswordPath", doc="File with that file's password."
+    )
+    tls_trust_store_type: StoreType = setting(
+        StoreType.JKS, key="tlsTrustStoreType", doc="PEM or PKCS12, which JKS means here too."
+    )
+    tls_trust_store: str = setting(
+        "", key="tlsTrustStore", doc="File with the certificates that clients' must come from."
+    )
+    tls_trust_store_password_path: str = setting(
+        "", key="tlsTrustStorePasswordPath", doc="File with that file's password."
+    )
+
+    tls_required: bool = setting(
+        False,
+        key="tlsRequired",
+        doc="Refuse whatever a client asks in clear, but for START_TLS. Not a key of Java.",
+    )
+
+    @property
+    def tls(self) -> TlsSettings | None:
+        """What the bookie's end is told; ``None`` where TLS is off."""
+        if not self.has_tls:
+            return None
+        return TlsSettings(
+            certificate_path=self.tls_certificate_path,
+            key_store=StoreFile(
+                key="tlsKeyStore",
+                type=self.tls_key_store_type,
+                path=self.tls_key_store,
+                password_path=self.tls_key_store_password_path,
+            ),
+            trust_store=StoreFile(
+                key="tlsTrustStore",
+                type=self.tls_trust_store_type,
+                path=self.tls_trust_store,
+                password_path=self.tls_trust_store_password_path,
+            ),
+            client_authentication=self.tls_client_authentication,
+            versions=self.tls_versions,
+            suites=self.tls_suites,
+            revoked_path=self.tls_revoked_path,
+            refresh_s=self.tls_refresh_s,
+        )
+
+    def tls_problems(self) -> Iterator[Finding]:
+        """Give what is missing, and what lets in more than was perhaps meant."""
+        if not self.has_tls:
+            if self.tls_required:
+                yield _error("tlsRequired", "is set, and tlsProviderFactoryClass does not offer it")
+            return
+        if not self.tls_key_store:
+            yield _error("tlsKeyStore", "is not set, and TLS needs the bookie's key")
+        if self.tls_key_store_type is StoreType.PEM and not self.tls_certificate_path:
+            yield _error("tlsCertificatePath", "is not set, and a key in PEM needs it")
+        if self.tls_client_authentication and not self.tls_trust_store:
+            yield _error("tlsTrustStore", "is not set, and tlsClientAuthentication needs it")
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class ClientTlsConfig(TlsConfig):
+    """What a client can be told about TLS; a bookie's keys hold where its own are not set."""
+
+    client_key_store_type: StoreType = setting(
+        StoreType.JKS,
+        key="clientKeyStoreType",
+        aliases=("tlsKeyStoreType",),
+        doc="PEM or PKCS12, which JKS means here too.",
+    )
+    client_key_store: str = setting(
+        "", key="clientKeyStore", aliases=("tlsKeyStore",), doc="File with the client's key."
+    )
+    client_key_store_password_path: str = setting(
+        "",
+        key="clientKeyStorePasswordPath",
+        aliases=("tlsKeyStorePasswordPath",),
+        doc="File with that file's password.",
+    )
+    client_trust_store_type: StoreType = setting(
+        StoreType.JKS,
+        key="clientTrustStoreType",
+        aliases=("tlsTrustStoreType",),
+        doc="PEM or PKCS12, which JKS means here too.",
+    )
+    client_trust_store: str = setting(
+        "",
+        key="clientTrustStore",
+        aliases=("tlsTrustStore",),
+        doc="File with the certificates that bookies' must come from.",
+    )
+    client_trust_store_password_path: str = setting(
+        "",
+        key="clientTrustStorePasswordPath",
+        aliases=("tlsTrustStorePasswordPath",),
+        doc="File with that file's password.",
+    )
+    tls_check_host: bool = setting(
+        False,
+        key="tlsHostnameVerificationEnabled",
+        doc="Insist that a bookie's certificate is for the host it is reached at.",
+    )
+    start_tls_timeout_s: int = setting(
+        10,
+        key="startTLSTimeoutSecs",
+        unit="s",
+        minimum=1,
+        doc="How long the change to TLS may take.",
+    )
+
+    @property
+    def tls(self) -> TlsSettings | None:
+        """What the client's end is told; ``None`` where TLS is off."""
+        return self._own_tls(shows=self.tls_client_authentication) if self.has_tls else None
+
+    @property
+    def https(self) -> TlsSettings:
+        """What a client of bookies' HTTP servers is told: it shows a certificate if it has one."""
+        return self._own_tls(shows=bool(self.client_key_store))
+
+    def _own_tls(self, *, shows: bool) -> TlsSettings:
+        return TlsSettings(
+            certificate_path=self.tls_certificate_path,
+            key_store=StoreFile(
+                key="clientKeyStore",
+                type=self.client_key_store_type,
+                path=self.client_key_store,
+                password_path=self.client_key_store_password_path,
+            ),
+            trust_store=StoreFile(
+                key="clientTrustStore",
+                type=self.client_trust_store_type,
+                path=self.client_trust_store,
+                password_path=self.client_trust_store_password_path,
+            ),
+            client_authentication=shows,
+            versions=self.tls_versions,
+            suites=self.tls_suites,
+            revoked_path=self.tls_revoked_path,
+            refresh_s=self.tls_refresh_s,
+            timeout_s=self.start_tls_timeout_s,
+            check_host=self.tls_check_host,
+        )
+
+
+def _error(key: str, message: str) -> Finding:
+    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)

@@ -1,0 +1,1 @@
+"""Connections to bookies: handshake, TLS, requests and answers, the pool."""

@@ -1,0 +1,168 @@
+"""What is said on a new connection before the first request: START_TLS, then who we are.
+
+Agrees with BookKeeper 4.18.0, PerChannelBookieClient, AuthHandler.ClientSideHandler and
+SASLClientAuthProvider, but for the order: TLS is there before the first word about who we are,
+which Java's client sends in clear.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.jaas import Login, read_jaas
+from bkclient.connection.channel import BookieChannel
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    ClientUnauthorizedError,
+    RequestTimeoutError,
+    SecurityError,
+)
+from wire.codes import ReturnCode
+from wire.digest_md5 import AuthenticationError, DigestMd5Client
+from wire.messages import AUTH_DISABLED, SASL, AuthRequest, AuthResponse, StartTlsRequest
+
+if TYPE_CHECKING:
+    from bkclient.connection.tls import TlsContexts
+
+AUTH_S: Final = 10.0
+"""How long each answer of a bookie may take while we show who we are."""
+
+log = Logger()
+
+
+class Greeting:
+    """How each connection of a client begins.
+
+    Args:
+        clock: for time-outs.
+        tls: our end of TLS; ``None`` to speak in clear.
+        read_login: gives who we are; ``None`` to say nothing about it.
+        new_nonce: chance, for proofs that nobody can have recorded.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        tls: TlsContexts | None = None,
+        read_login: Callable[[], Login] | None = None,
+        new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(32),
+    ) -> None:
+        """Read who we are.
+
+        Raises:
+            SecurityError: it cannot be read.
+        """
+        self._clock, self._tls = clock, tls
+        self._read_login, self._new_nonce = read_login, new_nonce
+        self._login = None if read_login is None else read_login()
+
+    def reload(self) -> None:
+        """Read keys, certificates and passwords again, for the connections to come."""
+        if self._tls is not None:
+            self._tls.reload()
+        if self._read_login is not None:
+            try:
+                self._login = self._read_login()
+            except SecurityError as error:
+                log.warn("we stay who we were: {error}", error=error)
+
+    async def say(self, channel: BookieChannel, host: str) -> None:
+        """Say it on a connection that was just made to ``host``; close it where that fails.
+
+        Raises:
+            SecurityError: TLS could not be set up.
+            ClientUnauthorizedError: the bookie does not let us in, or is not whom it must be.
+            RequestTimeoutError: it took too long.
+            BookieUnavailableError: the connection went.
+        """
+        try:
+            if self._tls is not None:
+                await self._start_tls(channel, self._tls, host)
+            if self._login is not None:
+                await self._authenticate(channel, self._login)
+        except Exception as error:
+            given_up = BookieUnavailableError(f"no connection with {channel.bookie_id}: given up")
+            channel.close(error if isinstance(error, ClientError) else given_up)
+            raise
+
+    async def _start_tls(self, channel: BookieChannel, tls: TlsContexts, host: str) -> None:
+        bookie, timeout_s = channel.bookie_id, float(tls.settings.timeout_s)
+        answer = await channel.request(StartTlsRequest(), timeout_s=timeout_s)
+        if answer.rc is not ReturnCode.EOK:
+            raise SecurityError(
+                f"no TLS with bookie {bookie}: it has none to offer (it says {answer.rc.name});"
+                " tlsProviderFactoryClass is not set there"
+            )
+        handshake: Deferred[None] = channel.start_tls(tls.end(host))
+        try:
+            await handshake.addTimeout(timeout_s, self._clock)
+        except TwistedTimeoutError as error:
+            text = f"bookie {bookie} did not end the TLS handshake in {timeout_s:g} s"
+            raise RequestTimeoutError(text) from error
+
+    async def _authenticate(self, channel: BookieChannel, login: Login) -> None:
+        """Exchange tokens until each side knows the other, or the bookie wants to know nobody."""
+        who = f"bookie {channel.bookie_id} does not let {login.user!r} in"
+        exchange, token = DigestMd5Client(login.user, login.password, self._new_nonce), b""
+        while not exchange.is_done:
+            answer = await self._exchange(channel, token, who)
+            if answer.plugin == AUTH_DISABLED:
+                log.debug("bookie {bookie} asks nobody who it is", bookie=channel.bookie_id)
+                return
+            if answer.plugin != SASL:
+                raise ClientUnauthorizedError(f"{who}: it speaks of plugin {answer.plugin!r}")
+            try:
+                token = exchange.answer(answer.payload)
+            except AuthenticationError as error:
+                raise ClientUnauthorizedError(f"{who}: {error}") from error
+
+    async def _exchange(self, channel: BookieChannel, token: bytes, who: str) -> AuthResponse:
+        try:
+            answer = await channel.request(AuthRequest(SASL, token), timeout_s=AUTH_S)
+        except RequestTimeoutError as error:
+            # Java's bookie answers nothing at all to a wrong password.
+            raise RequestTimeoutError(
+                f"{who}: it does not answer, as Java's bookies do to a wrong password and where"
+                " they want Kerberos (GSSAPI)"
+            ) from error
+        except BookieUnavailableError as error:
+            # In V2 that is how strangers are refused; but it may have died as well.
+            raise BookieUnavailableError(
+                f"{who}: it closed the connection, as bookies do in V2 to a wrong password, to who"
+                " is unknown or not allowed, and without TLS where they insist on it"
+            ) from error
+        if not isinstance(answer, AuthResponse) or answer.rc is not ReturnCode.EOK:
+            raise ClientUnauthorizedError(
+                f"{who}: wrong password, unknown there, not allowed, or it insists on TLS"
+                f" (it says {answer.rc.name})"
+            )
+        return answer
+
+
+def greeting_of(config: ClientConfig, clock: IReactorTime) -> Greeting | None:
+    """Return how a client's connections begin; ``None``: with the first request.
+
+    Raises:
+        SecurityError: keys, certificates or passwords cannot be used.
+    """
+    settings, tls = config.tls, None
+    if settings is None and not config.has_sasl:
+        return None
+    if settings is not None:
+        from bkclient.connection.tls import TlsContexts
+
+        tls = TlsContexts(settings, clock, is_client=True)
+
+    def read_login() -> Login:
+        return read_jaas(config.jaas_path).login(config.jaas_section)
+
+    return Greeting(clock, tls, read_login if config.has_sasl else None)

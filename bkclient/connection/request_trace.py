@@ -1,0 +1,183 @@
+"""Requests to bookies as lines, for whoever wants to see each; nothing of it runs otherwise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.connection.add_stream import AddStream
+from bkclient.connection.channel import OPERATIONS
+from wire.codes import ReturnCode
+from wire.messages import BatchReadRequest, BatchReadResponse, Response
+from wire.reads import PlainRead
+
+if TYPE_CHECKING:
+    from bkclient.connection.bulk_read import BulkAnswer
+    from bkclient.errors import ClientError
+    from wire.adds import Key
+    from wire.ids import BookieId
+    from wire.messages import Request
+
+log = Logger()
+
+NO_ANSWER = "no answer"
+
+
+@attrs.frozen
+class RequestTrace:
+    """Hears of each request that is answered, or will not be any more.
+
+    Of what goes out as many, plain adds and bulk reads, a line tells as many as went out together;
+    with ``each`` there is one for every entry. Passwords and payloads are not told.
+    """
+
+    tell: Callable[[str], object]
+    each: bool = False
+
+    def request(
+        self, bookie: BookieId, clock: IReactorTime, request: Request, deferred: Any
+    ) -> None:
+        """Tell of one request once its Deferred fires; what it fires with goes on."""
+        deferred.addBoth(
+            self._answered, partial(self.line, bookie, clock, clock.seconds()), request
+        )
+
+    def _answered(self, result: Any, line: Callable[..., None], request: Request) -> Any:
+        line(_call(request), _ended(result))
+        return result
+
+    def bulk(
+        self, bookie: BookieId, clock: IReactorTime, ledger_id: int, entries: Sequence[int],
+        deferred: Any,
+    ) -> None:  # fmt: skip
+        """Tell of a bulk read once its Deferred fires."""
+        line = partial(self.line, bookie, clock, clock.seconds())
+        deferred.addCallback(self._bulk_answered, line, ledger_id, entries)
+
+    def _bulk_answered(
+        self,
+        answers: Mapping[int, BulkAnswer],
+        line: Callable[..., None],
+        ledger_id: int,
+        entries: Sequence[int],
+    ) -> Mapping[int, BulkAnswer]:
+        self.many(line, "read_entry", ledger_id, {one: _code(answers.get(one)) for one in entries})
+        return answers
+
+    def stream(self, *args: Any) -> AddStream:
+        """Return a stream that tells of its batches."""
+        return TracedStream(self, *args)
+
+    def many(
+        self, line: Callable[..., None], name: str, ledger_id: int, codes: Mapping[int, str]
+    ) -> None:
+        """Tell of entries that went out together, by what was answered."""
+        if self.each or len(codes) == 1:
+            for entry, code in codes.items():
+                line(f"{name}({ledger_id}, {entry})", code)
+        elif codes:
+            line(f"{name}({ledger_id}, {_range(codes)})", _counted(codes.values()))
+
+    def line(
+        self, bookie: BookieId, clock: IReactorTime, began_s: float, call: str, ended: str
+    ) -> None:
+        """Tell of one request that began then; it goes on though nobody can be told."""
+        text = f"bookie {bookie}: {call} {(clock.seconds() - began_s) * 1000:.1f} ms: {ended}"
+        try:
+            self.tell(text)
+        except Exception:  # noqa: BLE001 - or acks would be lost where nobody reads the lines.
+            log.failure("telling of a request")
+
+
+class TracedStream(AddStream):
+    """A stream of adds that tells of each batch, once all of it is answered."""
+
+    def __init__(self, trace: RequestTrace, *args: Any) -> None:
+        super().__init__(*args)
+        self._trace = trace
+        self._batches: dict[int, _Batch] = {}
+        """By the entries that are out."""
+        self._tell_acked, self.acked = self.acked, self._heard_acked
+        self._tell_failed, self.failed = self.failed, self._heard_failed
+
+    def send(self, frames: bytes, keys: Sequence[Key], entries: Sequence[int]) -> None:
+        """See ``AddStream``."""
+        batch = _Batch(self._clock.seconds(), len(entries))
+        self._batches.update(dict.fromkeys(entries, batch))
+        super().send(frames, keys, entries)
+
+    def _heard_acked(self, entries: list[int]) -> None:
+        self._heard(entries, ReturnCode.EOK.name)
+        self._tell_acked(entries)
+
+    def _heard_failed(self, entries: list[int], error: ClientError) -> None:
+        self._heard(entries, type(error).__name__)
+        self._tell_failed(entries, error)
+
+    def _heard(self, entries: Iterable[int], code: str) -> None:
+        trace, bookie = self._trace, self.channel.bookie_id
+        for entry in entries:
+            batch = self._batches.pop(entry, None)
+            if batch is None:
+                continue
+            batch.codes[entry] = code
+            if len(batch.codes) == batch.size:
+                line = partial(trace.line, bookie, self._clock, batch.began_s)
+                trace.many(line, "add_entry", self.ledger_id, batch.codes)
+
+
+@attrs.define
+class _Batch:
+    """Adds that went out together, and what was answered so far."""
+
+    began_s: float
+    size: int
+    codes: dict[int, str] = attrs.field(factory=dict)
+
+
+def _call(request: Request) -> str:
+    """Return a request as its operation and what tells it from others."""
+    words = [
+        str(getattr(request, name)) for name in ("ledger_id", "entry_id") if hasattr(request, name)
+    ]
+    if isinstance(request, BatchReadRequest):
+        words.append(f"at most {request.max_count or 'all'}")
+    flags = getattr(request, "flags", None)
+    if flags:
+        words.append("|".join(str(one.name) for one in type(flags) if one & flags))
+    return f"{OPERATIONS[type(request)].name.lower()}({', '.join(words)})"
+
+
+def _ended(result: Response | Failure) -> str:
+    if isinstance(result, Failure):
+        return result.type.__name__ if result.type else NO_ANSWER
+    if isinstance(result, BatchReadResponse):
+        return f"{result.rc.name}, {len(result.entries)} entries"
+    return result.rc.name
+
+
+def _code(answer: BulkAnswer | None) -> str:
+    if answer is None:
+        return NO_ANSWER
+    return ReturnCode.EOK.name if isinstance(answer, PlainRead) else answer.rc.name
+
+
+def _range(entries: Iterable[int]) -> str:
+    """Return the entries of a batch in few words: of a striped ledger it has every second."""
+    some = sorted(entries)
+    whole = some[-1] - some[0] + 1 == len(some)
+    return f"{some[0]}-{some[-1]}" if whole else f"{len(some)} of {some[0]}-{some[-1]}"
+
+
+def _counted(codes: Iterable[str]) -> str:
+    counts = Counter(codes)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {code}" for code, count in counts.most_common())

@@ -1,0 +1,267 @@
+"""Keys, certificates and settings as Twisted needs them, made anew when the files change."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from OpenSSL import SSL, crypto
+from service_identity import CertificateError, VerificationError
+from service_identity.cryptography import (
+    verify_certificate_hostname,
+    verify_certificate_ip_address,
+)
+from twisted.internet.interfaces import (
+    IOpenSSLClientConnectionCreator,
+    IOpenSSLServerConnectionCreator,
+    IReactorTime,
+)
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from bkclient.config.tls import TlsSettings
+from bkclient.config.tls_names import is_tls13, openssl_suite, split, versions
+from bkclient.connection.key_stores import read_own_key, read_revoked, read_trusted
+from bkclient.errors import SecurityError
+from bkclient.tls.reasons import certificate_fault, reason
+
+EXPIRY_WARNING_DAYS: Final = 30
+"""How long before its own certificate's end a process begins to warn."""
+
+_NUMBERS: Final = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
+_OPTIONS: Final = SSL.OP_NO_COMPRESSION | SSL.OP_NO_TICKET | SSL.OP_CIPHER_SERVER_PREFERENCE
+_RENEGOTIATION_OFF: Final[int] = getattr(SSL, "OP_NO_RENEGOTIATION", 0)
+
+log = Logger()
+
+
+class TlsContexts:
+    """One end's TLS: gives each connection a ``TlsEnd``, all of one context until files change.
+
+    The files are looked at when a connection is made, as Java does (``refresh_s``), or when told
+    (``reload``). What cannot be read then is told and the old context stays.
+    """
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        clock: IReactorTime,
+        *,
+        is_client: bool,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.timezone.utc),
+    ) -> None:
+        """Read the files.
+
+        Raises:
+            SecurityError: they cannot be used; it says which and why.
+        """
+        self.settings, self._clock, self._now = settings, clock, now
+        self._is_client = is_client
+        self._looked_s = clock.seconds()
+        self._seen = self._times()
+        self._context = self._make()
+
+    def end(self, host: str | None = None) -> TlsEnd:
+        """Return our end of a new connection; ``host`` is the bookie's, for a client."""
+        self._refresh()
+        settings, shows = self.settings, self._shows
+        return TlsEnd(self._context, host, check_host=settings.check_host, shows=shows)
+
+    @property
+    def _shows(self) -> bool:
+        return not self._is_client or self.settings.client_authentication
+
+    def reload(self) -> bool:
+        """Read the files again; return whether what they hold can be used."""
+        self._seen = self._times()
+        try:
+            self._context = self._make()
+        except SecurityError as error:
+            log.warn("TLS goes on with the old certificate: {error}", error=error)
+            return False
+        log.info("TLS files read again")
+        return True
+
+    def _refresh(self) -> None:
+        every_s, now_s = self.settings.refresh_s, self._clock.seconds()
+        if every_s and now_s - self._looked_s >= every_s:
+            self._looked_s = now_s
+            if self._times() != self._seen:
+                self.reload()
+
+    def _times(self) -> tuple[int, ...]:
+        return tuple(_changed_ns(path) for path in self.settings.paths)
+
+    def _make(self) -> SSL.Context:
+        settings = self.settings
+        context = SSL.Context(SSL.TLS_METHOD)
+        context.set_options(_OPTIONS | _RENEGOTIATION_OFF)
+        context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+        context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+        _limit(context, settings)
+        if self._shows:
+            self._show(context)
+        if self._is_client or settings.client_authentication or settings.asks_certificate:
+            self._insist(context)
+        return context
+
+    def _show(self, context: SSL.Context) -> None:
+        """Have our own certificate sent."""
+        own = read_own_key(self.settings)
+        left = (own.certificate.not_valid_after_utc - self._now()).days
+        if left < EXPIRY_WARNING_DAYS:
+            log.warn(
+                "the certificate {subject} ends at {end}, in {left} days",
+                subject=own.certificate.subject.rfc4514_string(),
+                end=own.certificate.not_valid_after_utc.isoformat(),
+                left=left,
+            )
+        context.use_certificate(own.certificate)
+        context.use_privatekey(own.key)
+        for certificate in own.chain:
+            context.add_extra_chain_cert(certificate)
+
+    def _insist(self, context: SSL.Context) -> None:
+        """Have the peer's certificate checked; a client may come without where it may."""
+        settings, store = self.settings, context.get_cert_store()
+        assert store is not None
+        # As Java has it: what is in a trust store is trusted, also where it is no authority.
+        store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+        for certificate in read_trusted(settings.trust_store):
+            store.add_cert(crypto.X509.from_cryptography(certificate))
+            if not self._is_client:
+                context.add_client_ca(certificate)
+        if settings.revoked_path:
+            store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
+            for revoked in read_revoked(settings.revoked_path):
+                store.add_crl(revoked)
+        needs_one = self._is_client or settings.client_authentication
+        fails = SSL.VERIFY_FAIL_IF_NO_PEER_CERT if needs_one else 0
+        context.set_verify(SSL.VERIFY_PEER | fails)
+
+
+@implementer(IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator)
+class TlsEnd:
+    """Our end of one connection: what Twisted needs to begin TLS, and what has come of it."""
+
+    def __init__(
+        self, context: SSL.Context, host: str | None, *, check_host: bool, shows: bool
+    ) -> None:
+        self._context, self._host, self._check_host = context, host, check_host
+        self._shows = shows
+        self._fault: str | None = None
+        self._connection: SSL.Connection | None = None
+
+    def clientConnectionForTLS(self, _protocol: object) -> SSL.Connection:  # noqa: N802 - Twisted's
+        """Return what begins the handshake."""
+        connection = self._made()
+        if self._host is not None and not _is_address(self._host):
+            connection.set_tlsext_host_name(self._host.encode("idna"))
+        return connection
+
+    def serverConnectionForTLS(self, _protocol: object) -> SSL.Connection:  # noqa: N802 - Twisted's
+        """Return what waits for the handshake."""
+        return self._made()
+
+    def _made(self) -> SSL.Connection:
+        self._connection = connection = SSL.Connection(self._context, None)
+        mode = self._context.get_verify_mode()
+        if mode != SSL.VERIFY_NONE:
+            connection.set_verify(mode, self._verified)
+        return connection
+
+    @property
+    def version(self) -> str:
+        """What is spoken, once the handshake is over: ``TLSv1.3 TLS_AES_256_GCM_SHA384``."""
+        assert self._connection is not None
+        name = self._connection.get_protocol_version_name()
+        return f"{name} {self._connection.get_cipher_name()}"
+
+    def peer_certificate(self) -> x509.Certificate | None:
+        """Return what the peer has shown and what was verified; ``None`` where none was asked."""
+        assert self._connection is not None
+        return self._connection.get_peer_certificate(as_cryptography=True)
+
+    def why_lost(self, error: BaseException | None) -> str | None:
+        """Return why the connection failed; ``None``: it was not for TLS."""
+        if self._fault is not None and isinstance(error, SSL.Error):
+            return self._fault
+        return reason(error, shows=self._shows)
+
+    def _verified(
+        self, _connection: object, certificate: crypto.X509, number: int, depth: int, fine: int
+    ) -> bool:
+        """Weigh one certificate of the peer's chain; its own comes last, with depth 0."""
+        shown = certificate.to_cryptography()
+        if not fine:
+            whose = "its certificate" if depth == 0 else "a certificate in its chain"
+            name = shown.subject.rfc4514_string() or "without a name"
+            self._fault = self._fault or f"{whose} ({name}) {certificate_fault(number)}"
+            return False
+        if depth == 0 and self._check_host and self._host is not None:
+            self._fault = _host_fault(shown, self._host)
+        return self._fault is None
+
+
+def _host_fault(certificate: x509.Certificate, host: str) -> str | None:
+    """Return why a certificate is not for a host; ``None``: it is."""
+    try:
+        if _is_address(host):
+            verify_certificate_ip_address(certificate, host)
+        else:
+            verify_certificate_hostname(certificate, host)
+    except VerificationError:
+        return f"its certificate is for {', '.join(_hosts(certificate))}, not for {host}"
+    except CertificateError:
+        return f"its certificate names no host (subjectAltName), and {host} must be there"
+    return None
+
+
+def _hosts(certificate: x509.Certificate) -> list[str]:
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    dns = names.get_values_for_type(x509.DNSName)
+    return [*dns, *map(str, names.get_values_for_type(x509.IPAddress))]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _limit(context: SSL.Context, settings: TlsSettings) -> None:
+    """Set versions and cipher suites. Java takes a suite for leave to speak its version only."""
+    names = versions(settings.versions)
+    suites = [openssl_suite(name) for name in split(settings.suites)]
+    new = [name for name in suites if name is not None and is_tls13(name)]
+    old = [name for name in suites if name is not None and not is_tls13(name)]
+    if suites:
+        has = {"TLSv1.2": bool(old), "TLSv1.3": bool(new)}
+        names = tuple(name for name in names if has[name])
+    if not names:
+        raise SecurityError("tlsEnabledCipherSuites has no suite of tlsEnabledProtocols")
+    context.set_min_proto_version(_NUMBERS[names[0]])
+    context.set_max_proto_version(_NUMBERS[names[-1]])
+    try:
+        if old:
+            context.set_cipher_list(":".join(old).encode())
+        if new:
+            context.set_tls13_ciphersuites(":".join(new).encode())
+    except SSL.Error as error:
+        raise SecurityError(
+            f"tlsEnabledCipherSuites: OpenSSL has none of {', '.join([*old, *new])}"
+        ) from error
+
+
+def _changed_ns(path: str) -> int:
+    """Return when a file was changed; 0 where there is none now."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""One ledger: its writer, its reader, and recovery."""

@@ -1,0 +1,187 @@
+"""What every handle of one client leans on: metadata, connections, placement, clock and chance."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterable
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bkclient.config.client import ClientConfig
+from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.connection.pool import BookiePool
+from bkclient.errors import NotEnoughBookiesError
+from bkclient.ledger.fetch import EntryFetcher
+from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.update import Updater
+from bkclient.placement.free_space import FreeSpace
+from bkclient.placement.policy import Ensemble, Placement, replace_failed
+from bkclient.placement.topology import ScriptError, Topology
+from bkclient.quarantine import Quarantine
+from bkclient.rate import RateLimit, rate_limit
+from wire.codes import DigestType
+from wire.digest import digester, master_key
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
+
+
+@attrs.frozen(kw_only=True)
+class Cluster:
+    """The parts of one client."""
+
+    store: MetadataStore
+    pool: BookiePool
+    placement: Placement
+    troubles: TroubleBook
+    updater: Updater
+    clock: IReactorTime
+    rng: random.Random
+    config: ClientConfig
+    topology: Topology | None = None
+    """Knows the racks, where the placement asks for them."""
+    free_space: FreeSpace | None = None
+    """Knows the room that bookies have, where it counts."""
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Who failed too often."""
+        return self.pool.quarantine
+
+    def keys(self, ledger_id: LedgerId, digest_type: DigestType, password: bytes) -> LedgerKeys:
+        """Return what goes into a ledger's requests."""
+        return LedgerKeys(
+            ledger_id=ledger_id,
+            master_key=master_key(password),
+            digester=digester(digest_type, password),
+        )
+
+    def rate_limit(self) -> RateLimit | None:
+        """Return the limit on the requests of a new handle."""
+        return rate_limit(self.clock, self.config.requests_per_s_max)
+
+    def fetcher(self, keys: LedgerKeys, rate: RateLimit | None = None) -> EntryFetcher:
+        """Return what reads a ledger's entries, at most at the rate."""
+        return EntryFetcher(
+            self.pool,
+            keys.ledger_id,
+            keys.digester,
+            self.placement,
+            self.troubles,
+            sticky=self.rng.randrange(2**16) if self.config.sticky_reads else None,
+            rate=rate,
+        )
+
+    async def choose_ensemble(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:
+        """Return bookies for a new ledger; ones that failed lately only where it must be.
+
+        Raises:
+            NotEnoughBookiesError: there are not so many writable bookies.
+        """
+        writable = await self.store.writable_bookies()
+        await self.learn_racks(writable)
+        await self._learn_space(writable)
+        failing = self.troubles.failing(writable)
+        quarantined = await self._quarantined()
+        for excluded in (failing | quarantined, quarantined, frozenset[BookieId]()):
+            try:
+                return self.placement.choose(
+                    size, write_quorum, ack_quorum, writable=writable, excluded=excluded
+                )
+            except NotEnoughBookiesError:
+                if not excluded:
+                    raise
+        raise AssertionError("the second choice excludes nobody")
+
+    async def _quarantined(self) -> frozenset[BookieId]:
+        """Return who is in quarantine; a switch in the metadata ends all of it."""
+        quarantined = self.quarantine.members()
+        if quarantined and not await self.store.health_check_enabled():
+            self.quarantine.clear()
+            return frozenset()
+        return quarantined
+
+    async def learn_racks(self, bookies: frozenset[BookieId]) -> None:
+        """Find out in which racks bookies are, where the placement asks for it.
+
+        Raises:
+            ScriptError: racks are enforced and the script does not run.
+        """
+        if self.topology is not None:
+            await self.topology.learn(bookies)
+
+    async def learn_near(self, metadata: LedgerMetadata) -> None:
+        """Find out which of a ledger's bookies are near, where the placement reads from those.
+
+        A script that does not run is no hindrance: whoever only reads insists on no racks.
+        """
+        if not self.placement.prefers_near:
+            return
+        writable = await self.store.writable_bookies()
+        try:
+            await self.learn_racks(writable.union(metadata.all_bookies()))
+        except ScriptError as error:
+            log.warn("it is not known which bookies are near: {error}", error=error)
+
+    async def _learn_space(self, bookies: frozenset[BookieId]) -> None:
+        if self.free_space is not None:
+            await self.free_space.learn(bookies)
+
+    async def replacement(
+        self, metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]
+    ) -> Replacement:
+        """Look who is there, to replace bookies that have failed just now."""
+        gone = dict(failed)
+        for bookie in gone.values():
+            self.troubles.failed(bookie)
+        writable = await self.store.writable_bookies()
+        await self.learn_racks(writable.union(metadata.ensemble, gone.values()))
+        await self._learn_space(writable)
+        return Replacement(
+            placement=self.placement,
+            failed=gone,
+            write_quorum=metadata.write_quorum,
+            ack_quorum=metadata.ack_quorum,
+            writable=writable,
+            failing=self.troubles.failing(writable),
+            quarantined=await self._quarantined(),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Replacement:
+    """Who can take the places of failed bookies, with the registrations of the moment."""
+
+    placement: Placement
+    failed: dict[int, BookieId]
+    write_quorum: int
+    ack_quorum: int
+    writable: frozenset[BookieId]
+    failing: frozenset[BookieId]
+    quarantined: frozenset[BookieId]
+
+    def of(self, ensemble: Ensemble) -> Ensemble:
+        """Return the ensemble with as many of the failed replaced as possible.
+
+        Raises:
+            NotEnoughBookiesError: not one can be replaced.
+        """
+        for excluded in (self.failing | self.quarantined, self.quarantined):
+            with contextlib.suppress(NotEnoughBookiesError):
+                return self._of(ensemble, self.writable - excluded)
+        return self._of(ensemble, self.writable)
+
+    def _of(self, ensemble: Ensemble, writable: frozenset[BookieId]) -> Ensemble:
+        return replace_failed(
+            self.placement,
+            ensemble,
+            self.failed,
+            self.write_quorum,
+            self.ack_quorum,
+            writable=writable,
+        )

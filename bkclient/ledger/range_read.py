@@ -1,0 +1,125 @@
+"""Reading a range of entries: several chunks ahead, in order, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from twisted.internet.defer import Deferred
+
+from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParameterError
+from bkclient.ledger.context import Cluster
+from bkclient.ledger.fetch import EntryFetcher
+from bkclient.metadata.update import LocalMetadata
+from wire.digest import Entry
+from wire.ids import EntryId
+from wire.ledger_metadata import LedgerMetadata
+
+CHUNK_BYTES: Final = 512 * 1024
+"""What one chunk should hold; with CHUNKS_AHEAD it bounds the memory of a range read."""
+
+CHUNKS_AHEAD: Final = 4
+CHUNK_ENTRIES_FIRST: Final = 8
+"""Entries asked for while their size is not known: at most these many frames."""
+
+CHUNK_ENTRIES_MAX: Final = 1000
+
+
+class ChunkSizer:
+    """How many entries to ask for at once, from the sizes seen so far."""
+
+    def __init__(self) -> None:
+        self.entries = CHUNK_ENTRIES_FIRST
+
+    def learn(self, entries: list[Entry]) -> None:
+        """Look at a chunk that came; grow slowly, shrink at once."""
+        average = max(1, sum(len(entry.payload) for entry in entries) // len(entries))
+        wanted = max(1, min(CHUNK_ENTRIES_MAX, CHUNK_BYTES // (average + 64)))
+        self.entries = min(wanted, self.entries * 8)
+
+
+async def read_range(
+    cluster: Cluster,
+    fetcher: EntryFetcher,
+    local: LocalMetadata,
+    first: int,
+    last: int,
+) -> AsyncGenerator[list[Entry], None]:
+    """Yield the entries in chunks, in order. Cancelling or closing it stops the reading ahead.
+
+    Raises:
+        IncorrectParameterError: no range.
+        ClientError: an entry cannot be read; those before it have been yielded.
+    """
+    if not 0 <= first <= last:
+        raise IncorrectParameterError(f"entries {first} to {last} are no range")
+    ahead: deque[tuple[range, Deferred[list[Entry]]]] = deque()
+    sizer, following = ChunkSizer(), first
+    try:
+        while ahead or following <= last:
+            while following <= last and len(ahead) < CHUNKS_AHEAD:
+                end = _chunk_end(local.value, following, last, sizer.entries)
+                chunk = _fetch(cluster, fetcher, local, following, end)
+                ahead.append((range(following, end + 1), chunk))
+                following = end + 1
+            ids, chunk = ahead.popleft()
+            try:
+                entries = await chunk
+            except ClientError:
+                # Give those before the one that cannot be read; by itself it may be had after all.
+                for entry_id in ids:
+                    await fetcher.turn()
+                    yield [await fetcher.entry(local.value, EntryId(entry_id))]
+            else:
+                sizer.learn(entries)
+                yield entries
+    finally:
+        for _, chunk in ahead:
+            chunk.addErrback(lambda _failure: None)
+            chunk.cancel()
+
+
+def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) -> int:
+    """Return the last entry of a chunk; it does not reach over the end of a fragment."""
+    end = min(last, first + entries - 1)
+    starts = [f.first_entry_id for f in metadata.fragments if f.first_entry_id > first]
+    return min(end, starts[0] - 1) if starts else end
+
+
+def _fetch(
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+) -> Deferred[list[Entry]]:
+    metadata = local.value
+    if fetcher.can_batch and last > first and metadata.ensemble_size == metadata.write_quorum:
+        return Deferred.fromCoroutine(_fetch_in_batches(cluster, fetcher, local, first, last))
+    return Deferred.fromCoroutine(_fetch_singly(fetcher, local, first, last))
+
+
+async def _fetch_singly(
+    fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+) -> list[Entry]:
+    await fetcher.turn(last - first + 1)
+    return await fetcher.entries(local.value, first, last)
+
+
+async def _fetch_in_batches(
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+) -> list[Entry]:
+    """Ask for several entries with one request, and again for what did not fit."""
+    entries: list[Entry] = []
+    bytes_max = cluster.config.frame_bytes_max
+    while (following := first + len(entries)) <= last:
+        count = last - following + 1
+        await fetcher.turn()
+        try:
+            fetched = await fetcher.batch(local.value, EntryId(following), count, bytes_max)
+        except BookieUnavailableError:
+            # An old bookie closes the connection on a request it does not know.
+            fetcher.can_batch = False
+            return entries + await _fetch_singly(fetcher, local, following, last)
+        except ClientError:
+            # Ask for each: that names the entry that is not there, or finds it elsewhere.
+            return entries + await _fetch_singly(fetcher, local, following, last)
+        entries += fetched.entries[:count]
+    return entries

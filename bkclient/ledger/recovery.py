@@ -1,0 +1,322 @@
+"""Opening a ledger whose writer is gone: recovery run over the pool and the metadata store.
+
+Agrees with BookKeeper 4.18.0, LedgerOpenOp, LedgerRecoveryOp and ReadOnlyLedgerHandle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.errors import (
+    ClientError,
+    InterruptedOperationError,
+    UnexpectedConditionError,
+)
+from bkclient.ledger.context import Cluster
+from bkclient.ledger.pipeline import AddPipeline
+from bkclient.ledger.replica_read import as_client_error
+from bkclient.metadata.update import LocalMetadata, marked, recovered
+from bkclient.placement.policy import Ensemble
+from bkclient.quorum.add import AddQuorum, ChangeEnsemble
+from bkclient.quorum.read import KnownLac
+from bkclient.quorum.recover import (
+    AbortRecovery,
+    CloseAt,
+    FenceBookies,
+    MeasureLength,
+    ReadReplicas,
+    Recovery,
+    RecoveryCommand,
+    WriteBack,
+)
+from wire.codes import AddFlag, LedgerState, ReadFlag
+from wire.digest import Entry
+from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+from wire.messages import ReadRequest, Response
+
+log = Logger()
+
+RECOVERY_FRAME_BYTES: Final = 160
+"""What the frame of a recovery add has at most beside the payload: heads, key and digest.
+
+Java's writers keep nothing else free, so a ledger may have an entry that we would not have added.
+"""
+
+
+@attrs.frozen
+class RecoveryProgress:
+    """How far a recovery has come; ``recovered`` counts entries written back."""
+
+    ledger_id: LedgerId
+    step: str
+    """``fencing``, ``reading``, ``closing`` or ``closed``."""
+    last_entry: EntryId = NO_ENTRY
+    recovered: int = 0
+
+
+ProgressReport = Callable[[RecoveryProgress], None]
+
+
+async def recover(
+    cluster: Cluster,
+    local: LocalMetadata,
+    keys: LedgerKeys,
+    report: ProgressReport = lambda _progress: None,
+) -> LedgerMetadata:
+    """Find a ledger's end and close it there; return what the store says then.
+
+    A closed ledger is left alone. Cancelling leaves the ledger in recovery: fenced, not closed, and
+    ready for the next recovery to start from scratch.
+
+    Raises:
+        LedgerRecoveryError: it cannot be done now.
+        ClientUnauthorizedError: wrong password.
+        RequestTimeoutError: too many bookies are silent.
+        MetadataStoreError: the store failed.
+    """
+    metadata = await mark(cluster, local, keys.ledger_id)
+    if metadata.is_closed:
+        return metadata
+    run = RecoveryRun(cluster, local, keys, metadata, report)
+    try:
+        return await run.start()
+    finally:
+        run.leave()
+
+
+async def mark(cluster: Cluster, local: LocalMetadata, ledger_id: LedgerId) -> LedgerMetadata:
+    """Store IN_RECOVERY, unless the ledger is closed; return the metadata that holds then.
+
+    Nothing may be fenced before: the mark is what keeps the writer from moving to other bookies.
+    """
+    return await cluster.updater.update(
+        ledger_id, local, lambda m: m.state is LedgerState.OPEN, marked
+    )
+
+
+class RecoveryRun:
+    """One recovery under way: carries out what ``Recovery`` says.
+
+    Args:
+        metadata: as stored, in recovery; all reads use it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        local: LocalMetadata,
+        keys: LedgerKeys,
+        metadata: LedgerMetadata,
+        report: ProgressReport,
+    ) -> None:
+        self._cluster, self._local, self._keys = cluster, local, keys
+        self._metadata, self._report_to = metadata, report
+        self._fetcher = cluster.fetcher(keys)
+        self._rules = Recovery(metadata, window=cluster.config.recovery_read_batch_size)
+        self._pipeline: AddPipeline | None = None
+        self._ensemble = metadata.last_fragment.ensemble
+        self._fragments: dict[EntryId, Ensemble] = {}
+        self._recovered = 0
+        self._result: Deferred[LedgerMetadata] = Deferred(self._cancelled)
+
+    def start(self) -> Deferred[LedgerMetadata]:
+        """Begin; return what fires with the closed ledger's metadata."""
+        self._report("fencing")
+        self._run(self._rules.start())
+        return self._result
+
+    def leave(self) -> None:
+        """Let go of connections and timers."""
+        if self._pipeline is not None:
+            self._pipeline.end(InterruptedOperationError("the recovery has ended"))
+            self._pipeline.leave()
+        self._fetcher.close()
+
+    def _cancelled(self, _result: Deferred[LedgerMetadata]) -> None:
+        self._rules.ended = True
+
+    def _report(self, step: str, last: EntryId = NO_ENTRY) -> None:
+        progress = RecoveryProgress(self._keys.ledger_id, step, last, self._recovered)
+        self._report_to(progress)
+
+    def _run(self, commands: Sequence[RecoveryCommand]) -> None:
+        """Carry out commands. Whatever goes wrong, be it in the report, ends the recovery.
+
+        It is called for answers, where nobody else would hear of it.
+        """
+        try:
+            for command in commands:
+                self._DOERS[type(command)](self, command)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it.
+            self._fail(error)
+
+    def _spawn(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        Deferred.fromCoroutine(work).addErrback(self._broke)
+
+    def _broke(self, failure: Failure) -> None:
+        self._abort(AbortRecovery(as_client_error(failure)))
+
+    # Fencing and reading
+
+    def _fence(self, command: FenceBookies) -> None:
+        for index, bookie in enumerate(command.ensemble):
+            self._ask(bookie, NO_ENTRY, ReadFlag.FENCE).addCallbacks(
+                self._fenced,
+                lambda failure, i: self._run(self._rules.fence_failed(i, as_client_error(failure))),
+                callbackArgs=(index, bookie),
+                errbackArgs=(index,),
+            )
+
+    def _ask(self, bookie: BookieId, entry_id: EntryId, flags: ReadFlag) -> Deferred[Any]:
+        request = ReadRequest(self._keys.ledger_id, entry_id, flags, self._keys.master_key)
+        return self._cluster.pool.send(bookie, request)
+
+    def _fenced(self, response: Response, index: int, bookie: BookieId) -> None:
+        try:
+            entry = self._fetcher.verified(bookie, response, None)
+        except ClientError as error:
+            self._run(self._rules.fence_failed(index, error))
+        else:
+            self._run(self._rules.fence_answered(index, KnownLac(entry.lac, entry.length)))
+
+    def _read(self, command: ReadReplicas) -> None:
+        entry_id = command.entry_id
+        flags = ReadFlag.FENCE | ReadFlag.HIGH_PRIORITY
+        for index, bookie in command.replicas:
+            self._ask(bookie, entry_id, flags).addCallbacks(
+                self._read_answered,
+                lambda failure, i: self._run(
+                    self._rules.read_failed(entry_id, i, as_client_error(failure))
+                ),
+                callbackArgs=(entry_id, index, bookie),
+                errbackArgs=(index,),
+            )
+
+    def _read_answered(
+        self, response: Response, entry_id: EntryId, index: int, bookie: BookieId
+    ) -> None:
+        try:
+            entry = self._fetcher.verified(bookie, response, entry_id)
+        except ClientError as error:
+            self._run(self._rules.read_failed(entry_id, index, error))
+        else:
+            self._run(self._rules.read_answered(index, entry))
+
+    # Writing back
+
+    def _write_back(self, command: WriteBack) -> None:
+        pipeline = self._pipeline
+        if pipeline is None:
+            pipeline = self._pipeline = self._make_pipeline(command.lac)
+        self._push(pipeline, command.entry)
+
+    def _push(self, pipeline: AddPipeline, entry: Entry) -> None:
+        # The length in the copy is the original's, whatever this recoverer knows of those before.
+        pipeline.length = entry.length - len(entry.payload)
+        try:
+            entry_id = pipeline.push(entry.payload)
+        except ClientError as error:
+            self._run(self._rules.write_back_failed(error))
+            return
+        assert entry_id == entry.entry_id, (entry_id, entry.entry_id)
+        self._recovered += 1
+        self._report("reading", entry_id)
+
+    def _make_pipeline(self, lac0: EntryId) -> AddPipeline:
+        """Return the way back for entries, without the add-quorum time-out, as in Java.
+
+        It would end each recovery, and then the next, before who is silent can be replaced.
+        """
+        meta = self._metadata
+        return AddPipeline(
+            self._cluster.pool,
+            self._keys,
+            AddQuorum(
+                self._ensemble,
+                meta.write_quorum,
+                meta.ack_quorum,
+                last_confirmed=lac0,
+                delay_changes=self._cluster.config.delay_ensemble_change,
+                changes_max=self._cluster.config.ensemble_changes_max,
+            ),
+            write_quorum=meta.write_quorum,
+            length=0,
+            change_ensemble=self._change_ensemble,
+            gave_up=lambda error: self._run(self._rules.write_back_failed(error)),
+            confirmed=lambda last: self._run(self._rules.wrote_back(last)),
+            stamped_lac=lambda: lac0,
+            flags=AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY,
+            rate=self._cluster.rate_limit(),
+            frame_bytes_kept=RECOVERY_FRAME_BYTES,
+        )
+
+    async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:
+        """Remember the change; the store hears of it when the ledger is closed, and not before.
+
+        Or a second recoverer would read from bookies that may lack entries.
+        """
+        replacement = await self._cluster.replacement(self._metadata, command.failed)
+        self._ensemble = replacement.of(self._ensemble)
+        self._fragments[command.first_entry] = self._ensemble
+        return self._ensemble
+
+    # The end
+
+    def _measure(self, command: MeasureLength) -> None:
+        self._spawn(self._read_length(command.entry_id))
+
+    async def _read_length(self, entry_id: EntryId) -> None:
+        try:
+            entry = await self._fetcher.entry(self._metadata, entry_id)
+        except ClientError:
+            self._run(self._rules.measured(None))
+        else:
+            self._run(self._rules.measured(entry.length))
+
+    def _close(self, command: CloseAt) -> None:
+        self._spawn(self._store_close(command))
+
+    async def _store_close(self, command: CloseAt) -> None:
+        self._report("closing", command.last_entry)
+        fragments = [Fragment(e, ensemble) for e, ensemble in sorted(self._fragments.items())]
+        metadata = await self._cluster.updater.update(
+            self._keys.ledger_id,
+            self._local,
+            _still_recovering,
+            lambda m: recovered(m, fragments, command.last_entry, command.length),
+        )
+        # Another recoverer may have been first: the store's word holds.
+        self._report("closed", metadata.last_entry_id or NO_ENTRY)
+        if not self._result.called:
+            self._result.callback(metadata)
+
+    def _abort(self, command: AbortRecovery) -> None:
+        self._fail(command.error)
+
+    def _fail(self, error: Exception) -> None:
+        self._rules.ended = True
+        if not self._result.called:
+            self._result.errback(error)
+
+    _DOERS: ClassVar[dict[type, Callable[..., None]]] = {
+        FenceBookies: _fence,
+        ReadReplicas: _read,
+        WriteBack: _write_back,
+        MeasureLength: _measure,
+        CloseAt: _close,
+        AbortRecovery: _abort,
+    }
+
+
+def _still_recovering(metadata: LedgerMetadata) -> bool:
+    if metadata.state is LedgerState.OPEN:
+        raise UnexpectedConditionError("the ledger went back from IN_RECOVERY to OPEN")
+    return metadata.state is LedgerState.IN_RECOVERY

@@ -1,0 +1,142 @@
+"""One read under way: a rule of ``read`` run over connections, with its waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.alarms import Alarms
+from bkclient.connection.bookie_health import TroubleBook
+from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
+from bkclient.quorum.read import NEGATIVE, Ask, Deliver, ReadCommand
+from wire.ids import BookieId, LedgerId
+from wire.messages import Response
+
+log = Logger()
+T = TypeVar("T")
+
+
+class _Rule(Protocol[T]):
+    @property
+    def can_speculate(self) -> bool: ...
+    def start(self) -> list[ReadCommand[T]]: ...
+    def waited(self) -> list[ReadCommand[T]]: ...
+    def answered(self, index: int, value: T) -> list[ReadCommand[T]]: ...
+    def failed(self, index: int, error: ClientError) -> list[ReadCommand[T]]: ...
+
+
+class ReadRun(Generic[T]):
+    """One read under way: asks, waits, speculates, ends.
+
+    Args:
+        what: is read, for the error when nobody gives it.
+        send: sends the request to the member with this index.
+        accept: makes a value of an answer, or raises ``ClientError``.
+    """
+
+    def __init__(
+        self,
+        what: tuple[str, object, LedgerId],
+        rule: _Rule[T],
+        ensemble: Sequence[BookieId],
+        send: Callable[[BookieId], Deferred[Any]],
+        accept: Callable[[BookieId, Response], T],
+        alarms: Alarms[ReadRun[Any]],
+        waits: Iterator[float],
+        troubles: TroubleBook,
+    ) -> None:
+        self.result: Deferred[T] = Deferred(self._cancelled)
+        self.done = False
+        self._what = what
+        self._rule, self._ensemble = rule, ensemble
+        self._send, self._accept = send, accept
+        self._alarms, self._waits, self._troubles = alarms, waits, troubles
+        self._wait_s = 0.0
+
+    def start(self) -> Deferred[T]:
+        """Ask the first; return what fires with the value."""
+        self._run(self._rule.start())
+        return self.result
+
+    def waited(self) -> None:
+        """Nobody has answered for a while."""
+        self._wait_s = 0.0
+        if not self.done:
+            self._run(self._rule.waited())
+
+    def _run(self, commands: Sequence[ReadCommand[T]]) -> None:
+        for command in commands:
+            if isinstance(command, Ask):
+                self._ask(command.index)
+            elif isinstance(command, Deliver):
+                for index in command.slow:
+                    self._troubles.slow(self._ensemble[index])
+                self._end(command.value)
+            else:
+                self._end(command.error)
+
+    def _ask(self, index: int) -> None:
+        if self._rule.can_speculate and not self._wait_s:
+            self._wait_s = next(self._waits, 0.0)
+            if self._wait_s:
+                self._alarms.set(self, self._wait_s)
+        answer = self._send(self._ensemble[index])
+        answer.addCallbacks(
+            self._answered, self._failed, callbackArgs=(index,), errbackArgs=(index,)
+        )
+
+    def _answered(self, response: Response, index: int) -> None:
+        if self.done:
+            return
+        bookie = self._ensemble[index]
+        try:
+            value = self._accept(bookie, response)
+        except ClientError as error:
+            if not isinstance(error, NEGATIVE):
+                self._troubles.read_failed(bookie, error)
+            self._run(self._rule.failed(index, error))
+        else:
+            self._troubles.fine(bookie)
+            self._run(self._rule.answered(index, value))
+
+    def _failed(self, failure: Failure, index: int) -> None:
+        error = as_client_error(failure)
+        self._troubles.read_failed(self._ensemble[index], error)
+        if not self.done:
+            self._run(self._rule.failed(index, error))
+
+    def _end(self, outcome: T | ClientError) -> None:
+        self.done = True
+        if self._wait_s:
+            self._alarms.drop(self, self._wait_s)
+        if isinstance(outcome, ClientError):
+            self.result.errback(self._named(outcome))
+        else:
+            self.result.callback(outcome)
+
+    def _named(self, error: ClientError) -> ClientError:
+        """Return the error with what was read in its text."""
+        kind, number, ledger_id = self._what
+        named = type(error)(f"{kind} {number} of ledger {ledger_id}: {error}")
+        named.__cause__ = error
+        return named
+
+    def _cancelled(self, _result: Deferred[T]) -> None:
+        self.done = True
+        if self._wait_s:
+            self._alarms.drop(self, self._wait_s)
+
+
+def as_client_error(failure: Failure) -> ClientError:
+    """Return the client error in a failure; anything else is a bug, logged here."""
+    error = failure.value
+    if isinstance(error, ClientError):
+        return error
+    if isinstance(error, CancelledError):
+        return InterruptedOperationError("the request was given up")
+    log.failure("a request failed in a way that it should not", failure)
+    return UnexpectedConditionError(repr(error))

@@ -1,0 +1,453 @@
+"""LedgerWriter: the one handle that may add to a ledger.
+
+Agrees with BookKeeper 4.18.0, LedgerHandle. Stricter: once anything pending has been failed, the
+handle takes no more adds; once it was fenced it never writes the ledger's metadata again; its LAC
+comes from its own acks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from twisted.internet.defer import Deferred, DeferredLock, fail
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.errors import (
+    ClientClosedError,
+    ClientError,
+    ClientLedgerFencedError,
+    IllegalOperationError,
+    IncorrectParameterError,
+    LedgerClosedError,
+    ReadFailedError,
+    WriteFailedError,
+)
+from bkclient.ledger.context import Cluster
+from bkclient.ledger.explicit_lac import ExplicitLac, force
+from bkclient.ledger.pipeline import AddPipeline
+from bkclient.ledger.range_read import read_range
+from bkclient.metadata.update import (
+    LocalMetadata,
+    closed,
+    still_has,
+    with_ensemble,
+    writer_may_close,
+)
+from bkclient.placement.policy import Ensemble
+from bkclient.quorum.add import AddQuorum, ChangeEnsemble, State
+from bkclient.shared import Shared
+from wire.codes import AddFlag
+from wire.digest import Entry
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
+
+NO_METADATA_AFTER = (ClientLedgerFencedError, LedgerClosedError, ClientClosedError)
+"""What ends the handle and leaves the ledger's metadata to somebody else."""
+
+
+class LedgerWriter:
+    """Adds entries to one ledger, and closes it.
+
+    Entries are confirmed in the order they were added. A failed add ends the handle: whether its
+    entry is in the ledger is known once the ledger is closed or recovered.
+
+    ``last_add_confirmed`` is the highest entry that is safe together with all below it.
+
+    Two kinds of writer differ, as in Java. With ``explicit_ids`` the caller names each entry's id,
+    in any order; a gap holds up what lies above it. With ``deferred_sync`` bookies answer before
+    their disks have an entry: an add that is confirmed is safe only after ``force``, the LAC moves
+    with that, and a bookie that fails ends the writer.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        local: LocalMetadata,
+        keys: LedgerKeys,
+        *,
+        last_confirmed: int = -1,
+        length: int = 0,
+        explicit_ids: bool = False,
+        deferred_sync: bool = False,
+    ) -> None:
+        self.ledger_id: LedgerId = keys.ledger_id
+        self._cluster, self._local, self._keys = cluster, local, keys
+        metadata, config = local.value, cluster.config
+        self.explicit_ids, self.deferred_sync = explicit_ids, deferred_sync
+        self._forced, self._forced_length = EntryId(last_confirmed), length
+        self._quorum = AddQuorum(
+            metadata.last_fragment.ensemble,
+            metadata.write_quorum,
+            metadata.ack_quorum,
+            last_confirmed=last_confirmed,
+            delay_changes=config.delay_ensemble_change,
+            # What a bookie acknowledged may be on no disk: no other can take its place.
+            allow_changes=not deferred_sync,
+            changes_max=config.ensemble_changes_max,
+            spans_enough=self._spans_enough if config.enforce_fault_domains else None,
+        )
+        rate = cluster.rate_limit()
+        self._pipeline = AddPipeline(
+            cluster.pool,
+            keys,
+            self._quorum,
+            write_quorum=metadata.write_quorum,
+            length=length,
+            change_ensemble=self._change_ensemble,
+            gave_up=self._gave_up,
+            stamped_lac=lambda: self.last_add_confirmed,
+            flags=AddFlag.DEFERRED_SYNC if deferred_sync else AddFlag.NONE,
+            rate=rate,
+            quorum_timeout_s=config.add_quorum_timeout_s,
+        )
+        self._explicit_lac = ExplicitLac(
+            cluster.pool,
+            keys,
+            lambda: self.metadata,
+            confirmed=lambda: self.last_add_confirmed,
+            piggybacked=lambda: self._pipeline.piggybacked_lac,
+        )
+        if config.explicit_lac_interval_ms > 0:
+            self._explicit_lac.start(cluster.clock, config.explicit_lac_interval_ms / 1000)
+        self._taking = DeferredLock()
+        self._fetcher = cluster.fetcher(keys, rate)
+        self._ended_by: ClientError | None = None
+        self._closing: Shared[LedgerMetadata] | None = None
+        self._end: tuple[EntryId, int] | None = None
+        """Where the ledger is to end, and its length, once that is decided."""
+
+    def _spans_enough(self, acked: Ensemble) -> bool:
+        return self._cluster.placement.spans_enough(acked, self._local.value.write_quorum)
+
+    def __repr__(self) -> str:
+        return f"<LedgerWriter {self.ledger_id} LAC {self.last_add_confirmed}>"
+
+    # What is known
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this handle last stored or read it."""
+        return self._local.value
+
+    @property
+    def last_add_pushed(self) -> EntryId:
+        """The highest entry id handed out."""
+        return self._quorum.last_pushed
+
+    @property
+    def last_add_confirmed(self) -> EntryId:
+        """The highest entry that is safe with all below it; -1 for none."""
+        return self._forced if self.deferred_sync else self._quorum.last_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of all entries added, those that wait for confirmation included."""
+        return self._pipeline.length
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the handle takes more entries."""
+        return self._quorum.state is not State.ENDED
+
+    @property
+    def in_flight_anywhere(self) -> int:
+        """How many copies are on their way, those of confirmed entries included."""
+        return self._pipeline.in_flight_anywhere
+
+    @property
+    def clock(self) -> IReactorTime:
+        """The clock of the client."""
+        return self._cluster.clock
+
+    # Adding
+
+    def add(self, payload: bytes) -> Deferred[EntryId]:
+        """Add an entry; the Deferred fires with its id when it is confirmed.
+
+        Never waits: a caller that adds much in a loop awaits ``room`` or uses ``add_many``.
+        Cancelling the Deferred does not take the entry back.
+
+        Raises (through the Deferred):
+            LedgerClosedError, ClientLedgerFencedError: the handle takes no more entries.
+            IncorrectParameterError: the entry is too large; the handle stays usable.
+            IllegalOperationError: the writer wants ids; use ``add_at``.
+            ClientError: the entry's outcome is unknown until the ledger is closed or recovered.
+        """
+        try:
+            self._insist_on(explicit_ids=False)
+            entry_id = self._pipeline.push(payload)
+        except ClientError as error:
+            return fail(error)
+        return self._pipeline.when_confirmed(entry_id)
+
+    def add_at(self, entry_id: EntryId, payload: bytes) -> Deferred[EntryId]:
+        """Add an entry under an id of the caller's choice; see ``add``.
+
+        It is confirmed only when every lower id is: leave no gap for ever.
+
+        Raises (through the Deferred):
+            IllegalOperationError: the writer was created without ``explicit_ids``.
+            DuplicateEntryIdError: the id was added before.
+            IncorrectParameterError: a negative id, or an entry too large.
+            ClientError: as for ``add``.
+        """
+        try:
+            self._insist_on(explicit_ids=True)
+            if entry_id < 0:
+                raise IncorrectParameterError(f"entry {entry_id}: ids begin with 0")
+            self._pipeline.push_at(entry_id, payload)
+        except ClientError as error:
+            return fail(error)
+        return self._pipeline.when_confirmed(entry_id)
+
+    def _insist_on(self, *, explicit_ids: bool) -> None:
+        if explicit_ids is not self.explicit_ids:
+            how = "add_at" if self.explicit_ids else "add"
+            text = f"ledger {self.ledger_id} was not created for that: use {how}()"
+            raise IllegalOperationError(text)
+
+    def add_many(self, payloads: Iterable[bytes]) -> Deferred[EntryId]:
+        """Add entries as ``room`` allows; the Deferred fires when the last one is confirmed.
+
+        It fires with the last entry's id. Nothing is made for an entry but its bytes, so this is
+        the fast way. ``payloads`` is consumed as the ledger takes it, from this call on. Calls that
+        overlap keep their order: none takes an entry before all of those before it are taken.
+        Cancelling stops taking more; what was taken stays added.
+        """
+        return Deferred.fromCoroutine(self._add_many(payloads))
+
+    async def _add_many(self, payloads: Iterable[bytes]) -> EntryId:
+        self._insist_on(explicit_ids=False)
+        pipeline, remaining = self._pipeline, iter(payloads)
+        await self._taking.acquire()
+        try:
+            await pipeline.room()
+            while pipeline.push_some(remaining):
+                await pipeline.room()
+            last = self._quorum.last_pushed
+        finally:
+            self._taking.release()
+        return await pipeline.when_confirmed(last)
+
+    async def room(self) -> None:
+        """Wait until adding one more stays within limits of entries, bytes and connections."""
+        await self._pipeline.room()
+
+    async def drain(self) -> EntryId:
+        """Wait until everything added so far is confirmed; return the LAC.
+
+        Raises:
+            ClientError: an add failed.
+        """
+        if self._quorum.pending:
+            await self._pipeline.when_confirmed(self._quorum.last_pushed)
+        if self._ended_by is not None:
+            raise self._ended_by
+        return self.last_add_confirmed
+
+    async def publish(self) -> None:
+        """Tell bookies how far entries are confirmed, so that readers see the last ones at once.
+
+        Without it they learn that with the next add, with the end of the ledger, or at the
+        interval of the setting. Bookies that do not take it are no failure.
+        """
+        await self._explicit_lac.tell()
+
+    async def force(self) -> EntryId:
+        """Return once all that is confirmed is on the disks of its bookies, with the last of it.
+
+        With ``deferred_sync`` the LAC is there then. At once where nothing was added yet.
+
+        Raises:
+            LedgerClosedError: the ledger has ended, or is about to, before what was to be forced.
+            ClientLedgerFencedError: another client recovers the ledger, and says where it ends.
+            ClientError: a bookie did not do it; nothing is known of what was added since the last.
+        """
+        head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
+        self._insist_unbroken()
+        if self._quorum.last_pushed >= 0:
+            await force(self._cluster.pool, self.ledger_id, self._quorum.ensemble)
+        self._insist_unbroken()
+        if head > self._forced:
+            if self._end is not None:
+                raise self._ended_by or LedgerClosedError(f"ledger {self.ledger_id} was closed")
+            self._forced, self._forced_length = head, length
+        return head
+
+    def _insist_unbroken(self) -> None:
+        """Refuse to take a force for what it was, if a bookie may be another than it was.
+
+        Java does not look: there a bookie that died with entries in memory, and was started again,
+        says that all it has is on its disk.
+        """
+        if isinstance(self._ended_by, NO_METADATA_AFTER):
+            raise self._ended_by
+        lost = self._pipeline.has_lost(self._forced)
+        if lost:
+            raise WriteFailedError(
+                f"the connection to {', '.join(lost)} went since entry {self._forced} of ledger "
+                f"{self.ledger_id} was forced: what was added behind it may be lost"
+            )
+
+    # Ensemble changes
+
+    async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:
+        failed = command.failed
+        replacement = await self._cluster.replacement(self.metadata, failed)
+        names = ", ".join(bookie for _, bookie in failed)
+        log.info(
+            "ledger {ledger_id}: replacing {names} from entry {first} on",
+            ledger_id=self.ledger_id,
+            names=names,
+            first=command.first_entry,
+        )
+
+        def changed(metadata: LedgerMetadata) -> LedgerMetadata:
+            ensemble = replacement.of(metadata.last_fragment.ensemble)
+            return with_ensemble(metadata, command.first_entry, ensemble)
+
+        metadata = await self._cluster.updater.update(
+            self.ledger_id, self._local, lambda m: still_has(m, failed), changed
+        )
+        return metadata.last_fragment.ensemble
+
+    def _gave_up(self, error: ClientError) -> None:
+        """The adds have failed. Close the ledger where that is ours to do."""
+        if self._ended_by is None:  # Else whoever heard of the first has let go of it already.
+            self._ended_by = error
+        log.warn(
+            "ledger {ledger_id} takes no more entries: {error}",
+            ledger_id=self.ledger_id,
+            error=error,
+        )
+        if isinstance(self._ended_by, NO_METADATA_AFTER):
+            self._leave()
+            return
+        # Later: the adds that are lost are taken off the length first.
+        self._cluster.clock.callLater(0, self._close_by_itself)
+
+    def _close_by_itself(self) -> None:
+        Deferred.fromCoroutine(self.close()).addErrback(self._close_failed)
+
+    def _close_failed(self, failure: Failure) -> None:
+        log.warn(
+            "ledger {ledger_id} could not be closed either; recover it: {error}",
+            ledger_id=self.ledger_id,
+            error=failure.value,
+        )
+
+    # Closing
+
+    async def close(self) -> LedgerMetadata:
+        """Close the ledger at the LAC; return its final metadata.
+
+        Adds that are not confirmed fail with ``LedgerClosedError``: await ``drain`` first to keep
+        them. With ``deferred_sync`` what is confirmed is forced first; where that fails the ledger
+        ends with what was forced before. Calls that overlap share one result; a failed close can be
+        tried again.
+
+        Raises:
+            ClientLedgerFencedError: another client recovers the ledger, and will close it.
+            MetadataVersionError: another client closed it elsewhere.
+            MetadataUnavailableError: the store is away; the outcome is unknown.
+        """
+        if isinstance(self._ended_by, NO_METADATA_AFTER):
+            raise self._ended_by
+        closing = self._closing
+        if closing is None:
+            closing = self._closing = Shared(self._close())
+            closing.on_failure(self._forget_closing)
+        return await closing.wait()
+
+    def _forget_closing(self) -> None:
+        self._closing = None
+
+    async def _close(self) -> LedgerMetadata:
+        self._pipeline.end(LedgerClosedError(f"ledger {self.ledger_id} was closed"))
+        if self._pipeline.is_busy:
+            # Who hears of an entry closes: what is lost has not been taken off the length yet.
+            await deferLater(self._cluster.clock, 0)
+        if self._end is None:
+            if self.deferred_sync:
+                await self._force_last()
+            self._leave()
+            length = self._forced_length if self.deferred_sync else self.length
+            self._end = self.last_add_confirmed, length
+        last, length = self._end
+        return await self._cluster.updater.update(
+            self.ledger_id,
+            self._local,
+            lambda m: writer_may_close(m, last, length),
+            lambda m: closed(m, last, length),
+        )
+
+    async def _force_last(self) -> None:
+        """Force what is confirmed; Java leaves that to its user, and drops it otherwise."""
+        if self._forced >= self._quorum.last_confirmed:
+            return
+        try:
+            await self.force()
+        except ClientError as error:
+            log.warn(
+                "ledger {ledger_id} ends with entry {last}, for the rest could not be forced: "
+                "{error}",
+                ledger_id=self.ledger_id,
+                last=self._forced,
+                error=error,
+            )
+
+    async def update_metadata(
+        self,
+        needed: Callable[[LedgerMetadata], bool],
+        changed: Callable[[LedgerMetadata], LedgerMetadata],
+    ) -> LedgerMetadata:
+        """Change the ledger's metadata in this handle's name; see ``Updater.update``."""
+        return await self._cluster.updater.update(self.ledger_id, self._local, needed, changed)
+
+    def retire(self) -> None:
+        """Take no more entries, because somebody else will; nothing may be pending."""
+        assert not self._quorum.pending, "adds are pending"
+        self._ended_by = ClientLedgerFencedError(
+            f"ledger {self.ledger_id} was handed over to its next writer"
+        )
+        self._pipeline.end(self._ended_by)
+        self._leave()
+
+    def abandon(self) -> None:
+        """Let go of the ledger without closing it: pending adds fail, the metadata stays.
+
+        What is in the ledger then is for ``recover`` to find out.
+        """
+        error = ClientClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
+        if not isinstance(self._ended_by, NO_METADATA_AFTER):
+            self._ended_by = error  # It closes nothing by itself any more.
+        self._pipeline.end(error)
+        self._leave()
+
+    def _leave(self) -> None:
+        self._explicit_lac.stop()
+        self._pipeline.leave()
+        self._fetcher.close()
+
+    # Reading
+
+    async def read(self, first: int, last: int) -> AsyncIterator[Entry]:
+        """Yield entries ``first`` to ``last``, both confirmed, in order.
+
+        Raises:
+            ReadFailedError: ``last`` is not confirmed, or an entry cannot be read.
+        """
+        if last > self.last_add_confirmed:
+            raise ReadFailedError(
+                f"entry {last} of ledger {self.ledger_id} is not confirmed: "
+                f"the last one that is, is {self.last_add_confirmed}"
+            )
+        async for entries in read_range(self._cluster, self._fetcher, self._local, first, last):
+            for entry in entries:
+                yield entry

@@ -1,0 +1,147 @@
+"""The list of a log's ledgers, and how it changes: by compare-and-swap, and never otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from bkclient.client import Client
+from bkclient.errors import ClientError, MetadataVersionError
+from bkclient.ledger.writer import LedgerWriter
+from bkclient.log.errors import NotLeaderError
+from bkclient.log.record import LogRecord, decode_record
+from bkclient.metadata.api import MetadataUnavailableError, Version
+from wire.ids import LedgerId
+
+log = Logger()
+
+LOG_KEY: Final = "bkctl.log"
+"""The custom metadata of a log's ledgers: the log's name."""
+
+CONFLICTS_MAX: Final = 10
+READS_MAX: Final = 6
+
+
+@attrs.frozen
+class KnownRecord:
+    """A record and the version it was read or written at."""
+
+    record: LogRecord
+    version: Version
+
+
+class LedgerList:
+    """The list of one log. Asks and changes the metadata; keeps nothing."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self.name = client, name
+
+    async def read(self) -> KnownRecord:
+        """Return the record.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            LogDamagedError: it cannot be understood.
+        """
+        stored = await self._client.store.read_log(self.name)
+        return KnownRecord(decode_record(self.name, stored.value), stored.version)
+
+    async def read_patiently(self) -> KnownRecord:
+        """Return the record, also where the metadata service is away for a moment."""
+        pause_s = 0.1
+        for _ in range(READS_MAX - 1):
+            try:
+                return await self.read()
+            except MetadataUnavailableError:
+                await deferLater(self._client.cluster.clock, pause_s)
+                pause_s *= 2
+        return await self.read()
+
+    async def write(self, known: KnownRecord, record: LogRecord) -> KnownRecord:
+        """Replace the record that is known.
+
+        Raises:
+            MetadataVersionError: it is not that any more.
+            MetadataUnavailableError: the outcome is unknown.
+        """
+        version = await self._client.store.write_log(self.name, record.encode(), known.version)
+        return KnownRecord(record, version)
+
+    async def update(self, changed: Callable[[LogRecord], LogRecord | None]) -> KnownRecord:
+        """Change the record, whatever it is by now; ``None`` leaves it as it is.
+
+        ``changed`` must give the same for a record that has the change already, for an answer may
+        get lost after it was made.
+
+        Raises:
+            MetadataVersionError: others change it all the time.
+        """
+        for _ in range(CONFLICTS_MAX):
+            known = await self.read_patiently()
+            record = changed(known.record)
+            if record is None or record == known.record:
+                return known
+            try:
+                return await self.write(known, record)
+            except (MetadataVersionError, MetadataUnavailableError):
+                continue
+        raise MetadataVersionError(f"log {self.name} is changed by others all the time")
+
+    async def append_ledger(
+        self, known: KnownRecord, after: LedgerId | None, *, tries: int = CONFLICTS_MAX
+    ) -> tuple[KnownRecord, LedgerWriter]:
+        """List a new ledger behind ``after``, which was the last one; return its writer.
+
+        A ledger is made for each attempt: one that others could have seen unlisted, and swept, is
+        never listed later.
+
+        Raises:
+            NotLeaderError: somebody else has listed one.
+            ClientError: no ledger could be made, or the list could not be changed.
+        """
+        for _ in range(tries):
+            writer = await self._create(known.record)
+            try:
+                return await self._list(known, writer), writer
+            except MetadataVersionError:
+                await self._discard(writer)
+            except BaseException:
+                writer.abandon()
+                raise
+            known = await self.read_patiently()
+            if known.record.last_ledger_id != after or known.record.sealed:
+                raise NotLeaderError(f"log {self.name} was taken over by another writer")
+        raise NotLeaderError(f"log {self.name} is changed by others all the time")
+
+    async def _create(self, record: LogRecord) -> LedgerWriter:
+        options = record.options
+        return await self._client.create_ledger(
+            ensemble_size=options.ensemble_size,
+            write_quorum=options.write_quorum,
+            ack_quorum=options.ack_quorum,
+            digest_type=options.digest_type,
+            password=options.password,
+            custom={"application": b"bkctl", LOG_KEY: self.name.encode()},
+        )
+
+    async def _list(self, known: KnownRecord, writer: LedgerWriter) -> KnownRecord:
+        now_ms = int(self._client.cluster.clock.seconds() * 1000)
+        try:
+            return await self.write(known, known.record.appended(writer.ledger_id, now_ms))
+        except MetadataUnavailableError:
+            found = await self.read_patiently()
+            if found.record.last_ledger_id == writer.ledger_id:
+                return found
+            # It may yet be listed, so it stays; whoever sweeps makes sure that it cannot be.
+            raise
+
+    async def _discard(self, writer: LedgerWriter) -> None:
+        writer.abandon()
+        try:
+            await self._client.delete_ledger(writer.ledger_id)
+        except ClientError as error:
+            log.warn("ledger {id} is left to be swept: {error}", id=writer.ledger_id, error=error)

@@ -1,0 +1,251 @@
+"""A session with ZooKeeper that only reads, on the caller's thread: no reactor, no threads."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from bkclient.errors import MetadataStoreError
+from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
+from bkclient.metadata.reader import frames
+from bkclient.metadata.reader.frames import HEADER, LENGTH, Body
+
+if TYPE_CHECKING:
+    from bkclient.metadata.zk_uri import ZooKeeperUri
+
+AT_ONCE: Final = 800
+"""Requests that are on their way; a server takes a thousand before it reads no more."""
+
+_TRIES_MAX: Final = 8
+"""How often a connection may break before any answer has come, until that is given up."""
+
+_READ_BYTES: Final = 1 << 15
+_PAUSE_S: Final = 0.05
+_PAUSE_S_MAX: Final = 1.0
+
+Address = tuple[bytes, int]
+Connect = Callable[[Address, float], socket.socket]
+
+
+class ReadSession:
+    """Asks, and hears the answers in the order of the questions.
+
+    All there is to ask may be asked twice: when a connection breaks, another one is made, with the
+    next server, and what was not answered is asked again. A server that knows less than the last
+    one takes no session of ours, so that time does not run backwards. A caller that takes its time
+    between two answers may find its session expired; that is one more broken connection.
+    """
+
+    def __init__(
+        self,
+        uri: ZooKeeperUri,
+        *,
+        timeout_s: float,
+        auth_data: Sequence[tuple[str, str]] = (),
+        first_host: int = 0,
+        connect: Connect | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """``first_host`` says with which server to begin, to spread the load."""
+        hosts = [_address(host) for host in uri.hosts.split(",")]
+        first = first_host % len(hosts)
+        self._hosts = itertools.cycle(hosts[first:] + hosts[:first])
+        # One that says nothing must not take the time that there is for all of them.
+        self._host_s_max = timeout_s / len(hosts)
+        self._uri, self._timeout_s, self._auth_data = uri, timeout_s, auth_data
+        self._connect, self._clock, self._sleep = connect or _connect, clock, sleep
+        self._socket: socket.socket | None = None
+        self._chunks: list[bytes] = []
+        self._missing = LENGTH.size
+        self._xid = self._due = 1
+        self._last_zxid = 0
+
+    def ask(self, bodies: Iterable[Body]) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield what is answered, ``(what is wrong or 0, the frame)``, as many as have come.
+
+        ``bodies`` are taken as there is room for them, with ``AT_ONCE`` on their way at most. To
+        end the iteration early closes the connection: the next question opens another one.
+
+        Raises:
+            MetadataUnavailableError: no server answered within the session's time-out.
+            MetadataAccessError: who we are was refused.
+            MetadataStoreError: what a server sent is no ZooKeeper.
+        """
+        waiting = iter(bodies)
+        flying: deque[Body] = deque()
+        tries, since_s = 0, self._clock()
+        try:
+            while True:
+                try:
+                    if not self._send_more(waiting, flying):
+                        return
+                    answers = self._receive()
+                except (OSError, EOFError) as error:
+                    self._drop()
+                    tries += 1
+                    if tries >= _TRIES_MAX or self._clock() > since_s + 2 * self._timeout_s:
+                        raise self._unavailable("the connection breaks again and again") from error
+                    continue
+                if not answers:
+                    continue
+                for _ in answers:
+                    flying.popleft()
+                # Now, so that the server is at work while the caller is.
+                self._send_ahead(waiting, flying)
+                yield answers
+                tries, since_s = 0, self._clock()
+        finally:
+            if flying:
+                self._drop()
+
+    def _send_more(self, waiting: Iterator[Body], flying: deque[Body]) -> bool:
+        """Fill up what is on its way, in large pieces; return whether anything is."""
+        more: list[Body] = []
+        if self._socket is None:
+            self._open()
+            self._due = self._xid
+            more = list(flying)
+        if len(flying) <= AT_ONCE // 2:
+            new = list(itertools.islice(waiting, AT_ONCE - len(flying)))
+            flying.extend(new)
+            more += new
+        if more:
+            assert self._socket is not None
+            self._socket.sendall(frames.requests(self._xid, more))
+            self._xid += len(more)
+        return bool(flying)
+
+    def _send_ahead(self, waiting: Iterator[Body], flying: deque[Body]) -> None:
+        try:
+            self._send_more(waiting, flying)
+        except OSError:
+            self._drop()  # What it is about is told when the next answer is due.
+
+    def _receive(self) -> list[tuple[int, bytes]]:
+        """Wait for bytes; return the answers that are whole."""
+        assert self._socket is not None
+        data = self._socket.recv(_READ_BYTES)
+        if not data:
+            raise EOFError
+        self._chunks.append(data)
+        self._missing -= len(data)
+        if self._missing > 0:
+            return []
+        buffer, at = b"".join(self._chunks), 0
+        answers, missing = [], LENGTH.size
+        while len(buffer) - at >= LENGTH.size:
+            end = at + LENGTH.size + self._checked(LENGTH.unpack_from(buffer, at)[0], HEADER.size)
+            if end > len(buffer):
+                missing = end - at
+                break
+            answer = buffer[at + LENGTH.size : end]
+            at = end
+            xid, zxid, wrong = HEADER.unpack_from(answer)
+            if xid == frames.AUTH_XID:
+                self._check_auth(wrong)
+            elif xid not in frames.UNASKED_XIDS:
+                # Whose answer it is goes by the order alone: it must be the one that is due.
+                if not xid == self._due < self._xid:
+                    raise self._strange("an answer that nobody asked for")
+                self._due += 1
+                self._last_zxid = max(zxid, self._last_zxid)
+                answers.append((wrong, answer))
+        self._chunks, self._missing = [buffer[at:]], missing - (len(buffer) - at)
+        return answers
+
+    # Connections
+
+    def _open(self) -> None:
+        """Connect with one server or the other.
+
+        Raises:
+            MetadataUnavailableError: none gives us a session in time.
+        """
+        deadline_s, pause_s = self._clock() + self._timeout_s, _PAUSE_S
+        while True:
+            left_s = deadline_s - self._clock()
+            try:
+                self._greet(next(self._hosts), max(min(left_s, self._host_s_max), _PAUSE_S))
+            except (OSError, EOFError) as error:
+                self._drop()
+                if self._clock() + pause_s > deadline_s:
+                    text = f"no ZooKeeper answered within {self._timeout_s:g} s"
+                    raise self._unavailable(text) from error
+                self._sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            except BaseException:
+                self._drop()
+                raise
+            else:
+                return
+
+    def _greet(self, host: Address, timeout_s: float) -> None:
+        self._socket = self._connect(host, timeout_s)
+        # Small pieces are all there is, and each is waited for.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.sendall(frames.greeting(self._last_zxid, int(self._timeout_s * 1000)))
+        size = self._checked(LENGTH.unpack(self._exactly(LENGTH.size))[0], 1)
+        if frames.timeout_of(self._exactly(size)) <= 0:
+            raise EOFError
+        self._socket.settimeout(self._timeout_s)
+        self._chunks, self._missing = [], LENGTH.size
+        for scheme, credential in self._auth_data:
+            self._socket.sendall(frames.auth(scheme, credential))
+
+    def _exactly(self, size: int) -> bytes:
+        assert self._socket is not None
+        received = b""
+        while len(received) < size:
+            more = self._socket.recv(size - len(received))
+            if not more:
+                raise EOFError
+            received += more
+        return received
+
+    def close(self) -> None:
+        """End the session, without waiting for the server to have noted that."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.sendall(frames.requests(self._xid, [(frames.CLOSE, b"")]))
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    # Errors
+
+    def _checked(self, size: int, size_min: int) -> int:
+        if not size_min <= size <= frames.FRAME_BYTES_MAX:
+            raise self._strange(f"a frame of {size} bytes")
+        return size
+
+    def _check_auth(self, wrong: int) -> None:
+        if wrong:
+            raise MetadataAccessError(f"{self._uri.text}: who we are was refused ({wrong})")
+
+    def _strange(self, what: str) -> MetadataStoreError:
+        self._drop()
+        return MetadataStoreError(f"{self._uri.text}: this is no ZooKeeper: {what}")
+
+    def _unavailable(self, why: str) -> MetadataUnavailableError:
+        return MetadataUnavailableError(f"{self._uri.text}: {why}")
+
+
+def _connect(address: Address, timeout_s: float) -> socket.socket:
+    where: Any = address  # Bytes are as good as a text; the stubs do not know.
+    return socket.create_connection(where, timeout_s)
+
+
+def _address(host: str) -> Address:
+    """Return what to connect with: bytes, since a text has Python import what knows of umlauts."""
+    name, _, port = host.rpartition(":")
+    name = name.strip("[]")
+    return name.encode("ascii" if name.isascii() else "idna"), int(port)

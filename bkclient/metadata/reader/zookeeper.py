@@ -1,0 +1,231 @@
+"""What a look at ZooKeeper finds: ledgers, bookies, and whether autorecovery is off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bkclient.errors import MetadataSerializationError, MetadataStoreError
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import (
+    MetadataAccessError,
+    NotFoundError,
+    NotInitializedError,
+    Versioned,
+)
+from bkclient.metadata.reader import frames
+from bkclient.metadata.stored import (
+    IDS_AT_ONCE,
+    StoredLedger,
+    decode_info,
+    decode_stored,
+    known_layout,
+    layout_in_force,
+)
+from bkclient.registered import BookieState, BookieStatus, states
+from wire.ids import BookieId, LedgerId, is_valid_bookie_id
+
+if TYPE_CHECKING:
+    from bkclient.metadata.reader.frames import Body
+    from bkclient.metadata.reader.session import ReadSession
+    from bkclient.metadata.zk_paths import Digits, LedgerLayout
+    from bkclient.metadata.zk_uri import ZooKeeperUri
+    from wire.records import BookieServiceInfo
+
+_NODES_AT_ONCE: Final = 16
+"""Lists of names that are read together, where they are short."""
+
+_NAMES_AT_ONCE: Final = 1000
+"""Names in such lists from which on it is one list at a time again."""
+
+Names = tuple[str, ...]
+
+
+class ZooKeeperLook:
+    """A cluster in ZooKeeper as it is from the first question on, and anew after ``close``.
+
+    ``warn`` hears of nodes that are not what they should be. Every question may raise what
+    ``ReadSession.ask`` does, and ``MetadataAccessError`` where we may not look.
+    """
+
+    def __init__(self, session: ReadSession, uri: ZooKeeperUri) -> None:
+        self._session, self._uri = session, uri
+        self._layout_found: LedgerLayout | None = None
+        self._note: bytes | None = None
+        self._instance_id: bytes | None = None
+        self.warn: Callable[[str], object] = lambda _text: None
+
+    def begin(self) -> None:
+        """Connect, and see what all questions need; without it the first question does.
+
+        Raises:
+            NotInitializedError: there is no cluster.
+            IncompatibleLayoutError: its layout is not the one asked for, or not one we know.
+        """
+        self._layout()
+
+    def close(self) -> None:
+        """End the session; the next question begins another one, and sees what is then."""
+        self._session.close()
+        self._layout_found = None
+
+    def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
+        """Yield the ids of all ledgers above ``after``, ascending.
+
+        Raises:
+            NotInitializedError: there is no cluster.
+            IncompatibleLayoutError: its layout is not the one asked for, or not one we know.
+        """
+        layout, least = self._layout(), -1 if after is None else after
+        for spelling in layout.spellings:
+            for leaf, names in self._leaves(spelling, [()], least):
+                found, strange = layout.ledgers_among(spelling, leaf, names, least)
+                for path in strange:
+                    self.warn(f"{path} is no ledger")
+                for at in range(0, len(found), IDS_AT_ONCE):
+                    yield found[at : at + IDS_AT_ONCE]
+
+    def _leaves(
+        self, spelling: Digits, nodes: Sequence[Names], after: int
+    ) -> Iterator[tuple[Names, list[str]]]:
+        """Yield the nodes with ledgers and the names in them, below ``nodes`` of one level."""
+        at, size = 0, 1
+        while at < len(nodes):
+            some = nodes[at : at + size]
+            lists = self._children("".join(f"/{name}" for name in node) for node in some)
+            at += size
+            for node, names in zip(some, lists, strict=True):
+                if names is None and not node:
+                    raise NotInitializedError(f"{self._uri.text}: the cluster is gone")
+                if len(node) < spelling.depth:
+                    yield from self._leaves(
+                        spelling, spelling.inner_among(node, names or (), after), after
+                    )
+                elif names is not None:
+                    yield node, names
+            # Lists of ten thousand names come one by one, empty ones are not waited for.
+            is_short = sum(len(names or ()) for names in lists) < _NAMES_AT_ONCE
+            size = min(2 * size, _NODES_AT_ONCE) if is_short else 1
+
+    def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
+        """Yield ledgers in the order of ``ids``, as many as have come; those gone are left out."""
+        path_of, at = self._layout().path_of, 0
+        bodies = (frames.get_data(self._uri.root + path_of(ledger_id)) for ledger_id in ids)
+        for answers in self._session.ask(bodies):
+            found = []
+            some = ids[at : at + len(answers)]
+            for ledger_id, (wrong, answer) in zip(some, answers, strict=True):
+                if wrong == 0:
+                    found.append(_stored(ledger_id, answer))
+                else:
+                    self._check(wrong)
+            at += len(answers)
+            yield found
+
+    def bookies(self) -> tuple[BookieStatus, ...]:
+        """Return every bookie that is registered or has a cookie, by id."""
+        self._layout()
+        # The read-only list first: a bookie that becomes writable in between is in one of them.
+        paths = (zk_paths.READ_ONLY, zk_paths.AVAILABLE, zk_paths.COOKIES)
+        read_only, writable, known = map(self._bookies_among, paths, self._children(paths))
+        found = states(writable, read_only, known)
+        up = [bookie for bookie, state in found.items() if state is not BookieState.DOWN]
+        infos = self._infos(up)
+        return tuple(BookieStatus(one, state, infos.get(one)) for one, state in found.items())
+
+    def _bookies_among(self, path: str, names: Iterable[str] | None) -> frozenset[BookieId]:
+        found = []
+        for name in names or ():
+            if is_valid_bookie_id(name):
+                found.append(BookieId(name))
+            elif name != zk_paths.READ_ONLY_NAME:
+                self.warn(f"{path}/{name} is no bookie id")
+        return frozenset(found)
+
+    def _infos(self, bookies: Sequence[BookieId]) -> dict[BookieId, BookieServiceInfo]:
+        """Return what bookies have published: those that are still there and can be read."""
+        paths = [
+            zk_paths.registration(bookie, read_only=read_only)
+            for bookie in bookies
+            for read_only in (False, True)
+        ]
+        values = iter(self._values(paths))
+        found = {}
+        for bookie, value, other in zip(bookies, values, values, strict=True):
+            either = other if value is None else value
+            if either is not None:
+                try:
+                    found[bookie] = decode_info(bookie, either)
+                except NotFoundError:
+                    continue
+        return found
+
+    def replication_note(self) -> bytes | None:
+        """Return what was said when autorecovery was disabled; ``None`` while it is enabled."""
+        self._layout()
+        return self._note
+
+    def instance_id(self) -> str | None:
+        """Return the cluster's instance id; ``None`` where it has none."""
+        self._layout()
+        return None if self._instance_id is None else self._instance_id.decode(errors="replace")
+
+    def _layout(self) -> LedgerLayout:
+        if self._layout_found is None:
+            stored, self._note, self._instance_id = self._values(
+                (zk_paths.LAYOUT, zk_paths.REPLICATION_DISABLED, zk_paths.INSTANCE_ID)
+            )
+            found = layout_in_force(
+                self._uri.text, None if stored is None else known_layout(stored), self._uri.layout
+            )
+            self._layout_found = zk_paths.LAYOUTS[found.name]
+        return self._layout_found
+
+    # Questions
+
+    def _values(self, paths: Iterable[str]) -> list[bytes | None]:
+        """Return nodes' values; None for those that are not there."""
+        bodies = [frames.get_data(self._uri.root + path) for path in paths]
+        return [
+            frames.data_of(answer)[0] if self._is_there(wrong) else None
+            for wrong, answer in self._answers(bodies)
+        ]
+
+    def _children(self, paths: Iterable[str]) -> list[list[str] | None]:
+        """Return the names of nodes' children; None for nodes that are not there."""
+        bodies = [frames.get_children(self._uri.root + path) for path in paths]
+        return [
+            frames.names_of(answer) if self._is_there(wrong) else None
+            for wrong, answer in self._answers(bodies)
+        ]
+
+    def _answers(self, bodies: Sequence[Body]) -> Sequence[tuple[int, bytes]]:
+        if self._layout_found is None:
+            # What was complete when we began is seen, whichever server answers.
+            first = frames.sync(self._uri.root)
+            return self._flat([first, *bodies])[1:]
+        return self._flat(bodies)
+
+    def _flat(self, bodies: Iterable[Body]) -> list[tuple[int, bytes]]:
+        return [answer for answers in self._session.ask(bodies) for answer in answers]
+
+    def _is_there(self, wrong: int) -> bool:
+        if wrong:
+            self._check(wrong)
+        return wrong == 0
+
+    def _check(self, wrong: int) -> None:
+        """Raise what an answer says is wrong, unless that is only that there is no such node."""
+        if wrong in {frames.NO_AUTH, frames.AUTH_FAILED}:
+            raise MetadataAccessError(f"{self._uri.text}: we may not look there ({wrong})")
+        if wrong != frames.NO_NODE:
+            raise MetadataStoreError(f"{self._uri.text}: ZooKeeper answers with error {wrong}")
+
+
+def _stored(ledger_id: LedgerId, answer: bytes) -> StoredLedger:
+    value, ctime_ms, version = frames.data_of(answer)
+    try:
+        metadata = decode_stored(ledger_id, value, ctime_ms)
+    except MetadataSerializationError as error:
+        return StoredLedger(ledger_id, None, error)
+    return StoredLedger(ledger_id, Versioned(metadata, version))

@@ -1,0 +1,1 @@
+"""Placement policies: which bookies form or join an ensemble."""

@@ -1,0 +1,215 @@
+"""From ``ensemblePlacementPolicy`` to a placement: what of Java's policies there is here."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from twisted.internet.interfaces import IReactorTime
+
+from bkclient.config.client import RACK_AWARE, RANDOM, REGION_AWARE, ZONE_AWARE, ClientConfig
+from bkclient.errors import IncorrectParameterError
+from bkclient.placement.free_space import WeightedDraw
+from bkclient.placement.policy import Draw, Ensemble, Placement, RandomPlacement
+from bkclient.placement.rack import RackAwarePlacement
+from bkclient.placement.region import RegionAwarePlacement
+from bkclient.placement.topology import HostOf, RunScript, Topology, run_script
+from bkclient.placement.zone import ZoneAwarePlacement
+from wire.ids import BookieId
+
+SCRIPT_RESOLVER: Final = "ScriptBasedMapping"
+
+
+def real_script(config: ClientConfig, run_blocking: Callable[..., Any]) -> RunScript | None:
+    """Return what runs the configured script elsewhere than on the reactor; None without one."""
+    path = config.topology_script
+    if not path:
+        return None
+
+    async def run(hosts: Sequence[str]) -> str:
+        said: str = await run_blocking(partial(run_script, path, hosts))
+        return said
+
+    return run
+
+
+def placement_of(
+    config: ClientConfig,
+    rng: random.Random,
+    clock: IReactorTime,
+    *,
+    script: RunScript | None,
+    host_of: HostOf,
+    local_host: str | None = None,
+    free_of: Callable[[BookieId], int] | None = None,
+) -> tuple[Placement, Topology | None]:
+    """Return the configured policy, and what knows the racks where it asks for them.
+
+    A policy that is not offered, or cannot be as it is set, or racks enforced without a way to know
+    them, is an error when a bookie has to be chosen: whoever only reads needs none.
+
+    Args:
+        config: by Java's keys.
+        rng: chance.
+        clock: for the topology.
+        script: runs the topology script; None if there is none, and then there are no racks.
+        host_of: where a bookie is.
+        local_host: this host, if its rack is to be preferred.
+        free_of: the free bytes of a bookie, if they are to count.
+    """
+    name = config.placement_name
+    if name not in _OFFERED:
+        return _NoPlacement(
+            f"ensemblePlacementPolicy {config.placement_policy} is not offered; "
+            f"{', '.join(_OFFERED)} are"
+        ), None
+    fault = next(config.placement_faults(), None)
+    if fault is not None:
+        return _NoPlacement(f"{fault.key} {fault.message}"), None
+    draw = None
+    if free_of is not None:
+        draw = WeightedDraw(rng, free_of, config.weighted_placement_multiple_max)
+    if name == RANDOM:
+        return RandomPlacement(rng, draw), None
+    insists = _insisting_key(config, name)
+    resolver = (config.dns_resolver_class or SCRIPT_RESOLVER).rpartition(".")[2]
+    if script is not None and resolver == SCRIPT_RESOLVER:
+        topology = Topology(
+            clock,
+            script,
+            host_of,
+            local_host=local_host,
+            arguments_max=config.topology_script_arguments_max,
+            strict=insists is not None,
+            remember_s=config.topology_stabilize_s,
+        )
+        return _OVER_RACKS[name](config, rng, topology, draw), topology
+    if insists is not None:
+        return _NoPlacement(
+            f"{insists} needs networkTopologyScriptFileName, a script that says in which rack a "
+            "host is"
+        ), None
+    return RandomPlacement(rng, draw), None
+
+
+def _insisting_key(config: ClientConfig, name: str) -> str | None:
+    """Return the setting by which bookies are rather not chosen than without known racks."""
+    if name == ZONE_AWARE:
+        return "enforceStrictZoneawarePlacement" if config.enforce_zones else None
+    if config.enforce_racks:
+        return "enforceMinNumRacksPerWriteQuorum"
+    if name == REGION_AWARE and config.durable_regions_min > 1:
+        return "reppRegionsToWrite"
+    return None
+
+
+def _rack_aware(
+    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
+) -> Placement:
+    return RackAwarePlacement(
+        rng,
+        topology.rack_of,
+        racks_min=config.racks_per_write_quorum_min,
+        enforced=config.enforce_racks,
+        local_rack=lambda: topology.local_rack,
+        draw=draw,
+    )
+
+
+def _region_aware(
+    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
+) -> Placement:
+    return RegionAwarePlacement(
+        rng,
+        topology.rack_of,
+        racks_min=config.racks_per_write_quorum_min,
+        enforce_racks=config.enforce_racks,
+        local_rack=lambda: topology.local_rack,
+        regions_min=config.durable_regions_min,
+        durable_in_replace=config.durability_in_replace,
+        draw=draw,
+    )
+
+
+def _zone_aware(
+    config: ClientConfig, rng: random.Random, topology: Topology, draw: Draw | None
+) -> Placement:
+    return ZoneAwarePlacement(
+        rng,
+        topology.rack_of,
+        zones_min=config.zones_per_write_quorum_min,
+        zones_desired=config.zones_per_write_quorum_desired,
+        strict=config.enforce_zones,
+        draw=draw,
+    )
+
+
+_OVER_RACKS: Final = {
+    RACK_AWARE: _rack_aware,
+    REGION_AWARE: _region_aware,
+    ZONE_AWARE: _zone_aware,
+}
+
+_OFFERED: Final = (*_OVER_RACKS, RANDOM)
+
+
+def reads_near(config: ClientConfig) -> bool:
+    """Return whether the policy reads from near bookies first, and a script can tell which are."""
+    return bool(config.topology_script) and config.placement_name == REGION_AWARE
+
+
+def local_host_of(config: ClientConfig) -> str | None:
+    """Return this host as Java's policy names it to the script. May ask the system's resolver."""
+    if config.ignore_local_node:
+        return None
+    name = socket.gethostname()
+    if config.use_hostname_for_local_node:
+        return socket.getfqdn(name)
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return None
+
+
+class _NoPlacement(RandomPlacement):
+    """Reads as any client does; says why it can choose no bookie."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(random.Random(0))
+        self._why = why
+
+    def choose(
+        self,
+        size: int,  # noqa: ARG002
+        write_quorum: int,  # noqa: ARG002
+        ack_quorum: int,  # noqa: ARG002
+        *,
+        writable: Collection[BookieId],  # noqa: ARG002
+        excluded: Collection[BookieId] = frozenset(),  # noqa: ARG002
+    ) -> NoReturn:
+        """See ``Placement``.
+
+        Raises:
+            IncorrectParameterError: always.
+        """
+        raise IncorrectParameterError(self._why)
+
+    def replace(
+        self,
+        ensemble: Ensemble,  # noqa: ARG002
+        index: int,  # noqa: ARG002
+        write_quorum: int,  # noqa: ARG002
+        ack_quorum: int,  # noqa: ARG002
+        *,
+        writable: Collection[BookieId],  # noqa: ARG002
+        excluded: Collection[BookieId] = frozenset(),  # noqa: ARG002
+    ) -> NoReturn:
+        """See ``Placement``.
+
+        Raises:
+            IncorrectParameterError: always.
+        """
+        raise IncorrectParameterError(self._why)

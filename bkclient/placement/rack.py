@@ -1,0 +1,202 @@
+"""Rack-aware placement: every write quorum spans racks, so that losing a rack loses no entry.
+
+Agrees with BookKeeper 4.18.0, RackawareEnsemblePlacementPolicyImpl, in what it wants of an ensemble
+(client.md 11.3). Where Java picks one bookie after the other and gives up at a dead end, an
+arrangement that exists is found here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+from bkclient.errors import NotEnoughBookiesError
+from bkclient.placement.policy import Draw, Ensemble, RandomPlacement, nearest_first
+from bkclient.placement.search import arrange, by_label, holds, spans
+from wire.ids import BookieId
+
+DEFAULT_RACK: Final = "/default-rack"
+"""Where bookies are of which nobody says where they are."""
+
+RackOf = Callable[[BookieId], str]
+"""The rack of a bookie by now; ``DEFAULT_RACK`` if it is not known."""
+
+
+class RackAwarePlacement:
+    """Chooses ensembles of which each write quorum spans ``racks_min`` racks, if it can be had.
+
+    Where it cannot, bookies are chosen as well as possible, or not at all with ``enforced``.
+    """
+
+    domain: ClassVar[str] = "rack"
+    shortfall: ClassVar[str] = "fewer racks than minNumRacksPerWriteQuorum asks for"
+    prefers_near: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        rng: random.Random,
+        rack_of: RackOf,
+        *,
+        racks_min: int = 2,
+        enforced: bool = False,
+        local_rack: Callable[[], str | None] = lambda: None,
+        draw: Draw | None = None,
+    ) -> None:
+        """Make a policy.
+
+        Args:
+            rng: chance.
+            rack_of: where bookies are; asked at each choice.
+            racks_min: ``minNumRacksPerWriteQuorum``.
+            enforced: ``enforceMinNumRacksPerWriteQuorum``: rather fail than span fewer, and never
+                use a bookie whose rack is not known.
+            local_rack: the client's own rack by now, for the first bookie of an ensemble.
+            draw: the lot among bookies that are as good as each other; fair without it.
+        """
+        self._rack_of = rack_of
+        self._draw: Draw = rng.sample if draw is None else draw
+        self._racks_min, self._enforced, self._local_rack = racks_min, enforced, local_rack
+        self._random = RandomPlacement(rng, draw)
+
+    def choose(
+        self,
+        size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> Ensemble:
+        """See ``Placement``.
+
+        Raises:
+            NotEnoughBookiesError: too few bookies, or with ``enforced`` too few racks.
+        """
+        by_rack = self._usable(writable, excluded)
+        racks = self._arrange(size, write_quorum, by_rack)
+        if racks is not None:
+            places = {rack: iter(self._shuffled(bookies)) for rack, bookies in by_rack.items()}
+            return tuple(next(places[rack]) for rack in racks)
+        if self._enforced:
+            raise self._too_few_racks(size, write_quorum, by_rack)
+        return self._random.choose(
+            size, write_quorum, ack_quorum, writable=writable, excluded=excluded
+        )
+
+    def replace(
+        self,
+        ensemble: Ensemble,
+        index: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> BookieId:
+        """See ``Placement``: one of the failed bookie's rack, else of an unused one, else any.
+
+        Raises:
+            NotEnoughBookiesError: there is none, or with ``enforced`` none that keeps the racks.
+        """
+        free = self._usable(writable, {*excluded, *ensemble})
+        racks = [self._rack_of(bookie) for bookie in ensemble]
+        for candidates in _by_preference(free, racks, index):
+            fitting = [
+                rack
+                for rack in candidates
+                if self._spans([*racks[:index], rack, *racks[index + 1 :]], write_quorum)
+            ]
+            if fitting:
+                bookies = [bookie for rack in fitting for bookie in free[rack]]
+                return self._draw(sorted(bookies), 1)[0]
+        if self._enforced:
+            raise NotEnoughBookiesError(
+                f"nobody can replace bookie {ensemble[index]} so that each write quorum spans "
+                f"{self._needed(write_quorum)} racks, which enforceMinNumRacksPerWriteQuorum asks"
+            )
+        return self._random.replace(
+            ensemble, index, write_quorum, ack_quorum, writable=writable, excluded=excluded
+        )
+
+    def read_order(
+        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+    ) -> tuple[int, ...]:
+        """See ``Placement``: as they come while none gives trouble; else the local rack first.
+
+        Those of other racks come next, then slow ones, then those that failed.
+        """
+        if not any(trouble(ensemble[index]) for index in candidates):
+            return tuple(candidates)
+        local = self._local_rack()
+        far = {i for i in candidates if local is not None and self._rack_of(ensemble[i]) != local}
+        return nearest_first(candidates, ensemble, trouble, far)
+
+    def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
+        """See ``Placement``: whether the bookies are in as many racks as a write quorum should be.
+
+        Those of unknown rack are in one rack together, as in Java.
+        """
+        return len({self._rack_of(bookie) for bookie in acked}) >= self._needed(write_quorum)
+
+    def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:
+        """See ``Placement``: each write quorum has to span the racks it should.
+
+        With ``enforced`` a bookie of unknown rack is one too many.
+        """
+        racks = [self._rack_of(bookie) for bookie in ensemble]
+        if self._enforced and DEFAULT_RACK in racks and self._needed(write_quorum) > 1:
+            return False
+        return self._spans(racks, write_quorum)
+
+    def _needed(self, write_quorum: int) -> int:
+        return min(write_quorum, self._racks_min)
+
+    def _spans(self, racks: Sequence[str], write_quorum: int) -> bool:
+        return holds(racks, write_quorum, spans(self._needed(write_quorum)))
+
+    def _usable(
+        self, writable: Collection[BookieId], excluded: Collection[BookieId]
+    ) -> dict[str, list[BookieId]]:
+        """Return who can be chosen, by rack."""
+        by_rack = by_label(set(writable) - set(excluded), self._rack_of)
+        if self._enforced and self._racks_min > 1:
+            by_rack.pop(DEFAULT_RACK, None)
+        return by_rack
+
+    def _shuffled(self, bookies: Sequence[BookieId]) -> list[BookieId]:
+        return self._draw(bookies, len(bookies))
+
+    def _arrange(
+        self, size: int, write_quorum: int, by_rack: Mapping[str, Sequence[BookieId]]
+    ) -> list[str] | None:
+        """Return the racks of an ensemble's bookies in order; None if there is no such order."""
+        if sum(map(len, by_rack.values())) < size:
+            return None
+        # In the order of a lot drawn among bookies: a rack with more of them is likelier first.
+        lot = self._shuffled([bookie for bookies in by_rack.values() for bookie in bookies])
+        order = list(dict.fromkeys(self._rack_of(bookie) for bookie in lot))
+        local = self._local_rack()
+        order.sort(key=lambda rack: rack != local)
+        counts = {rack: len(bookies) for rack, bookies in by_rack.items()}
+        return arrange(size, write_quorum, counts, order, spans(self._needed(write_quorum)))
+
+    def _too_few_racks(
+        self, size: int, write_quorum: int, by_rack: Mapping[str, Sequence[BookieId]]
+    ) -> NotEnoughBookiesError:
+        usable = sum(map(len, by_rack.values()))
+        return NotEnoughBookiesError(
+            f"{size} bookies are needed of which any {write_quorum} in a row span "
+            f"{self._needed(write_quorum)} racks (enforceMinNumRacksPerWriteQuorum); there are "
+            f"{usable} bookies in {len(by_rack)} known racks"
+        )
+
+
+def _by_preference(
+    free: Mapping[str, Sequence[BookieId]], racks: Sequence[str], index: int
+) -> Iterator[list[str]]:
+    """Give the racks to look for a replacement in, the best first."""
+    remaining = {rack for place, rack in enumerate(racks) if place != index}
+    yield [rack for rack in free if rack == racks[index]]
+    yield [rack for rack in free if rack not in remaining]
+    yield list(free)

@@ -1,0 +1,200 @@
+"""In which rack each bookie is, as the operator's script says.
+
+Agrees with BookKeeper 4.18.0, ScriptBasedMapping and NetworkTopology: the script gets hosts as
+arguments and prints one location for each, such as ``/rack1``, with white space between. What it
+said is kept; what it could not say is asked again after a while.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from typing import ClassVar, Final
+
+from twisted.internet.defer import DeferredLock
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bkclient.errors import ClientError
+from bkclient.placement.rack import DEFAULT_RACK
+from wire.ids import BookieId
+
+log = Logger()
+
+ASK_AGAIN_S: Final = 60.0
+"""How long a bookie stays in the default rack before the script is asked again."""
+
+SCRIPT_TIMEOUT_S: Final = 10.0
+
+RunScript = Callable[[Sequence[str]], Awaitable[str]]
+"""Runs the script with these arguments and returns what it printed; raises ``ScriptError``."""
+
+HostOf = Callable[[BookieId], Awaitable[str]]
+"""The host a bookie is at."""
+
+_LOCATION: Final = re.compile(r"(/[^/\s]+)+")
+
+
+class ScriptError(ClientError):
+    """The topology script failed."""
+
+    hint: ClassVar[str] = "run the script of networkTopologyScriptFileName by hand to see why"
+
+
+class Topology:
+    """The racks of bookies. One script runs at a time."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        run: RunScript,
+        host_of: HostOf,
+        *,
+        local_host: str | None = None,
+        arguments_max: int = 100,
+        strict: bool = False,
+        remember_s: float = 0.0,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            clock: tells when to ask again.
+            run: the script.
+            host_of: what to ask it about.
+            local_host: this host, as the script knows it; None if its rack does not matter.
+            arguments_max: ``networkTopologyScriptNumberArgs``.
+            strict: a script that does not even run without arguments is an error, every time.
+            remember_s: how long the rack of a bookie that is gone is remembered.
+        """
+        self._clock, self._run, self._host_of = clock, run, host_of
+        self._local_host, self._arguments_max, self._strict = local_host, arguments_max, strict
+        self._is_checked = False
+        self.local_rack: str | None = None
+        """The rack of this host, if it matters and is known."""
+        self._racks: dict[BookieId, str] = {}
+        self._asked_s: dict[BookieId, float] = {}
+        self._gone_s: dict[BookieId, float] = {}
+        self._remember_s = remember_s
+        self._asking = DeferredLock()
+
+    def rack_of(self, bookie: BookieId) -> str:
+        """Return a bookie's rack, ``DEFAULT_RACK`` where it is not known."""
+        return self._racks.get(bookie, DEFAULT_RACK)
+
+    async def learn(self, bookies: Collection[BookieId]) -> None:
+        """Find the racks of bookies that are not known yet; a script that fails leaves them so.
+
+        Bookies that are not among them any more are forgotten, in time.
+
+        Raises:
+            ScriptError: with ``strict``, where the script cannot be run at all.
+        """
+        if self._racks.keys() == set(bookies) and not any(map(self._is_due, bookies)):
+            return
+        async with self._asking:
+            await self._begin()
+            self._forget(self._asked_s.keys() - set(bookies))
+            wanted = [bookie for bookie in sorted(bookies) if self._is_due(bookie)]
+            for start in range(0, len(wanted), self._arguments_max):
+                await self._learn(wanted[start : start + self._arguments_max])
+
+    def _forget(self, missing: Collection[BookieId]) -> None:
+        now_s = self._clock.seconds()
+        self._gone_s = {bookie: self._gone_s.get(bookie, now_s) for bookie in missing}
+        for bookie, gone_s in tuple(self._gone_s.items()):
+            if now_s - gone_s >= self._remember_s:
+                del self._gone_s[bookie], self._asked_s[bookie]
+                self._racks.pop(bookie, None)
+
+    async def _begin(self) -> None:
+        """Try the script without arguments once, as Java does at start; then ask about this host.
+
+        Where it fails, all that follows finds nothing, and is told then.
+        """
+        if self._is_checked:
+            return
+        try:
+            await self._run(())
+            if self._local_host is not None:
+                (rack,) = await self._ask([self._local_host])
+                self.local_rack = None if rack == DEFAULT_RACK else rack
+        except ScriptError as error:
+            if self._strict:
+                raise
+            log.warn("the topology script does not work: {error}", error=error)
+        self._is_checked = True
+
+    def _is_due(self, bookie: BookieId) -> bool:
+        if self.rack_of(bookie) != DEFAULT_RACK:
+            return False
+        asked_s = self._asked_s.get(bookie)
+        return asked_s is None or self._clock.seconds() - asked_s >= ASK_AGAIN_S
+
+    async def _learn(self, bookies: Sequence[BookieId]) -> None:
+        for bookie in bookies:
+            self._asked_s[bookie] = self._clock.seconds()
+        self._racks.update(dict.fromkeys(bookies, DEFAULT_RACK))
+        hosts = await self._hosts(bookies)
+        if not hosts:
+            return
+        try:
+            racks = await self._ask(list(hosts.values()))
+        except ClientError as error:
+            log.warn("racks are not known: {error}", error=error, bookies=list(hosts))
+        else:
+            self._racks.update(zip(hosts, racks, strict=True))
+
+    async def _hosts(self, bookies: Sequence[BookieId]) -> dict[BookieId, str]:
+        """Return where bookies are; one that is gone, and whose id is no address, hides no other.
+
+        Whoever replaces it needs the racks of the others.
+        """
+        hosts = {}
+        for bookie in bookies:
+            try:
+                hosts[bookie] = await self._host_of(bookie)
+            except ClientError as error:
+                log.info("the rack of {bookie} is not known: {error}", bookie=bookie, error=error)
+        return hosts
+
+    async def _ask(self, hosts: Sequence[str]) -> list[str]:
+        said = (await self._run(hosts)).split()
+        if len(said) != len(hosts):
+            raise ScriptError(f"it printed {len(said)} locations for {len(hosts)} hosts")
+        return list(_checked(said))
+
+
+def _checked(said: Sequence[str]) -> Iterator[str]:
+    for location in said:
+        if _LOCATION.fullmatch(location):
+            yield location
+        else:
+            log.warn("no location: {location!r}", location=location)
+            yield DEFAULT_RACK
+
+
+def run_script(path: str, hosts: Sequence[str], *, timeout_s: float = SCRIPT_TIMEOUT_S) -> str:
+    """Run the script and return what it printed. Blocks; it is killed after ``timeout_s``.
+
+    Raises:
+        ScriptError: it cannot be run, failed, or did not end.
+    """
+    try:
+        done = subprocess.run(
+            [path, *hosts],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        text = f"{path} did not end within {timeout_s:g} s and was killed"
+        raise ScriptError(text) from error
+    except OSError as error:
+        raise ScriptError(f"{path}: {error.strerror or error}") from error
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").strip().splitlines()
+        words = f": {told[-1]}" if told else ""
+        raise ScriptError(f"{path} ended with status {done.returncode}{words}")
+    return done.stdout.decode(errors="replace")

@@ -1,0 +1,269 @@
+"""Zone-aware placement: write quorums spread over zones, and over upgrade domains inside of each.
+
+A location is ``/zone/upgrade-domain``. Agrees with BookKeeper 4.18.0,
+ZoneawareEnsemblePlacementPolicyImpl (client.md 11.5), in what it wants of an ensemble and in what
+it refuses. Otherwise than there:
+
+- Where Java picks one bookie after the other and gives up at a dead end, an arrangement that exists
+  is found here.
+- Where zones are not enforced Java draws among all bookies; here they are spread as well as can be.
+- Reading prefers nobody, as in Java, but bookies that gave trouble come last.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ClassVar, Final
+
+from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
+from bkclient.placement.policy import Draw, Ensemble, RandomPlacement
+from bkclient.placement.rack import RackOf
+from bkclient.placement.search import Rule, arrange, by_label, holds, others_in_windows
+from wire.ids import BookieId
+
+DEFAULT_LOCATION: Final = "/default-zone/default-upgradedomain"
+"""Where bookies are of which nobody says zone and upgrade domain."""
+
+
+class ZoneAwarePlacement:
+    """Chooses ensembles of which each write quorum spans ``zones_desired`` zones, if it can be had.
+
+    ``zones_min`` it spans in any case, and two upgrade domains of each zone of which it has more
+    than one bookie. Where that cannot be had, bookies are chosen by lot, or with ``strict`` not at
+    all.
+    """
+
+    domain: ClassVar[str] = "zone"
+    shortfall: ClassVar[str] = (
+        "fewer zones than minNumZonesPerWriteQuorum asks for, or one upgrade domain of a zone"
+    )
+    prefers_near: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        rng: random.Random,
+        rack_of: RackOf,
+        *,
+        zones_min: int = 2,
+        zones_desired: int = 3,
+        strict: bool = True,
+        draw: Draw | None = None,
+    ) -> None:
+        """Make a policy.
+
+        Args:
+            rng: chance.
+            rack_of: where bookies are; asked at each choice.
+            zones_min: ``minNumZonesPerWriteQuorum``.
+            zones_desired: ``desiredNumZonesPerWriteQuorum``.
+            strict: ``enforceStrictZoneawarePlacement``.
+            draw: the lot among bookies that are as good as each other; fair without it.
+        """
+        self._rack_of, self._strict = rack_of, strict
+        self._zones_min, self._zones_desired = zones_min, zones_desired
+        self._draw: Draw = rng.sample if draw is None else draw
+        self._random = RandomPlacement(rng, draw)
+
+    def choose(
+        self,
+        size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> Ensemble:
+        """See ``Placement``.
+
+        Raises:
+            NotEnoughBookiesError: too few bookies, or with ``strict`` too few zones or domains.
+            IncorrectParameterError: with ``strict``, sizes that zones cannot be kept with.
+        """
+        if self._strict:
+            self._check(size, write_quorum)
+        free = self._usable(set(writable) - set(excluded))
+        found = self._arrange(size, write_quorum, free)
+        if found is not None:
+            places = {one: iter(self._draw(free[one], len(free[one]))) for one in free}
+            return tuple(next(places[location]) for location in found)
+        if self._strict:
+            raise NotEnoughBookiesError(
+                f"{size} bookies are needed of which {self._wanted(write_quorum)}; "
+                f"there are {_counted(free)}"
+            )
+        return self._random.choose(
+            size, write_quorum, ack_quorum, writable=writable, excluded=excluded
+        )
+
+    def replace(
+        self,
+        ensemble: Ensemble,
+        index: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        writable: Collection[BookieId],
+        excluded: Collection[BookieId] = frozenset(),
+    ) -> BookieId:
+        """See ``Placement``: whoever leaves its write quorums in the most zones.
+
+        More than are desired are not better; among such, an upgrade domain of its own is.
+
+        Raises:
+            NotEnoughBookiesError: there is none, or with ``strict`` none that keeps zones and
+                domains apart.
+        """
+        free = self._usable(set(writable) - set(excluded) - set(ensemble))
+        windows = [
+            [ensemble[i] for i in window]
+            for window in others_in_windows(index, len(ensemble), write_quorum)
+        ]
+        worth = {}
+        for location in free:
+            rated = [self._worth(location, window, write_quorum) for window in windows]
+            if None not in rated:
+                worth[location] = min(one for one in rated if one is not None)
+        if worth:
+            best = max(worth.values())
+            bookies = [one for place in free if worth.get(place) == best for one in free[place]]
+            return self._draw(sorted(bookies), 1)[0]
+        if self._strict:
+            raise NotEnoughBookiesError(
+                f"nobody can replace bookie {ensemble[index]} so that "
+                f"{self._wanted(write_quorum)}; free are {_counted(free)}"
+            )
+        return self._random.replace(
+            ensemble, index, write_quorum, ack_quorum, writable=writable, excluded=excluded
+        )
+
+    def read_order(
+        self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
+    ) -> tuple[int, ...]:
+        """See ``Placement``: no zone comes before another."""
+        return self._random.read_order(candidates, ensemble, trouble)
+
+    def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
+        """See ``Placement``: whether the bookies are in as many zones as a write quorum must be."""
+        zones = {_zone(self._location_of(bookie)) for bookie in acked}
+        return len(zones) >= min(write_quorum, self._zones_min)
+
+    def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:
+        """See ``Placement``: whether zones and upgrade domains are as they must be.
+
+        Java's judgement, so that auditors agree: sizes that ``strict`` refuses do not adhere, even
+        where it is off, nor do ensembles with a bookie of unknown zone.
+        """
+        if len(ensemble) % write_quorum or write_quorum <= self._zones_min:
+            return False
+        locations = [self._location_of(bookie) for bookie in ensemble]
+        if DEFAULT_LOCATION in locations:
+            return False
+        return holds(locations, write_quorum, apart(self._zones_min))
+
+    def _check(self, size: int, write_quorum: int) -> None:
+        if size % write_quorum:
+            raise IncorrectParameterError(
+                f"an ensemble of {size} is no multiple of its write quorum {write_quorum}, as "
+                "enforceStrictZoneawarePlacement asks: its last write quorums could miss zones"
+            )
+        if write_quorum <= self._zones_min:
+            raise IncorrectParameterError(
+                f"a write quorum of {write_quorum} is not above minNumZonesPerWriteQuorum="
+                f"{self._zones_min}, as enforceStrictZoneawarePlacement asks: nobody could replace "
+                "the bookies of a lost zone"
+            )
+
+    def _location_of(self, bookie: BookieId) -> str:
+        location = self._rack_of(bookie)
+        return location if location.count("/") == 2 else DEFAULT_LOCATION  # noqa: PLR2004
+
+    def _usable(self, bookies: Collection[BookieId]) -> dict[str, list[BookieId]]:
+        free = by_label(bookies, self._location_of)
+        free.pop(DEFAULT_LOCATION, None)
+        return free
+
+    def _arrange(
+        self, size: int, write_quorum: int, free: Mapping[str, Sequence[BookieId]]
+    ) -> list[str] | None:
+        """Return the locations of an ensemble's bookies in order; None if there is no such order.
+
+        A zone, and a domain, is used again only after the others, so that more zones than are asked
+        for are used where they are there. Where that comes to nothing, those with the most bookies
+        left go first: the few of a small zone are for windows that need them.
+        """
+        counts = {location: len(bookies) for location, bookies in free.items()}
+        lot = [bookie for bookies in free.values() for bookie in bookies]
+        if len(lot) < size:
+            return None
+        order = list(dict.fromkeys(map(self._location_of, self._draw(lot, len(lot)))))
+        zones = list(dict.fromkeys(map(_zone, order)))
+        in_zone = Counter(_zone(self._location_of(bookie)) for bookie in lot)
+
+        def least_used(location: str, before: Sequence[str]) -> tuple[int, int, int]:
+            zone = _zone(location)
+            used = sum(_zone(one) == zone for one in before)
+            return used, zones.index(zone), before.count(location)
+
+        def most_left(location: str, before: Sequence[str]) -> tuple[int, int, int]:
+            used, turn, in_domain = least_used(location, before)
+            return used - in_zone[_zone(location)], turn, in_domain
+
+        most = min(self._zones_desired, write_quorum, len(set(map(_zone, free))))
+        for needed in range(most, min(self._zones_min, write_quorum) - 1, -1):
+            for preference in (least_used, most_left):
+                found = arrange(size, write_quorum, counts, order, apart(needed), preference)
+                if found is not None:
+                    return found
+        return None
+
+    def _worth(
+        self, location: str, window: Sequence[BookieId], write_quorum: int
+    ) -> tuple[int, int] | None:
+        """Return how good a location is for a place in a write quorum with these other bookies.
+
+        None if it must not be used: the zone is one of too few, or the upgrade domain the only one
+        of its zone.
+        """
+        others = [self._location_of(bookie) for bookie in window]
+        zones = set(map(_zone, others))
+        alike = {one for one in others if _zone(one) == _zone(location)}
+        if alike == {location} or (alike and len(zones) < self._zones_min):
+            return None
+        reached = len(zones | {_zone(location)})
+        return min(reached, self._zones_desired, write_quorum), -others.count(location)
+
+    def _wanted(self, write_quorum: int) -> str:
+        return (
+            f"any {write_quorum} in a row span {self._zones_min} zones "
+            "(minNumZonesPerWriteQuorum), and 2 upgrade domains of a zone with more than one"
+        )
+
+
+def apart(zones_needed: int) -> Rule:
+    """Return the rule that a window spans so many zones, and no zone twice with one domain only.
+
+    Each place that is still open can mend one of either.
+    """
+
+    def keeps(locations: Sequence[str], still_open: int) -> bool:
+        by_zone = defaultdict[str, list[str]](list)
+        for location in locations:
+            by_zone[_zone(location)].append(location)
+        alike = sum(len(ones) > 1 and len(set(ones)) == 1 for ones in by_zone.values())
+        return max(0, zones_needed - len(by_zone)) + alike <= still_open
+
+    return keeps
+
+
+def _zone(location: str) -> str:
+    return location.rpartition("/")[0]
+
+
+def _counted(free: Mapping[str, Sequence[BookieId]]) -> str:
+    counts = defaultdict[str, list[str]](list)
+    for location, bookies in sorted(free.items()):
+        zone, _, domain = location.rpartition("/")
+        counts[zone].append(f"{len(bookies)} in {domain}")
+    return "; ".join(f"zone {zone}: {', '.join(ones)}" for zone, ones in counts.items()) or "none"

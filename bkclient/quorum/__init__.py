@@ -1,0 +1,1 @@
+"""Quorum rules: plain functions of values, with no I/O."""

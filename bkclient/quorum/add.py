@@ -1,0 +1,484 @@
+"""Which adds of one ledger are confirmed, and what to do when a bookie fails: rules, no I/O.
+
+Events go in, commands come out; the caller carries them out in order and hands back what came of
+them. Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these stricter rules:
+
+* After an ensemble change every pending add first loses the acks of the replaced bookies, then is
+  sent again, and only then is anything confirmed. Java interleaves the three and can confirm adds
+  that only Qa - 1 bookies known to the metadata hold.
+* Confirming is tried again after every change, also one that replaced nothing.
+* What a failed bookie lacks is sent to it again where nobody could take its place; in Java such an
+  add waits for ever.
+* Once adds have been drained, none is taken any more.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, Union
+
+import attrs
+
+from bkclient.errors import (
+    ClientClosedError,
+    ClientError,
+    ClientLedgerFencedError,
+    ClientUnauthorizedError,
+    IllegalOperationError,
+    NotEnoughBookiesError,
+    ReadOnlyBookieClientError,
+    WriteFailedError,
+)
+from bkclient.quorum.distribution import check_quorums, is_striped_to
+from wire.errors import LocalProtocolError
+from wire.ids import BookieId, EntryId
+
+Ensemble = tuple[BookieId, ...]
+
+FINAL_ERRORS: Final = (
+    ClientLedgerFencedError,
+    ClientUnauthorizedError,
+    IllegalOperationError,
+    ClientClosedError,
+)
+"""What no other bookie would answer differently: these end the writer."""
+
+
+# Events ----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class AddsAcked:
+    """A bookie has stored entries that it was sent as member ``index`` of the ensemble."""
+
+    index: int
+    bookie: BookieId
+    entries: Sequence[int]
+
+
+@attrs.frozen
+class AddsFailed:
+    """A bookie refused entries, did not answer in time, or its connection went."""
+
+    index: int
+    bookie: BookieId
+    entries: Sequence[int]
+    error: ClientError
+
+
+@attrs.frozen
+class AddsReady:
+    """Pushed adds are about to be sent."""
+
+
+@attrs.frozen
+class EnsembleStored:
+    """The metadata says that the ensemble is this from the first unconfirmed entry on."""
+
+    ensemble: Ensemble
+
+
+@attrs.frozen
+class EnsembleRefused:
+    """The change could not be made."""
+
+    error: ClientError
+
+
+@attrs.frozen
+class AddsOverdue:
+    """The oldest add has waited longer than the add-quorum time-out."""
+
+    error: ClientError
+
+
+@attrs.frozen
+class WriterEnding:
+    """The writer closes: what is pending fails with ``error``."""
+
+    error: ClientError
+
+
+Event = Union[
+    AddsAcked, AddsFailed, AddsReady, EnsembleStored, EnsembleRefused, AddsOverdue, WriterEnding
+]
+
+
+# Commands --------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class ConfirmAdds:
+    """Tell the application, in order, that ``first`` to ``last`` are safe."""
+
+    first: EntryId
+    last: EntryId
+
+
+@attrs.frozen
+class ChangeEnsemble:
+    """Replace failed bookies from ``first_entry`` on; answer ``EnsembleStored`` or ``-Refused``."""
+
+    failed: tuple[tuple[int, BookieId], ...]
+    first_entry: EntryId
+
+
+@attrs.frozen
+class SendAgain:
+    """Send pending entries to the bookie that has come in at ``index``."""
+
+    index: int
+    bookie: BookieId
+    entries: tuple[EntryId, ...]
+
+
+@attrs.frozen
+class FailAdds:
+    """Tell the application that ``entries`` (ascending) failed: their outcome is unknown."""
+
+    entries: tuple[EntryId, ...]
+    error: ClientError
+
+
+@attrs.frozen
+class GiveUp:
+    """Nothing can be added any more because of ``error``.
+
+    Comes before ``FailAdds``: who hears that an add failed finds the handle ended.
+    """
+
+    error: ClientError
+
+
+Command = Union[ConfirmAdds, ChangeEnsemble, SendAgain, FailAdds, GiveUp]
+
+
+class State(enum.Enum):
+    """Where a writer stands."""
+
+    OPEN = enum.auto()
+    CHANGING = enum.auto()
+    """An ensemble change is under way: acks are counted, nothing is confirmed."""
+    ENDED = enum.auto()
+
+
+# The rules -------------------------------------------------------------------------------------
+
+
+class AddQuorum:
+    """Which adds of one ledger are confirmed.
+
+    Entry n is confirmed only after entry n - 1: a reader that learns LAC = n may read all up to n.
+    An entry counts as held by a member of the ensemble when its bit is set in ``_acks``.
+
+    Args:
+        ensemble: the bookies of the last fragment.
+        write_quorum: how many bookies get an entry.
+        ack_quorum: how many must have it.
+        last_confirmed: the LAC to start from.
+        delay_changes: keep failed bookies while ack quorums can be met without them.
+        allow_changes: without, a failed bookie ends the writer (deferred sync).
+        changes_max: how many ensemble changes there may be.
+        spans_enough: whether the bookies that acked an entry span enough fault domains.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        last_confirmed: int = -1,
+        delay_changes: bool = False,
+        allow_changes: bool = True,
+        changes_max: int = 2**31 - 1,
+        spans_enough: Callable[[Ensemble], bool] | None = None,
+    ) -> None:
+        check_quorums(len(ensemble), write_quorum, ack_quorum)
+        self.ensemble = ensemble
+        self.state = State.OPEN
+        self.ended_by: ClientError | None = None
+        """Why no add is taken any more."""
+        self._size, self._write_quorum, self._ack_quorum = len(ensemble), write_quorum, ack_quorum
+        self._head = last_confirmed + 1
+        self._next = last_confirmed + 1
+        self._acks: dict[int, int] = {}
+        self._failures: dict[int, int] = {}
+        self._delayed: dict[int, BookieId] = {}
+        self._last_failure: AddsFailed | None = None
+        self._given_up: dict[int, BookieId] = {}
+        self._stored = ensemble
+        self._delay_changes, self._allow_changes = delay_changes, allow_changes
+        self._changes, self._changes_max = 0, changes_max
+        self._spans_enough = spans_enough
+
+    @property
+    def last_confirmed(self) -> EntryId:
+        """The highest entry that is confirmed with all below it."""
+        return EntryId(self._head - 1)
+
+    @property
+    def last_pushed(self) -> EntryId:
+        """The highest entry that was handed out."""
+        return EntryId(self._next - 1)
+
+    @property
+    def pending(self) -> int:
+        """How many adds are not confirmed."""
+        return len(self._acks)
+
+    def is_pending(self, entry_id: int) -> bool:
+        """Return whether an add waits for its confirmation."""
+        return entry_id in self._acks
+
+    def push(self) -> EntryId:
+        """Hand out the next entry id; the entry counts as pending from now on.
+
+        Raises:
+            ClientError: ``ended_by``; no id was handed out.
+        """
+        if self.ended_by is not None:
+            raise self.ended_by
+        entry_id = self._next
+        self._acks[entry_id] = 0
+        self._next = entry_id + 1
+        return EntryId(entry_id)
+
+    def push_many(self, count: int) -> range:
+        """Hand out the next ``count`` ids at once; see ``push``."""
+        if self.ended_by is not None:
+            raise self.ended_by
+        entries = range(self._next, self._next + count)
+        self._acks.update(dict.fromkeys(entries, 0))
+        self._next += count
+        return entries
+
+    def push_at(self, entry_id: EntryId) -> None:
+        """Take an id that the caller chose, in any order; gaps hold up what lies above.
+
+        Raises:
+            ClientError: ``ended_by``.
+            LocalProtocolError: the id is confirmed or pending already.
+        """
+        if self.ended_by is not None:
+            raise self.ended_by
+        if entry_id < self._head or entry_id in self._acks:
+            raise LocalProtocolError(f"entry {entry_id} was pushed before")
+        self._acks[entry_id] = 0
+        self._next = max(self._next, entry_id + 1)
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take an event; return what is to be done, in this order.
+
+        Raises:
+            LocalProtocolError: the event cannot happen in this state.
+        """
+        rule = self.TRANSITIONS.get((self.state, type(event)))
+        if rule is None:
+            raise LocalProtocolError(f"{type(event).__name__} while {self.state.name}")
+        return rule(self, event)
+
+    # Acks
+
+    def _ack(self, event: AddsAcked) -> list[Command]:
+        self._count(event)
+        return self._confirm()
+
+    def _ack_only(self, event: AddsAcked) -> list[Command]:
+        self._count(event)
+        return []
+
+    def _count(self, event: AddsAcked) -> None:
+        """Set bits, also for entries that have enough: a later change may take some away."""
+        if self.ensemble[event.index] != event.bookie:
+            return
+        acks, bit = self._acks, 1 << event.index
+        for entry_id in event.entries:
+            mask = acks.get(entry_id)
+            # ``None``: the slowest of the write set answers after the ack quorum was met.
+            if mask is not None:
+                acks[entry_id] = mask | bit
+
+    def _confirm(self) -> list[Command]:
+        """Confirm what is complete, from the head on, without a gap."""
+        acks, first, head, quorum = self._acks, self._head, self._head, self._ack_quorum
+        plain = self._spans_enough is None
+        while True:
+            mask = acks.get(head)
+            if mask is None or mask.bit_count() < quorum:
+                break
+            if not plain and not self._is_enough(mask):
+                break
+            del acks[head]
+            head += 1
+        if head == first:
+            return []
+        self._head = head
+        if self._failures:
+            for entry_id in range(first, head):
+                self._failures.pop(entry_id, None)
+        return [ConfirmAdds(EntryId(first), EntryId(head - 1))]
+
+    def _is_enough(self, mask: int) -> bool:
+        if mask.bit_count() < self._ack_quorum:
+            return False
+        if self._spans_enough is None:
+            return True
+        return self._spans_enough(self._members(mask))
+
+    def _members(self, mask: int) -> Ensemble:
+        return tuple(bookie for i, bookie in enumerate(self.ensemble) if mask >> i & 1)
+
+    def is_complete(self, entry_id: int) -> bool:
+        """Return whether an entry has its ack quorum, be it that a gap below holds it up."""
+        mask = self._acks.get(entry_id)
+        return mask is None or self._is_enough(mask)
+
+    # Failures
+
+    def _fail(self, event: AddsFailed) -> list[Command]:
+        if self.ensemble[event.index] != event.bookie:
+            return []
+        self._last_failure = event
+        incomplete = [e for e in event.entries if not self.is_complete(e)]
+        if incomplete and isinstance(event.error, FINAL_ERRORS):
+            return self._give_up(event.error)
+        if self._delay_changes:
+            return self._weigh(event)
+        if not incomplete:
+            return self._note_late_failure(event)
+        return self._change({event.index: event.bookie})
+
+    def _note_late_failure(self, event: AddsFailed) -> list[Command]:
+        """A bookie failed an add that has its quorum: replace it before the next add goes out."""
+        if self._allow_changes:
+            self._delayed[event.index] = event.bookie
+        return [] if self.state is State.CHANGING else self._confirm()
+
+    def _weigh(self, event: AddsFailed) -> list[Command]:
+        """Change the ensemble only where an entry cannot reach its quorum without the failed.
+
+        What an entry lacks is remembered also where it has its quorum: an ensemble change may take
+        acks away from it again.
+        """
+        spare = self._write_quorum - self._ack_quorum
+        hopeless = 0
+        for entry_id in event.entries:
+            if entry_id not in self._acks:
+                continue
+            mask = self._failures[entry_id] = self._failures.get(entry_id, 0) | 1 << event.index
+            full = isinstance(event.error, ReadOnlyBookieClientError)
+            if not self.is_complete(entry_id) and (full or mask.bit_count() > spare):
+                hopeless |= mask
+        if not hopeless:
+            return []
+        return self._change({i: b for i, b in enumerate(self.ensemble) if hopeless >> i & 1})
+
+    def _change(self, failed: dict[int, BookieId]) -> list[Command]:
+        if not self._allow_changes:
+            return self._give_up(WriteFailedError("a bookie failed, and none may be replaced"))
+        self._delayed.update(failed)
+        if self.state is State.CHANGING:
+            return []
+        self.state, self._stored, self._given_up = State.CHANGING, self.ensemble, {}
+        return self._next_change()
+
+    def _next_change(self) -> list[Command]:
+        self._changes += 1
+        if self._changes > self._changes_max:
+            error = f"more than {self._changes_max} ensemble changes"
+            return self._give_up(WriteFailedError(error))
+        failed, self._delayed = tuple(sorted(self._delayed.items())), {}
+        self._given_up.update(failed)
+        return [ChangeEnsemble(failed, EntryId(self._head))]
+
+    def _ready(self, event: AddsReady) -> list[Command]:  # noqa: ARG002 - one signature for all.
+        return self._change({}) if self._delayed else []
+
+    def _still_changing(self, event: AddsReady) -> list[Command]:  # noqa: ARG002
+        return []
+
+    # Ensemble changes
+
+    def _stored_change(self, event: EnsembleStored) -> list[Command]:
+        """Go on with what failed meanwhile, or release: un-ack all, send all, confirm."""
+        self._stored = event.ensemble
+        self._delayed = {i: b for i, b in self._delayed.items() if self._stored[i] == b}
+        if self._delayed:
+            return self._next_change()
+        replaced = [i for i in range(self._size) if self.ensemble[i] != self._stored[i]]
+        kept = [i for i, b in self._given_up.items() if self._stored[i] == b and i not in replaced]
+        self._take_back(replaced, kept)
+        self.ensemble, self.state = self._stored, State.OPEN
+        return [*self._send_again(sorted(replaced + kept)), *self._confirm()]
+
+    def _take_back(self, replaced: Sequence[int], kept: Sequence[int]) -> None:
+        """First phase: what the replaced bookies hold does not count, for any pending entry."""
+        keep = ~sum(1 << index for index in replaced)
+        self._acks = {entry_id: mask & keep for entry_id, mask in self._acks.items()}
+        keep &= ~sum(1 << index for index in kept)
+        self._failures = {e: mask & keep for e, mask in self._failures.items() if mask & keep}
+
+    def _send_again(self, indexes: Sequence[int]) -> list[Command]:
+        """Second phase: what the bookies at these places must hold and have not acked."""
+        pending = sorted(self._acks)
+        sends: list[Command] = []
+        for index in indexes:
+            entries = tuple(
+                EntryId(entry_id)
+                for entry_id in pending
+                if not self._acks[entry_id] >> index & 1
+                and is_striped_to(entry_id, index, self._size, self._write_quorum)
+            )
+            if entries:
+                sends.append(SendAgain(index, self.ensemble[index], entries))
+        return sends
+
+    # The end
+
+    def _refused(self, event: EnsembleRefused) -> list[Command]:
+        error, failure = event.error, self._last_failure
+        if isinstance(error, NotEnoughBookiesError) and failure is not None:
+            text = f"{error}; bookie {failure.bookie} failed: {failure.error}"
+            return self._give_up(NotEnoughBookiesError(text))
+        return self._give_up(error)
+
+    def _overdue(self, event: AddsOverdue) -> list[Command]:
+        return self._give_up(event.error)
+
+    def _give_up(self, error: ClientError) -> list[Command]:
+        return [GiveUp(error), *self._drain(error)]
+
+    def _end(self, event: WriterEnding) -> list[Command]:
+        return self._drain(event.error)
+
+    def _drain(self, error: ClientError) -> list[Command]:
+        self.state, self.ended_by = State.ENDED, error
+        pending = tuple(EntryId(entry_id) for entry_id in sorted(self._acks))
+        self._acks, self._failures, self._delayed = {}, {}, {}
+        return [FailAdds(pending, error)] if pending else []
+
+    def _ignore(self, event: Event) -> list[Command]:  # noqa: ARG002
+        return []
+
+    TRANSITIONS: ClassVar[dict[tuple[State, type], Callable[..., list[Command]]]] = {
+        (State.OPEN, AddsReady): _ready,
+        (State.OPEN, AddsAcked): _ack,
+        (State.OPEN, AddsFailed): _fail,
+        (State.OPEN, AddsOverdue): _overdue,
+        (State.OPEN, WriterEnding): _end,
+        (State.CHANGING, AddsReady): _still_changing,
+        (State.CHANGING, AddsAcked): _ack_only,
+        (State.CHANGING, AddsFailed): _fail,
+        (State.CHANGING, AddsOverdue): _overdue,
+        (State.CHANGING, EnsembleStored): _stored_change,
+        (State.CHANGING, EnsembleRefused): _refused,
+        (State.CHANGING, WriterEnding): _end,
+        (State.ENDED, AddsAcked): _ignore,
+        (State.ENDED, AddsFailed): _ignore,
+        (State.ENDED, AddsOverdue): _ignore,
+        (State.ENDED, EnsembleStored): _ignore,
+        (State.ENDED, EnsembleRefused): _ignore,
+        (State.ENDED, WriterEnding): _ignore,
+    }

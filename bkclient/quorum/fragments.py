@@ -1,0 +1,272 @@
+"""Which fragments of a ledger lack replicas, and how a replica changes place: rules, no I/O.
+
+Agrees with BookKeeper 4.18.0, LedgerFragment, LedgerChecker and LedgerFragmentReplicator, but for:
+
+* A fragment is closed unless it is the last one of a ledger that is not. Whoever stored the last
+  fragment's first entry knew all entries before it to be confirmed, as recovery knows too. Java
+  also waits for a LAC that says so, because its handle refuses to read beyond it (#3917).
+* Each copy is for one place in the ensemble, and consists of the entries striped to that place.
+* A swap is refused where the fragment is gone, may grow again, or would list a bookie twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Mapping
+
+import attrs
+
+from bkclient.errors import ReplicationError
+from bkclient.quorum.distribution import is_striped_to, write_set
+from wire.ids import BookieId, EntryId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+
+
+class FragmentChangedError(ReplicationError):
+    """The fragment is not what it was when its copy began; the ledger has to be looked at again."""
+
+
+@attrs.frozen(kw_only=True)
+class LedgerFragment:
+    """A fragment, and which entries are known to be in it: none where ``last`` is before ``first``.
+
+    ``is_closed``: neither a writer nor a recovery will change it any more. ``may_be_empty``: its
+    first entry is counted in, but nobody knows whether it was ever written.
+    """
+
+    first: EntryId
+    last: EntryId
+    ensemble: tuple[BookieId, ...]
+    write_quorum: int
+    is_closed: bool
+    may_be_empty: bool = False
+
+    def holds(self, entry_id: int, index: int) -> bool:
+        """Return whether an entry is striped to a place in the ensemble."""
+        return is_striped_to(entry_id, index, len(self.ensemble), self.write_quorum)
+
+    def entries_at(self, index: int) -> Iterator[EntryId]:
+        """Give the entries at a place in the ensemble, ascending."""
+        return self.entries_at_any((index,))
+
+    def entries_at_any(self, indexes: Collection[int]) -> Iterator[EntryId]:
+        """Give the entries that are at one of these places at least, ascending."""
+        for entry_id in range(self.first, self.last + 1):
+            if any(self.holds(entry_id, index) for index in indexes):
+                yield EntryId(entry_id)
+
+    def count_at(self, index: int) -> int:
+        """Return how many entries are at a place in the ensemble."""
+        size = len(self.ensemble)
+        rounds, rest = divmod(max(0, self.last - self.first + 1), size)
+        behind = range(self.last - rest + 1, self.last + 1)
+        return rounds * self.write_quorum + sum(self.holds(e, index) for e in behind)
+
+    def write_sets(self) -> Iterator[frozenset[BookieId]]:
+        """Give the write set of each kind of entry: as many as bookies, or as entries if fewer."""
+        size = len(self.ensemble)
+        for entry_id in range(self.first, min(self.last, self.first + size - 1) + 1):
+            indexes = write_set(entry_id, size, self.write_quorum)
+            yield frozenset(self.ensemble[index] for index in indexes)
+
+    def ends_at(self, index: int) -> tuple[EntryId, EntryId] | None:
+        """Return the first and the last entry at a place; ``None`` where nothing is there."""
+        near_first = range(self.first, min(self.last, self.first + len(self.ensemble) - 1) + 1)
+        near_last = range(self.last, max(self.first, self.last - len(self.ensemble) + 1) - 1, -1)
+        first = next((e for e in near_first if self.holds(e, index)), None)
+        last = next((e for e in near_last if self.holds(e, index)), None)
+        return None if first is None or last is None else (EntryId(first), EntryId(last))
+
+
+@attrs.frozen
+class Lack:
+    """A fragment and the places in its ensemble where replicas are missing or may be lost."""
+
+    fragment: LedgerFragment
+    indexes: tuple[int, ...]
+
+    @property
+    def bookies(self) -> tuple[BookieId, ...]:
+        """Who is at those places."""
+        return tuple(self.fragment.ensemble[index] for index in self.indexes)
+
+
+def is_closed_fragment(metadata: LedgerMetadata, first: int) -> bool:
+    """Return whether the fragment that begins with ``first`` will not change any more."""
+    return metadata.is_closed or first != metadata.last_fragment.first_entry_id
+
+
+def fragments_of(metadata: LedgerMetadata, lac: int | None) -> tuple[LedgerFragment, ...]:
+    """Return the fragments with the entries in them.
+
+    The last one of a ledger that is not closed ends with ``lac``. Where that lies before it, its
+    first entry may have been written all the same. It is left out where the LAC is not known.
+    """
+    starts = [fragment.first_entry_id for fragment in metadata.fragments]
+    found = [
+        _fragment(metadata, fragment, following - 1, is_closed=True)
+        for fragment, following in zip(metadata.fragments, starts[1:], strict=False)
+    ]
+    last = metadata.last_fragment
+    if metadata.last_entry_id is not None:
+        found.append(_fragment(metadata, last, metadata.last_entry_id, is_closed=True))
+    elif lac is not None:
+        doubtful = lac < last.first_entry_id
+        end = last.first_entry_id if doubtful else lac
+        found.append(_fragment(metadata, last, end, is_closed=False, may_be_empty=doubtful))
+    return tuple(found)
+
+
+def _fragment(
+    metadata: LedgerMetadata,
+    fragment: Fragment,
+    last: int,
+    *,
+    is_closed: bool,
+    may_be_empty: bool = False,
+) -> LedgerFragment:
+    return LedgerFragment(
+        first=fragment.first_entry_id,
+        last=EntryId(last),
+        ensemble=fragment.ensemble,
+        write_quorum=metadata.write_quorum,
+        is_closed=is_closed,
+        may_be_empty=may_be_empty,
+    )
+
+
+def samples(
+    fragment: LedgerFragment, index: int, percentage: float, rng: random.Random
+) -> Iterator[EntryId]:
+    """Give the entries to read at a place to see whether its replicas are there.
+
+    They are the first and the last one there, and between them about one at random of each of so
+    many parts as make ``percentage`` of the entries; with 100 every one.
+    """
+    ends = fragment.ends_at(index)
+    if ends is None:
+        return
+    first, last = ends
+    yield first
+    entries = last - first + 1
+    wanted = int(entries * (percentage / 100))
+    if wanted >= entries:
+        yield from (EntryId(e) for e in range(first + 1, last) if fragment.holds(e, index))
+    else:
+        yield from _one_of_each_part(fragment, index, (first, last), wanted, rng)
+    if last > first:
+        yield last
+
+
+def _one_of_each_part(
+    fragment: LedgerFragment,
+    index: int,
+    ends: tuple[int, int],
+    parts: int,
+    rng: random.Random,
+) -> Iterator[EntryId]:
+    if parts < 1:
+        return
+    first, last = ends
+    size = (last - first + 1) // parts
+    for start in range(first, last - size - 1, size):
+        entry_id = start + rng.randrange(size)
+        if first < entry_id < last and fragment.holds(entry_id, index):
+            yield EntryId(entry_id)
+
+
+def needs_recovery(metadata: LedgerMetadata, available: Collection[BookieId]) -> bool:
+    """Return whether a ledger has to be closed before it can be whole again.
+
+    Its last fragment may still grow, so nothing of it is copied, and one of its bookies is gone.
+    When more of them go, nobody will know any more where the ledger ends. Unlike Java's rule, a
+    bookie that only turned read-only is no reason to fence a writer.
+    """
+    return not metadata.is_closed and not set(metadata.ensemble) <= set(available)
+
+
+def is_lost(fragment: LedgerFragment, available: Collection[BookieId]) -> bool:
+    """Return whether there are entries of which no bookie is left that could have them."""
+    return any(holders.isdisjoint(available) for holders in fragment.write_sets())
+
+
+def may_hold_entries(metadata: LedgerMetadata, bookie: BookieId) -> bool:
+    """Return whether entries of a ledger are on a bookie, or may be.
+
+    The bookies of the last fragment of a ledger that is not closed may always have some.
+    Agrees with BookKeeper 4.18.0, BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie.
+    """
+    if not metadata.is_closed and bookie in metadata.ensemble:
+        return True
+    return any(
+        bookie in fragment.ensemble
+        and fragment.ends_at(fragment.ensemble.index(bookie)) is not None
+        for fragment in fragments_of(metadata, None)
+    )
+
+
+# Changing places -------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Swap:
+    """Who leaves a fragment and who takes the place, by place in the ensemble."""
+
+    first: EntryId
+    old: Mapping[int, BookieId]
+    new: Mapping[int, BookieId]
+
+    def of(self, ensemble: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
+        """Return the ensemble with those replaced that are still where they were."""
+        return tuple(
+            self.new[index] if self.old.get(index) == bookie else bookie
+            for index, bookie in enumerate(ensemble)
+        )
+
+
+def swap_between(fragment: LedgerFragment, ensemble: tuple[BookieId, ...]) -> Swap:
+    """Return what turns a fragment's ensemble into another."""
+    places = [i for i, bookie in enumerate(fragment.ensemble) if ensemble[i] != bookie]
+    return Swap(
+        fragment.first,
+        {index: fragment.ensemble[index] for index in places},
+        {index: ensemble[index] for index in places},
+    )
+
+
+def swap_is_needed(metadata: LedgerMetadata, swap: Swap) -> bool:
+    """Return whether anybody who should leave is still there.
+
+    Raises:
+        FragmentChangedError: there is no such fragment any more.
+    """
+    ensemble = _ensemble_at(metadata, swap.first)
+    return swap.of(ensemble) != ensemble
+
+
+def swapped(metadata: LedgerMetadata, swap: Swap) -> LedgerMetadata:
+    """Let the new bookies take the places; nothing else changes.
+
+    Raises:
+        FragmentChangedError: the fragment is gone, may grow, or would list a bookie twice.
+    """
+    ensemble = swap.of(_ensemble_at(metadata, swap.first))
+    if not is_closed_fragment(metadata, swap.first):
+        raise FragmentChangedError(f"the fragment at entry {swap.first} may still grow")
+    if len(set(ensemble)) < len(ensemble):
+        raise FragmentChangedError(
+            f"the fragment at entry {swap.first} has got one of the new bookies meanwhile: "
+            + ", ".join(ensemble)
+        )
+    fragments = tuple(
+        Fragment(f.first_entry_id, ensemble) if f.first_entry_id == swap.first else f
+        for f in metadata.fragments
+    )
+    return attrs.evolve(metadata, fragments=fragments, creator_token=0)
+
+
+def _ensemble_at(metadata: LedgerMetadata, first: int) -> tuple[BookieId, ...]:
+    for fragment in metadata.fragments:
+        if fragment.first_entry_id == first:
+            return fragment.ensemble
+    raise FragmentChangedError(f"there is no fragment at entry {first} any more")

@@ -1,0 +1,300 @@
+"""Whom to ask for an entry or for the LAC, and when enough have answered: rules, no I/O.
+
+Agrees with BookKeeper 4.18.0: PendingReadOp, ReadOpBase, PendingReadLacOp, ReadLastConfirmedOp,
+TryReadLastConfirmedOp, ReadLastConfirmedAndEntryOp and DefaultSpeculativeRequestExecutionPolicy.
+One rule is stricter: an answer that fails its digest is no answer, also when coverage is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar, Union
+
+import attrs
+
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    ClientUnauthorizedError,
+    LedgerRecoveryError,
+    NoSuchEntryInLedgerError,
+    NoSuchLedgerOnBookieError,
+    ReadFailedError,
+)
+from bkclient.quorum.distribution import Coverage
+
+T = TypeVar("T")
+
+NEGATIVE = (NoSuchEntryInLedgerError, NoSuchLedgerOnBookieError)
+"""What a bookie says when it surely does not have an entry; any other error leaves that open."""
+
+
+def worse(first: ClientError | None, later: ClientError) -> ClientError:
+    """Return which of two errors, in order of arrival, a caller should hear of."""
+    if first is None or isinstance(first, NEGATIVE):
+        return later
+    if isinstance(first, BookieUnavailableError) and not isinstance(later, NEGATIVE):
+        return later
+    return first
+
+
+# Commands --------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Ask:
+    """Send the request to the member of the ensemble with this index."""
+
+    index: int
+
+
+@attrs.frozen
+class Deliver(Generic[T]):
+    """The read is done; ``slow`` are those that were asked before the one that answered."""
+
+    value: T
+    index: int
+    slow: tuple[int, ...]
+
+
+@attrs.frozen
+class Fail:
+    """The read has failed."""
+
+    error: ClientError
+
+
+ReadCommand = Union[Ask, Deliver[T], Fail]
+
+
+@attrs.frozen
+class Speculation:
+    """How long to wait for an answer before another bookie is asked as well; 0 is for ever."""
+
+    first_s: float
+    max_s: float
+    factor: float = 2.0
+
+    def waits(self) -> Iterator[float]:
+        """Yield the waits, one after another; nothing where there is no speculation."""
+        wait_s = self.first_s
+        while wait_s > 0:
+            yield wait_s
+            wait_s = min(self.max_s, wait_s * self.factor)
+
+
+class ReplicaRead(Generic[T]):
+    """One read that any member of a write set can answer: ask one after another.
+
+    The next is asked when nothing is outstanding any more, or when ``waited`` says that the
+    outstanding ones are slow. The first good answer wins; what comes later is ignored.
+
+    Args:
+        order: ensemble indexes, best first.
+    """
+
+    def __init__(self, order: Sequence[int]) -> None:
+        self._order = tuple(order)
+        self._asked: list[int] = []
+        self._outstanding: set[int] = set()
+        self._error: ClientError | None = None
+        self.done = False
+
+    @property
+    def can_speculate(self) -> bool:
+        """Whether there is somebody left to ask."""
+        return not self.done and len(self._asked) < len(self._order)
+
+    def start(self) -> list[ReadCommand[T]]:
+        """Ask the first."""
+        return self._ask_next()
+
+    def waited(self) -> list[ReadCommand[T]]:
+        """Ask one more although others have not answered."""
+        return self._ask_next() if self.can_speculate else []
+
+    def answered(self, index: int, value: T) -> list[ReadCommand[T]]:
+        """Take a verified answer."""
+        if self.done:
+            return []
+        self.done = True
+        slow = tuple(asked for asked in self._asked if asked != index)
+        return [Deliver(value, index, slow)]
+
+    def failed(self, index: int, error: ClientError) -> list[ReadCommand[T]]:
+        """Take an error, a time-out or an answer that fails its digest."""
+        if self.done:
+            return []
+        self._outstanding.discard(index)
+        self._error = worse(self._error, error)
+        if self._outstanding:
+            return []
+        if len(self._asked) < len(self._order):
+            return self._ask_next()
+        self.done = True
+        return [Fail(self._error)]
+
+    def _ask_next(self) -> list[ReadCommand[T]]:
+        index = self._order[len(self._asked)]
+        self._asked.append(index)
+        self._outstanding.add(index)
+        return [Ask(index)]
+
+
+# The last add confirmed ------------------------------------------------------------------------
+
+
+@attrs.frozen
+class KnownLac:
+    """A LAC, and the ledger length that was stamped with it (0 where none was)."""
+
+    lac: int
+    length: int = 0
+
+
+class LacQuorum:
+    """The LAC of an ensemble, as soon as no ack quorum can hide behind those that are silent.
+
+    Used for reading the LAC and for fencing: a fenced bookie's answer says in the same breath that
+    it takes no more adds. Every member of the ensemble is asked; each answers once.
+    """
+
+    def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
+        self._coverage = Coverage(ensemble_size, write_quorum, ack_quorum)
+        self._definite: set[int] = set()
+        self._failed: set[int] = set()
+        self._best = KnownLac(-1)
+        self._last_error: ClientError = ReadFailedError("no bookie answered")
+        self.result: KnownLac | ClientError | None = None
+        """The outcome, once there is one; later answers do not change it."""
+
+    @property
+    def answers(self) -> frozenset[int]:
+        """The indexes that gave a definite answer."""
+        return frozenset(self._definite)
+
+    def answered(self, index: int, known: KnownLac | None) -> None:
+        """Take a verified answer; ``None`` is an honest "nothing here"."""
+        if known is not None and known.lac >= self._best.lac:
+            self._best = known
+        self._definite.add(index)
+        self._failed.discard(index)
+        if self.result is None and self._coverage.covered(self._definite):
+            self.result = self._best
+        self._see_whether_all_answered()
+
+    def failed(self, index: int, error: ClientError) -> None:
+        """Take an error; "no such entry" and "no such ledger" are answers too."""
+        if isinstance(error, NEGATIVE):
+            self.answered(index, None)
+            return
+        self._last_error = error
+        self._failed.add(index)
+        if self.result is None and isinstance(error, ClientUnauthorizedError):
+            self.result = error
+        self._see_whether_all_answered()
+
+    def _see_whether_all_answered(self) -> None:
+        answers = len(self._definite) + len(self._failed)
+        if self.result is None and answers == self._coverage.ensemble_size:
+            self.result = self._last_error
+
+
+class AnyLac:
+    """The LAC as far as anybody tells: the first above a known one, else the highest of all.
+
+    Weaker than ``LacQuorum``: what it finds is confirmed, but more may be, and nobody is waited for
+    once there is news.
+    """
+
+    def __init__(self, ensemble_size: int, known_lac: int) -> None:
+        self._silent = set(range(ensemble_size))
+        self._known_lac = known_lac
+        self._definite = False
+        self.result: KnownLac | ClientError | None = None
+        """The outcome, once there is one; later answers do not change it."""
+
+    def answered(self, index: int, known: KnownLac | None) -> None:
+        """Take a verified answer; ``None`` is an honest "nothing here"."""
+        self._definite = True
+        if self.result is None and known is not None and known.lac > self._known_lac:
+            self.result = known
+        self._heard(index)
+
+    def failed(self, index: int, error: ClientError) -> None:
+        """Take an error; "no such entry" and "no such ledger" are answers too."""
+        if isinstance(error, NEGATIVE):
+            self.answered(index, None)
+            return
+        if self.result is None and isinstance(error, ClientUnauthorizedError):
+            self.result = error
+        self._heard(index)
+
+    def _heard(self, index: int) -> None:
+        self._silent.discard(index)
+        if self.result is None and not self._silent:
+            nobody = LedgerRecoveryError("no bookie of the ensemble said how far the ledger goes")
+            self.result = KnownLac(self._known_lac) if self._definite else nobody
+
+
+# Long poll -------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Polled(Generic[T]):
+    """What a long poll brought: the LAC, and the entry behind the known one where it came too."""
+
+    lac: int
+    entry: T | None = None
+
+
+class LongPoll(Generic[T]):
+    """Wait for the LAC to pass ``previous_lac``: the members of the ensemble one after another.
+
+    Ends with the entry, with a higher LAC, with E - Qa + 1 members that had nothing new, or when
+    all failed.
+    """
+
+    def __init__(self, order: Sequence[int], ack_quorum: int, previous_lac: int) -> None:
+        self._read: ReplicaRead[Polled[T]] = ReplicaRead(order)
+        self._empty_max = len(order) - ack_quorum + 1
+        self._previous_lac = previous_lac
+        self._empty = self._negative = 0
+
+    @property
+    def can_speculate(self) -> bool:
+        """Whether there is somebody left to ask."""
+        return self._read.can_speculate
+
+    def start(self) -> list[ReadCommand[Polled[T]]]:
+        """Ask the first."""
+        return self._read.start()
+
+    def waited(self) -> list[ReadCommand[Polled[T]]]:
+        """Ask one more."""
+        return self._read.waited()
+
+    def answered(self, index: int, polled: Polled[T]) -> list[ReadCommand[Polled[T]]]:
+        """Take an answer, with an entry that was verified or none."""
+        if polled.entry is not None or polled.lac > self._previous_lac:
+            return self._read.answered(index, polled)
+        self._empty += 1
+        if self._empty >= self._empty_max:
+            return self._read.answered(index, Polled(self._previous_lac))
+        commands = self._read.failed(index, NoSuchEntryInLedgerError("nothing new"))
+        return [self._final(index, command) for command in commands]
+
+    def failed(self, index: int, error: ClientError) -> list[ReadCommand[Polled[T]]]:
+        """Take an error."""
+        self._negative += isinstance(error, NEGATIVE)
+        return [self._final(index, command) for command in self._read.failed(index, error)]
+
+    def _final(self, index: int, command: ReadCommand[Polled[T]]) -> ReadCommand[Polled[T]]:
+        """All have answered: one that had nothing new makes that the result."""
+        if not isinstance(command, Fail):
+            return command
+        if self._empty:
+            return Deliver(Polled(self._previous_lac), index, ())
+        if isinstance(command.error, BookieUnavailableError) and self._negative >= self._empty_max:
+            return Fail(NoSuchEntryInLedgerError("the bookies that answered have nothing"))
+        return command

@@ -1,0 +1,286 @@
+"""Where a ledger ends whose writer is gone: recovery as steps, no I/O.
+
+The order is what makes it safe. IN_RECOVERY is in the store first, which stops the writer from
+moving to other bookies. Then every bookie of the last fragment is fenced, until no ack quorum is
+left that could still take an add. Then entries are read forward, each read fencing again, until one
+surely never reached its quorum; what is found is written back, so that it has its quorum under any
+future reader. Only then is the end stored.
+
+Agrees with BookKeeper 4.18.0, ReadOnlyLedgerHandle and LedgerRecoveryOp. Replicas are asked all at
+once. Stricter: the LAC stamped on what is written back stays LAC0, and the length is measured where
+nothing was written back.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+import attrs
+
+from bkclient.errors import (
+    ClientError,
+    ClientUnauthorizedError,
+    LedgerRecoveryError,
+    ReadFailedError,
+    RequestTimeoutError,
+)
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.read import NEGATIVE, KnownLac, LacQuorum, worse
+from wire.digest import Entry
+from wire.errors import LocalProtocolError
+from wire.ids import BookieId, EntryId
+from wire.ledger_metadata import LedgerMetadata
+
+# Commands --------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class FenceBookies:
+    """Send a fencing read of the last entry to every bookie of the last fragment."""
+
+    ensemble: tuple[BookieId, ...]
+
+
+@attrs.frozen
+class ReadReplicas:
+    """Send a fencing read of an entry to its whole write set, as the frozen metadata has it."""
+
+    entry_id: EntryId
+    replicas: tuple[tuple[int, BookieId], ...]
+
+
+@attrs.frozen
+class WriteBack:
+    """Add an entry again, with RECOVERY and LAC0; entries come in order."""
+
+    entry: Entry
+    lac: EntryId
+
+
+@attrs.frozen
+class MeasureLength:
+    """Read an entry that was confirmed long ago, for the length in its header."""
+
+    entry_id: EntryId
+
+
+@attrs.frozen
+class CloseAt:
+    """Store that the ledger is closed and ends here."""
+
+    last_entry: EntryId
+    length: int
+
+
+@attrs.frozen
+class AbortRecovery:
+    """Recovery cannot go on now; it can be started again from scratch."""
+
+    error: ClientError
+
+
+RecoveryCommand = Union[
+    FenceBookies, ReadReplicas, WriteBack, MeasureLength, CloseAt, AbortRecovery
+]
+
+
+# The rules -------------------------------------------------------------------------------------
+
+
+class EntryVerdict:
+    """Whether an entry of a fenced ledger can be recovered.
+
+    One verified copy is enough to go on with. Qw - Qa + 1 honest refusals show that it never had
+    its ack quorum. Anything else leaves it open, and the ledger must not be closed then.
+    """
+
+    def __init__(self, entry_id: EntryId, write_quorum: int, ack_quorum: int) -> None:
+        self.entry_id = entry_id
+        self._write_quorum = write_quorum
+        self._negatives_needed = write_quorum - ack_quorum + 1
+        self._answers: set[int] = set()
+        self._negatives = 0
+        self._error: ClientError | None = None
+        self.entry: Entry | None = None
+        self.is_end = False
+        self.failure: ClientError | None = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether there is a verdict: ``entry``, ``is_end`` or ``failure``."""
+        return self.entry is not None or self.is_end or self.failure is not None
+
+    def found(self, index: int, entry: Entry) -> None:
+        """Take a verified copy."""
+        if self.decided:
+            return
+        self._answers.add(index)
+        self.entry = entry
+
+    def failed(self, index: int, error: ClientError) -> None:
+        """Take an honest refusal, or an error that says nothing about the entry."""
+        if self.decided or index in self._answers:
+            return
+        self._answers.add(index)
+        self._error = worse(self._error, error)
+        self._negatives += isinstance(error, NEGATIVE)
+        if self._negatives >= self._negatives_needed:
+            self.is_end = True
+        elif len(self._answers) == self._write_quorum:
+            self.failure = self._error
+
+
+class Recovery:
+    """The steps from a marked ledger to its end.
+
+    Args:
+        metadata: as stored with IN_RECOVERY. All reads go to the ensembles in it, never to ones
+            made while writing back: those may lack what was never written to them.
+        window: how many entries are read at a time.
+    """
+
+    def __init__(self, metadata: LedgerMetadata, *, window: int = 1) -> None:
+        self._metadata = metadata
+        self._window = window
+        self._fence = LacQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+        self._lac0: EntryId | None = None
+        self._length = 0
+        self._verdicts: dict[EntryId, EntryVerdict] = {}
+        self._next_read = EntryId(0)
+        self._next_write = EntryId(0)
+        self._written = EntryId(-1)
+        self._end_found = False
+        self.ended = False
+
+    @property
+    def lac0(self) -> EntryId:
+        """What was confirmed for sure when the bookies were fenced."""
+        assert self._lac0 is not None, "not fenced yet"
+        return self._lac0
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the fencing step is over."""
+        return self._lac0 is not None
+
+    def start(self) -> list[RecoveryCommand]:
+        """Begin with the fencing."""
+        return [FenceBookies(self._metadata.last_fragment.ensemble)]
+
+    # Fencing
+
+    def fence_answered(self, index: int, known: KnownLac | None) -> list[RecoveryCommand]:
+        """Take a fenced bookie's last entry: the LAC and length stamped in it; ``None``: none."""
+        self._fence.answered(index, known)
+        return self._see_fence()
+
+    def fence_failed(self, index: int, error: ClientError) -> list[RecoveryCommand]:
+        """Take an error; an honest "nothing here" counts as fenced."""
+        self._fence.failed(index, error)
+        return self._see_fence()
+
+    def _see_fence(self) -> list[RecoveryCommand]:
+        outcome = self._fence.result
+        if self.ended or self.fenced or outcome is None:
+            return []
+        if isinstance(outcome, ClientError):
+            return self._abort(_as_fence_error(outcome))
+        first = self._metadata.last_fragment.first_entry_id
+        self._lac0 = EntryId(max(outcome.lac, first - 1))
+        self._length = outcome.length
+        self._next_read = self._next_write = EntryId(self._lac0 + 1)
+        self._written = self._lac0
+        return self._read_on()
+
+    # Reading forward
+
+    def _read_on(self) -> list[RecoveryCommand]:
+        commands: list[RecoveryCommand] = []
+        while len(self._verdicts) < self._window and not self._end_found:
+            entry_id = self._next_read
+            self._next_read = EntryId(entry_id + 1)
+            meta = self._metadata
+            self._verdicts[entry_id] = EntryVerdict(entry_id, meta.write_quorum, meta.ack_quorum)
+            ensemble = meta.last_fragment.ensemble
+            indexes = write_set(entry_id, meta.ensemble_size, meta.write_quorum)
+            commands.append(ReadReplicas(entry_id, tuple((i, ensemble[i]) for i in indexes)))
+        return commands
+
+    def read_answered(self, index: int, entry: Entry) -> list[RecoveryCommand]:
+        """Take a verified copy of an entry."""
+        verdict = self._verdicts.get(entry.entry_id)
+        if verdict is None or self.ended:
+            return []
+        verdict.found(index, entry)
+        return self._go_on()
+
+    def read_failed(
+        self, entry_id: EntryId, index: int, error: ClientError
+    ) -> list[RecoveryCommand]:
+        """Take a refusal or an error."""
+        verdict = self._verdicts.get(entry_id)
+        if verdict is None or self.ended:
+            return []
+        verdict.failed(index, error)
+        return self._go_on()
+
+    def _go_on(self) -> list[RecoveryCommand]:
+        """Act on verdicts strictly in the order of entries: nothing counts behind the end."""
+        commands: list[RecoveryCommand] = []
+        while (verdict := self._verdicts.get(self._next_write)) is not None and verdict.decided:
+            if verdict.failure is not None:
+                text = f"entry {verdict.entry_id} may exist, but no bookie gives it"
+                error = LedgerRecoveryError(f"{text}: {verdict.failure}")
+                error.__cause__ = verdict.failure
+                return [*commands, *self._abort(error)]
+            if verdict.entry is None:
+                self._end_found = True
+                self._verdicts.clear()
+                return [*commands, *self._close_when_written()]
+            del self._verdicts[self._next_write]
+            self._next_write = EntryId(self._next_write + 1)
+            self._length = verdict.entry.length
+            commands.append(WriteBack(verdict.entry, self.lac0))
+        return [*commands, *self._read_on()]
+
+    # Writing back
+
+    def wrote_back(self, last: EntryId) -> list[RecoveryCommand]:
+        """All entries up to ``last`` have their ack quorum again."""
+        if last >= self._next_write:
+            raise LocalProtocolError(f"entry {last} was written back before it was read")
+        self._written = max(self._written, last)
+        return self._close_when_written()
+
+    def write_back_failed(self, error: ClientError) -> list[RecoveryCommand]:
+        """An entry cannot be written back."""
+        failure = LedgerRecoveryError(f"an entry could not be written back: {error}")
+        failure.__cause__ = error
+        return [] if self.ended else self._abort(failure)
+
+    def _close_when_written(self) -> list[RecoveryCommand]:
+        if self.ended or not self._end_found or self._written != self._next_write - 1:
+            return []
+        if self._written == self.lac0 and self.lac0 >= 0:
+            return [MeasureLength(self.lac0)]
+        return self._close(self._length if self._written >= 0 else 0)
+
+    def measured(self, length: int | None) -> list[RecoveryCommand]:
+        """Take the length found at LAC0; ``None`` where it could not be read."""
+        return [] if self.ended else self._close(self._length if length is None else length)
+
+    def _close(self, length: int) -> list[RecoveryCommand]:
+        self.ended = True
+        return [CloseAt(self._written, length)]
+
+    def _abort(self, error: ClientError) -> list[RecoveryCommand]:
+        self.ended = True
+        return [AbortRecovery(error)]
+
+
+def _as_fence_error(error: ClientError) -> ClientError:
+    if isinstance(error, (RequestTimeoutError, ClientUnauthorizedError)):
+        return error
+    failure = ReadFailedError(f"too few bookies of the last fragment could be fenced: {error}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,1 @@
+"""Repair: check ledgers, find lost replicas, copy them, retire bookies."""

@@ -1,0 +1,335 @@
+"""The cluster's autorecovery as an operator sees it: switch, auditor, marks, locks, delay.
+
+Agrees with BookKeeper 4.18.0 in what each does to the tree: ToggleCommand, TriggerAuditCommand,
+ForceAuditorChecksCommand, LostBookieRecoveryDelayCommand, ListUnderReplicatedCommand.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from bkclient.admin.ledger_scan import walk
+from bkclient.errors import ClientError, NoSuchLedgerError
+from bkclient.metadata.api import HeldLock, NotFoundError
+from wire.errors import MetadataFormatError
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.api import DamagedMark, UnderreplicationQueue
+
+CHECKS: Final = ("all-ledgers", "placement", "replicas")
+"""The auditor's periodic checks whose last time is kept in the metadata."""
+
+_LONG_AGO_MS: Final = 21 * 86_400_000
+"""How far Java's tool sets a check's last time back: beyond every usual interval."""
+
+
+class AutorecoveryDisabledError(ClientError):
+    """Autorecovery is switched off for the cluster."""
+
+    exit_status: ClassVar[int] = 7
+    hint: ClassVar[str] = "`bkctl autorecovery enable` switches it on"
+
+
+class MarkNeededError(ClientError):
+    """A ledger is not known to be whole: its mark has to stay."""
+
+    exit_status: ClassVar[int] = 7
+    hint: ClassVar[str] = "`bkctl autorecovery list --detail` tells what it waits for"
+
+
+class DamagedMarkError(ClientError):
+    """A mark cannot be read, and its ledger is not known to be whole."""
+
+    exit_status: ClassVar[int] = 4
+    hint: ClassVar[str] = (
+        "--force damaged-mark puts one of what the ledger is seen to lack in its place"
+    )
+
+
+class NoAuditorError(ClientError):
+    """No auditor is elected."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = (
+        "`bookied autorecovery --conf FILE` starts one, as does a bookie with "
+        "autoRecoveryDaemonEnabled=true"
+    )
+
+
+@attrs.frozen
+class Mark:
+    """One ledger that lacks replicas: of which bookies, since when, and who is mending it."""
+
+    ledger_id: LedgerId
+    missing: tuple[BookieId, ...]
+    since_ms: int | None
+    worker: str | None = None
+    locked_since_ms: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Status:
+    """Autorecovery as a whole. ``delay_s`` is None until an auditor has once been elected."""
+
+    enabled: bool
+    auditor: BookieId | None
+    delay_s: int | None
+    marked: int
+    being_mended: int
+    oldest_ms: int | None
+    """When the oldest of the marks was made."""
+    checked_ms: dict[str, int | None]
+    """When each of ``CHECKS`` last ended."""
+    pause: Pause | None = None
+    """Why it is off; ``None`` while it is on."""
+
+
+@attrs.frozen(kw_only=True)
+class Pause:
+    """Why autorecovery is off: each is ``None`` where nobody said."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    reason: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the note that is stored with the switch."""
+        return json.dumps(attrs.asdict(self)).encode()
+
+
+def decode_pause(note: bytes) -> Pause:
+    """Return what a note says; nothing where it is Java's, or not one of ours."""
+    try:
+        found = json.loads(note) if note else {}
+        return Pause(**found)
+    except (ValueError, TypeError):
+        return Pause(reason=note.decode(errors="replace"))
+
+
+@attrs.frozen
+class Forgotten:
+    """A ledger whose mark was removed.
+
+    It is deleted or whole; or the mark could not be read, ``kept_for`` says why one is needed, and
+    ``lacking`` is what the new one names. There is no new one where nothing is seen to be lacking.
+    """
+
+    ledger_id: LedgerId
+    was_deleted: bool
+    kept_for: str = ""
+    lacking: tuple[BookieId, ...] = ()
+
+
+async def status(client: Client) -> Status:
+    """Return how autorecovery stands; walks over all marks, those that cannot be read too."""
+    store = client.store
+    damaged: list[LedgerId] = []
+    found = [mark async for mark in marks(client, lambda one, _why: damaged.append(one))]
+    return Status(
+        enabled=await store.replication_enabled(),
+        auditor=await store.current_auditor(),
+        delay_s=await store.lost_bookie_recovery_delay(),
+        marked=len(found) + len(damaged),
+        being_mended=sum(mark.worker is not None for mark in found),
+        oldest_ms=min((m.since_ms for m in found if m.since_ms is not None), default=None),
+        checked_ms={check: await store.check_time(check) for check in CHECKS},
+        pause=await paused(client),
+    )
+
+
+async def marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIterator[Mark]:
+    """Yield every ledger that is marked under-replicated, with who is at work on it.
+
+    Raises:
+        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+    """
+    locks = {lock.ledger_id: lock for lock in await client.store.held_locks()}
+    async for ledger_id, mark in client.store.list_underreplicated(damaged):
+        lock = locks.get(ledger_id)
+        yield Mark(
+            ledger_id,
+            mark.replicas,
+            mark.ctime_ms,
+            None if lock is None else lock.owner,
+            None if lock is None else lock.since_ms,
+        )
+
+
+async def count_marks(store: UnderreplicationQueue, at_most: int | None = None) -> int:
+    """Count the marks, those that cannot be read too, until there are ``at_most``."""
+    damaged: list[LedgerId] = []
+    count = 0
+    async for _ in store.list_underreplicated(lambda one, _why: damaged.append(one)):
+        count += 1
+        if count == at_most:
+            return count
+    count += len(damaged)
+    return count if at_most is None else min(count, at_most)
+
+
+def how_to_mend_mark(ledger_id: LedgerId) -> str:
+    """Return what becomes of a mark that cannot be read: a worker needs no more than its node."""
+    return (
+        "the worker that takes the ledger removes it; while none does, "
+        f"`bkctl autorecovery forget {ledger_id}`"
+    )
+
+
+async def set_enabled(client: Client, *, enabled: bool, pause: Pause | None = None) -> bool:
+    """Switch autorecovery for the whole cluster; return whether that changed anything.
+
+    ``pause``, where it is switched off, is told to all who look, in place of what was told before.
+    """
+    assert pause is None or not enabled
+    store = client.store
+    note = b"" if pause is None else pause.encode()
+    if await store.replication_enabled() is not enabled:
+        await store.set_replication_enabled(enabled=enabled, note=note)
+    elif note:
+        await store.set_replication_note(note)
+    else:
+        return False
+    return True
+
+
+async def paused(client: Client) -> Pause | None:
+    """Return since when, until when and why autorecovery is off; ``None`` while it is on."""
+    note = await client.store.replication_note()
+    return None if note is None else decode_pause(note)
+
+
+async def active(client: Client) -> list[HeldLock]:
+    """Return what workers are at work on, by ledger."""
+    return await client.store.held_locks()
+
+
+async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> Forgotten:
+    """Remove the mark of a ledger that is gone, or of which every replica of every entry is there.
+
+    With ``renew`` a mark that cannot be read is removed in any case; one of what the ledger is seen
+    to lack takes its place. A crash between the two leaves none, until the next audit.
+
+    Raises:
+        NotFoundError: it is not marked.
+        MarkNeededError: it lacks replicas, a worker has it, or nobody can tell.
+        DamagedMarkError: likewise, and its mark cannot be read.
+    """
+    store = client.store
+    damage = await _damage(store, ledger_id)
+    if not await store.take_underreplicated(ledger_id):
+        raise MarkNeededError(f"a worker has ledger {ledger_id}, or its mark has just gone")
+    try:
+        need = await _need(client, ledger_id, look_at_open=renew and damage is not None)
+        _insist_forgettable(need, damage, renew=renew)
+    except BaseException:
+        await store.release_lock(ledger_id)
+        raise
+    await store.mark_replicated(ledger_id)
+    if need.lacking:
+        await store.mark_underreplicated(ledger_id, need.lacking)
+    return Forgotten(ledger_id, need.is_deleted, need.why, need.lacking)
+
+
+async def _damage(store: UnderreplicationQueue, ledger_id: LedgerId) -> MetadataFormatError | None:
+    """Return why a mark cannot be read; ``None`` where it can."""
+    try:
+        if await store.underreplicated(ledger_id) is None:
+            raise NotFoundError(f"ledger {ledger_id} is not marked")
+    except MetadataFormatError as error:
+        return error
+    return None
+
+
+@attrs.frozen
+class _Need:
+    """Why a ledger needs its mark, if it does, and the bookies whose replicas it lacks."""
+
+    why: str = ""
+    lacking: tuple[BookieId, ...] = ()
+    is_deleted: bool = False
+
+
+def _insist_forgettable(need: _Need, damage: MetadataFormatError | None, *, renew: bool) -> None:
+    if need.why and damage is None:
+        raise MarkNeededError(need.why)
+    if need.why and not renew:
+        raise DamagedMarkError(f"{damage}; and {need.why}")
+
+
+async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _Need:
+    from bkclient.repair.check import LedgerChecker, view
+
+    try:
+        ledger = await view(client, ledger_id)
+    except NoSuchLedgerError:
+        return _Need(is_deleted=True)
+    is_closed = ledger.metadata.is_closed
+    why = "" if is_closed else f"ledger {ledger_id} is not closed: what it lacks may still grow"
+    if why and not look_at_open:
+        return _Need(why)
+    store = client.store
+    available = await store.writable_bookies() | await store.read_only_bookies()
+    checker = LedgerChecker(client=client, rng=random.Random(0), percentage=100)
+    lacks = await checker.check(ledger, available)
+    lacking = tuple(sorted({bookie for lack in lacks for bookie in lack.bookies}))
+    if lacking and not why:
+        why = f"ledger {ledger_id} lacks replicas on {', '.join(lacking)}"
+    return _Need(why, lacking)
+
+
+async def unmarked(client: Client) -> list[LedgerId]:
+    """Return the ledgers that an audit would mark now: on a lost bookie, and not marked so yet."""
+    store = client.store
+    available = await store.writable_bookies() | await store.read_only_bookies()
+    found = []
+    async for one in walk(store):
+        lost = set() if one.metadata is None else one.metadata.all_bookies() - available
+        if lost:
+            mark = await store.underreplicated(one.ledger_id)
+            if mark is None or not lost <= set(mark.replicas):
+                found.append(one.ledger_id)
+    return found
+
+
+async def auditor(client: Client) -> BookieId:
+    """Return who is the auditor.
+
+    Raises:
+        NoAuditorError: nobody.
+    """
+    found = await client.store.current_auditor()
+    if found is None:
+        raise NoAuditorError("no auditor is elected")
+    return found
+
+
+async def trigger_audit(client: Client) -> BookieId:
+    """Have the auditor look for lost bookies now; return who that is.
+
+    It watches the delay, and takes the same value written again for this request.
+
+    Raises:
+        AutorecoveryDisabledError: it would not look.
+        NoAuditorError: there is nobody to look, or it has only just been elected.
+    """
+    if not await client.store.replication_enabled():
+        raise AutorecoveryDisabledError("autorecovery is disabled, and no auditor looks")
+    found = await auditor(client)
+    delay_s = await client.store.lost_bookie_recovery_delay()
+    if delay_s is None:
+        raise NoAuditorError(f"the auditor {found} has not published its delay: it is starting")
+    await client.store.set_lost_bookie_recovery_delay(delay_s)
+    return found
+
+
+async def request_checks(client: Client, checks: Sequence[str], now_ms: int) -> None:
+    """Let periodic checks run when an auditor next starts, as if they had not for three weeks."""
+    for check in checks:
+        await client.store.set_check_time(check, now_ms - _LONG_AGO_MS)

@@ -1,0 +1,203 @@
+"""Looking whether the replicas of a ledger are where its metadata says.
+
+Agrees with BookKeeper 4.18.0, LedgerChecker. Stricter: what is read has to match its digest, where
+the metadata says which one that is. And a ledger whose LAC nobody knows is checked all the same, up
+to its last fragment.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+import attrs
+from twisted.logger import Logger
+
+from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.errors import (
+    ClientClosedError,
+    ClientError,
+    InterruptedOperationError,
+    ReadFailedError,
+    refusal,
+)
+from bkclient.ledger.fetch import EntryFetcher
+from bkclient.metadata.update import LocalMetadata
+from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, samples
+from bkclient.quorum.read import NEGATIVE
+from wire.codes import ReturnCode
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.messages import ReadRequest, Response
+
+log = Logger()
+
+READS_AT_ONCE: Final = 64
+"""Reads under way in the check of one ledger, where no other limit is set."""
+
+OURS: Final = (ClientClosedError, InterruptedOperationError)
+"""Errors that say nothing about a bookie."""
+
+
+@attrs.frozen(kw_only=True)
+class ViewedLedger:
+    """A ledger as its metadata and its bookies had it a moment ago; nobody was fenced.
+
+    ``lac`` is ``None`` where too few bookies of the last fragment answered to know it.
+    """
+
+    ledger_id: LedgerId
+    local: LocalMetadata
+    keys: LedgerKeys
+    lac: EntryId | None
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as last seen."""
+        return self.local.value
+
+
+async def view(client: Client, ledger_id: LedgerId) -> ViewedLedger:
+    """Look at a ledger without recovering it, with the password in its metadata.
+
+    Raises:
+        NoSuchLedgerError: there is none.
+        MetadataSerializationError: its metadata cannot be read.
+        MetadataStoreError: the store failed.
+    """
+    local = await client.local_metadata(ledger_id)
+    keys = client.keys_of(ledger_id, local.value)
+    lac = local.value.last_entry_id
+    if lac is None:
+        lac = await _lac(client.cluster.fetcher(keys), local.value, ledger_id)
+    return ViewedLedger(ledger_id=ledger_id, local=local, keys=keys, lac=lac)
+
+
+async def _lac(
+    fetcher: EntryFetcher, metadata: LedgerMetadata, ledger_id: LedgerId
+) -> EntryId | None:
+    try:
+        return EntryId(await fetcher.lac(metadata))
+    except OURS:
+        raise
+    except ClientError as error:
+        log.info("ledger {id}: the LAC is not known: {error}", id=ledger_id, error=error)
+        return None
+    finally:
+        fetcher.close()
+
+
+@attrs.frozen(kw_only=True)
+class LedgerChecker:
+    """Checks ledgers by samples of their entries.
+
+    ``percentage`` of the entries of each fragment are read at each of its bookies, the first and
+    the last one there in any case.
+    """
+
+    client: Client
+    rng: random.Random
+    percentage: float = 0
+    reads_at_once: int = READS_AT_ONCE
+
+    async def check(
+        self, ledger: ViewedLedger, available: Collection[BookieId]
+    ) -> tuple[Lack, ...]:
+        """Return where replicas are missing; a bookie that is not available has none.
+
+        Raises:
+            ClientClosedError: the client was closed meanwhile.
+        """
+        run = _Check(self.client, ledger)
+        fragments = [
+            fragment
+            for fragment in fragments_of(ledger.metadata, ledger.lac)
+            if not fragment.may_be_empty or await run.may_have_begun(fragment)
+        ]
+        bad: list[set[int]] = [
+            {i for i, bookie in enumerate(fragment.ensemble) if bookie not in available}
+            for fragment in fragments
+        ]
+        reads = (
+            (fragment, places, index, entry_id)
+            for fragment, places in zip(fragments, bad, strict=True)
+            for index in range(len(fragment.ensemble))
+            if index not in places
+            for entry_id in samples(fragment, index, self.percentage, self.rng)
+        )
+
+        async def look(read: tuple[LedgerFragment, set[int], int, EntryId]) -> None:
+            fragment, places, index, entry_id = read
+            if index not in places and not await run.has(fragment, index, entry_id):
+                places.add(index)
+
+        try:
+            await for_each(reads, look, self.reads_at_once)
+        finally:
+            run.close()
+        return tuple(
+            Lack(fragment, tuple(sorted(places)))
+            for fragment, places in zip(fragments, bad, strict=True)
+            if places
+        )
+
+
+class _Check:
+    """The reads of one check."""
+
+    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
+        self._ledger_id, self._pool = ledger.ledger_id, client.cluster.pool
+        self._fetcher = client.cluster.fetcher(ledger.keys)
+        # Without a password in the metadata the digest may be another than we are told to take.
+        self._can_verify = ledger.metadata.password is not None
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+    async def has(self, fragment: LedgerFragment, index: int, entry_id: EntryId) -> bool:
+        """Return whether a bookie gives an entry, sound."""
+        try:
+            await self._read(fragment.ensemble[index], entry_id)
+        except OURS:
+            raise
+        except ClientError as error:
+            log.info(
+                "ledger {id}, entry {entry}: {error}",
+                id=self._ledger_id,
+                entry=entry_id,
+                error=error,
+            )
+            return False
+        return True
+
+    async def may_have_begun(self, fragment: LedgerFragment) -> bool:
+        """Return whether the first entry of a fragment may exist: not if all say that it does not.
+
+        All those are asked who would have it.
+        """
+        said: list[bool] = []
+
+        async def ask(index: int) -> None:
+            try:
+                await self._read(fragment.ensemble[index], fragment.first)
+            except NEGATIVE:
+                return
+            except OURS:
+                raise
+            except ClientError:
+                pass
+            said.append(True)
+
+        places = [i for i in range(len(fragment.ensemble)) if fragment.holds(fragment.first, i)]
+        await for_each(places, ask, len(places))
+        return bool(said)
+
+    async def _read(self, bookie: BookieId, entry_id: EntryId) -> None:
+        response: Response = await self._pool.send(bookie, ReadRequest(self._ledger_id, entry_id))
+        if self._can_verify:
+            self._fetcher.verified(bookie, response, entry_id)
+        elif response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, f"bookie {bookie}")

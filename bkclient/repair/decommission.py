@@ -1,0 +1,342 @@
+"""Retiring a bookie: autorecovery moves its ledgers, then its cookie goes.
+
+Agrees with BookKeeper 4.18.0, BookKeeperAdmin.decommissionBookie, in what it waits for. It does not
+ask the auditor for an audit and give it half a minute, but marks the bookie's ledgers itself, with
+the marks that an auditor would make; who repairs them are the cluster's workers, Java's or ours.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from twisted.internet.task import deferLater
+
+from bkclient.admin.cookies import delete_cookies, insist_gone, needs_cookies
+from bkclient.admin.ledger_scan import READS_AT_ONCE
+from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.errors import IllegalOperationError, NoSuchLedgerError
+from bkclient.quorum.fragments import may_hold_entries, needs_recovery
+from bkclient.repair.check import LedgerChecker, view
+from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
+from bkclient.repair.recover_bookies import BookieLedger, ledgers_on_bookies
+from wire.errors import MetadataFormatError
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+if TYPE_CHECKING:
+    from bkclient.metadata.api import DamagedMark
+
+LOOK_S_PER_LEDGER: Final = 3.0
+LOOK_S_MAX: Final = 30.0
+"""Between two looks at the ledgers that are left; Java looks every five minutes where many are."""
+
+STUCK_S: Final = 60.0
+"""So long without progress is worth a word about what is waited for."""
+
+STUCK_SHOWN: Final = 10
+"""How many ledgers that word is about."""
+
+
+@attrs.frozen(kw_only=True)
+class DecommissionProgress:
+    """How far a decommission has come.
+
+    ``step``: ``marking``, ``moving``, ``moving what is marked``, ``deleting the cookie`` or
+    ``done``.
+    ``auditor``: who it is, ``None`` when nobody is: then there may be no workers either.
+    ``stuck``: some ledgers, and what they wait for, where for a while none has come off the bookie.
+    """
+
+    bookie_id: BookieId
+    step: str
+    ledgers: int = 0
+    ledgers_left: int = 0
+    auditor: BookieId | None = None
+    stuck: tuple[LedgerProspect, ...] = ()
+    damaged: Mapping[LedgerId, str] = attrs.field(factory=dict)
+    """Marks that could not be read just now, and why; they may name the bookie."""
+
+
+@attrs.frozen
+class DecommissionReport:
+    """What a decommission has done: how many ledgers were there, and whether a cookie has gone."""
+
+    bookie_id: BookieId
+    ledgers: int
+    cookie_deleted: bool
+
+
+@attrs.frozen(kw_only=True)
+class DecommissionStatus:
+    """How far the cluster is from doing without a bookie. ``size_bytes``: of what is closed."""
+
+    bookie_id: BookieId
+    state: str
+    has_cookie: bool
+    ledgers: int
+    open_ledgers: int
+    size_bytes: int
+    marked: int
+    being_mended: int
+
+    @property
+    def is_out(self) -> bool:
+        """Whether nothing of it is left."""
+        return not self.has_cookie and not self.ledgers
+
+
+@attrs.frozen
+class MarksTakenBack:
+    """Of which ledgers the marks are gone, and which keep theirs because they lack replicas."""
+
+    ledgers: tuple[LedgerId, ...]
+    kept: tuple[LedgerId, ...]
+
+
+Report = Callable[[DecommissionProgress], None]
+
+
+async def decommission(
+    client: Client,
+    bookie_id: BookieId,
+    report: Report = lambda _progress: None,
+    *,
+    keep_cookie: bool = False,
+) -> DecommissionReport:
+    """Wait until no ledger has anything on a bookie that was stopped, then delete its cookie.
+
+    There is no time limit. May be interrupted at any time and started again: it begins from the
+    metadata, and the cookie is the last thing to go, unless it is to stay.
+
+    Raises:
+        IllegalOperationError: the bookie is registered, or re-replication is disabled.
+        CookieNeededError: a ledger that is not closed began to list the bookie at the very end.
+        MetadataSerializationError: a ledger's metadata cannot be read; it may list the bookie.
+        MetadataStoreError: the store failed.
+    """
+    return await _Decommission(client, bookie_id, report, keep_cookie=keep_cookie).run()
+
+
+async def ledgers_left(client: Client, bookie_id: BookieId) -> list[BookieLedger]:
+    """Return the ledgers that need a bookie or its cookie still, ascending."""
+    return [
+        one
+        async for one in ledgers_on_bookies(client, [bookie_id])
+        if _needs_bookie(one.metadata, bookie_id)
+    ]
+
+
+async def decommission_status(
+    client: Client,
+    bookie_id: BookieId,
+    left: Collection[BookieLedger],
+    damaged: DamagedMark | None = None,
+) -> DecommissionStatus:
+    """Return how it stands, given what ``ledgers_left`` returned.
+
+    Raises:
+        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+    """
+    store = client.store
+    ids = {one.ledger_id for one in left}
+    marked = {
+        ledger_id
+        async for ledger_id, mark in store.list_underreplicated(damaged)
+        if ledger_id in ids and bookie_id in mark.replicas
+    }
+    locked = {lock.ledger_id for lock in await store.held_locks()}
+    return DecommissionStatus(
+        bookie_id=bookie_id,
+        state=await _state_of(client, bookie_id),
+        has_cookie=bookie_id in await store.known_bookies(),
+        ledgers=len(ids),
+        open_ledgers=sum(not one.metadata.is_closed for one in left),
+        size_bytes=sum(one.load([bookie_id]).size_bytes or 0 for one in left),
+        marked=len(marked),
+        being_mended=len(marked & locked),
+    )
+
+
+async def _state_of(client: Client, bookie_id: BookieId) -> str:
+    if bookie_id in await client.store.writable_bookies():
+        return "writable"
+    return "read-only" if bookie_id in await client.store.read_only_bookies() else "down"
+
+
+async def cancel_decommission(
+    client: Client, bookie_id: BookieId, damaged: DamagedMark | None = None
+) -> MarksTakenBack:
+    """Take back the marks that name this bookie alone, of ledgers that lack nothing.
+
+    Who else marks ledgers is not told apart: what a check has found to be missing there, or what
+    the bookie lost while it was down, has to be mended. A ledger that a worker has at the moment
+    keeps its mark. Of a bookie that is down the next audit makes them again.
+
+    Raises:
+        MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
+    """
+    store = client.store
+    available = await store.writable_bookies() | await store.read_only_bookies()
+    taken_back, kept = [], []
+    async for ledger_id, mark in store.list_underreplicated(damaged):
+        if set(mark.replicas) == {bookie_id} and await store.take_underreplicated(ledger_id):
+            try:
+                lacks = await _lacks(client, ledger_id, available)
+            except BaseException:
+                await store.release_lock(ledger_id)
+                raise
+            if lacks:
+                await store.release_lock(ledger_id)
+                kept.append(ledger_id)
+            else:
+                await store.mark_replicated(ledger_id)
+                taken_back.append(ledger_id)
+    return MarksTakenBack(tuple(taken_back), tuple(kept))
+
+
+async def _lacks(client: Client, ledger_id: LedgerId, available: Collection[BookieId]) -> bool:
+    """Return whether replicas are missing, as a worker looks before it drops a mark."""
+    try:
+        ledger = await view(client, ledger_id)
+    except NoSuchLedgerError:
+        return False
+    if ledger.lac is None or needs_recovery(ledger.metadata, available):
+        return True  # Nobody knows what its last fragment has.
+    checker = LedgerChecker(client=client, rng=random.Random(0))
+    return bool(await checker.check(ledger, available))
+
+
+def _needs_bookie(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
+    return needs_cookies(metadata, (bookie_id,)) or may_hold_entries(metadata, bookie_id)
+
+
+class _Decommission:
+    """One run of ``decommission``."""
+
+    def __init__(
+        self, client: Client, bookie_id: BookieId, report: Report, *, keep_cookie: bool
+    ) -> None:
+        self._client, self._store = client, client.store
+        self._bookie_id, self._report_to = bookie_id, report
+        self._keep_cookie = keep_cookie
+        self._ledgers = 0
+        self._left_last = 0
+        self._damaged: dict[LedgerId, str] = {}
+        self._stuck_since_s = 0.0
+
+    async def run(self) -> DecommissionReport:
+        await self._insist()
+        await self._report("marking")
+        listed = [
+            one.ledger_id async for one in ledgers_on_bookies(self._client, [self._bookie_id])
+        ]
+        self._ledgers = len(listed)
+        await for_each(listed, self._mark, READS_AT_ONCE)
+        left = await self._still_holding(listed)
+        while left:
+            await self._wait("moving", left)
+            left = await self._still_holding(left)
+        while left := await self._still_holding(await self._marked()):
+            await self._wait("moving what is marked", left)
+        deleted: tuple[BookieId, ...] = ()
+        if not self._keep_cookie:
+            await self._report("deleting the cookie")
+            deleted = await delete_cookies(self._client, [self._bookie_id])
+        await self._report("done")
+        return DecommissionReport(self._bookie_id, self._ledgers, bool(deleted))
+
+    async def _insist(self) -> None:
+        await insist_gone(self._client, [self._bookie_id])
+        if not await self._store.replication_enabled():
+            raise IllegalOperationError(
+                "re-replication is disabled: nobody would move the bookie's ledgers"
+            )
+
+    async def _mark(self, ledger_id: LedgerId) -> None:
+        try:
+            await self._store.mark_underreplicated(ledger_id, (self._bookie_id,))
+        except MetadataFormatError as error:
+            self._note_damaged(ledger_id, error)
+
+    async def _is_marked(self, ledger_id: LedgerId) -> bool:
+        """Tell whether workers come for a ledger: also where they cannot read what for."""
+        try:
+            return await self._store.underreplicated(ledger_id) is not None
+        except MetadataFormatError as error:
+            self._note_damaged(ledger_id, error)
+            return True
+
+    def _note_damaged(self, ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        self._damaged[ledger_id] = str(error)
+
+    async def _wait(self, step: str, left: list[LedgerId]) -> None:
+        await self._report(step, len(left), await self._stuck(left))
+        seconds = min(LOOK_S_MAX, LOOK_S_PER_LEDGER * len(left))
+        await deferLater(self._client.cluster.clock, seconds)
+        await self._insist()
+
+    async def _stuck(self, left: list[LedgerId]) -> tuple[LedgerProspect, ...]:
+        """Return some of those that are left if for a while they have not become fewer."""
+        now_s = self._client.cluster.clock.seconds()
+        if len(left) != self._left_last:
+            self._left_last, self._stuck_since_s = len(left), now_s
+        if now_s - self._stuck_since_s < STUCK_S:
+            return ()
+        self._stuck_since_s = now_s
+        some = [Lacking(ledger_id, (self._bookie_id,)) for ledger_id in left[:STUCK_SHOWN]]
+        return tuple([one async for one in prospects(self._client, some)])
+
+    async def _still_holding(self, ledgers: list[LedgerId]) -> list[LedgerId]:
+        """Return those of some ledgers that need the bookie, or its cookie; mark them anew.
+
+        A worker may have taken a mark away that it could not make sense of.
+        """
+        left: list[LedgerId] = []
+
+        async def look(ledger_id: LedgerId) -> None:
+            try:
+                metadata = (await self._client.read_metadata(ledger_id)).value
+            except NoSuchLedgerError:
+                return
+            if _needs_bookie(metadata, self._bookie_id):
+                left.append(ledger_id)
+                if not await self._is_marked(ledger_id):
+                    await self._mark(ledger_id)
+
+        await for_each(ledgers, look, READS_AT_ONCE)
+        return sorted(left)
+
+    async def _marked(self) -> list[LedgerId]:
+        """Return the ledgers with marks that name the bookie, or may."""
+        unclear: list[LedgerId] = []
+
+        def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+            unclear.append(ledger_id)
+            self._note_damaged(ledger_id, error)
+
+        marked = [
+            ledger_id
+            async for ledger_id, mark in self._store.list_underreplicated(damaged)
+            if self._bookie_id in mark.replicas
+        ]
+        return [*marked, *unclear]
+
+    async def _report(
+        self, step: str, left: int = 0, stuck: tuple[LedgerProspect, ...] = ()
+    ) -> None:
+        damaged, self._damaged = self._damaged, {}
+        self._report_to(
+            DecommissionProgress(
+                bookie_id=self._bookie_id,
+                step=step,
+                ledgers=self._ledgers,
+                ledgers_left=left,
+                auditor=await self._store.current_auditor(),
+                stuck=stuck,
+                damaged=damaged,
+            )
+        )

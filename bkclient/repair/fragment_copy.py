@@ -1,0 +1,300 @@
+"""Copying what a fragment lacks to other bookies, and letting these take the places.
+
+The order is what makes it safe: every entry striped to a place is on its new bookie, synced, before
+the metadata names that bookie; and the metadata changes by compare-and-swap, under the rules of
+``fragments``. Whoever is interrupted in between leaves copies that nobody asks for.
+
+Agrees with BookKeeper 4.18.0, LedgerFragmentReplicator, but that it sends every entry to all new
+bookies and stamps its own LAC: here a bookie gets what is striped to its place, as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+from typing import Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bkclient.concurrency import for_each
+from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
+from bkclient.connection.pool import BookiePool
+from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
+from bkclient.ledger.context import Cluster
+from bkclient.ledger.ensemble_member import Member
+from bkclient.ledger.fetch import EntryFetcher
+from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
+from bkclient.rate import rate_limit
+from bkclient.repair.check import OURS, ViewedLedger
+from bkclient.shared import Shared
+from wire.adds import Packed
+from wire.codes import AddFlag, ProtocolVersion
+from wire.digest import Entry
+from wire.ids import BookieId, EntryId
+
+log = Logger()
+
+AVERAGE_BYTES_FIRST: Final = 1024
+AVERAGE_WEIGHT: Final = 0.8
+"""Of the average so far; the rest is the entry's that came last."""
+
+
+class UnreadableEntryError(ReplicationError):
+    """No bookie gives an entry that has to be copied."""
+
+    def __init__(self, entry_id: EntryId, message: str) -> None:
+        super().__init__(message)
+        self.entry_id = entry_id
+
+
+class ByteRate:
+    """Keeps what is copied below so many bytes a second, by the size that entries have lately."""
+
+    def __init__(self, clock: IReactorTime, bytes_per_s: int) -> None:
+        """Limit to ``bytes_per_s``; not above 0 is no limit."""
+        self._limit = rate_limit(clock, bytes_per_s)
+        self._average = AVERAGE_BYTES_FIRST
+
+    async def entry(self) -> None:
+        """Wait until another entry may be read."""
+        if self._limit is not None:
+            await self._limit.turn(self._average)
+
+    def copied(self, size_bytes: int) -> None:
+        """Learn how large entries are."""
+        self._average = int(self._average * AVERAGE_WEIGHT + size_bytes * (1 - AVERAGE_WEIGHT))
+
+
+@attrs.frozen
+class Copied:
+    """One entry has been copied, to so many bookies."""
+
+    entry_id: EntryId
+    size_bytes: int
+    copies: int
+
+
+@attrs.frozen(kw_only=True)
+class FragmentRepairer:
+    """Repairs fragments, one at a time or several.
+
+    ``batch_entries`` are copied at a time. ``report`` hears of each entry.
+    """
+
+    cluster: Cluster
+    rate: ByteRate
+    batch_entries: int
+    report: Callable[[Copied], None] = lambda _copied: None
+
+    async def plan(
+        self,
+        ledger: ViewedLedger,
+        lack: Lack,
+        *,
+        avoid: Collection[BookieId] = (),
+        only: BookieId | None = None,
+    ) -> Swap:
+        """Choose who takes the places, as many of them as there are bookies for.
+
+        Args:
+            ledger: whose fragment it is.
+            lack: which places of the fragment.
+            avoid: who must not take one.
+            only: who alone may take one.
+
+        Raises:
+            NotEnoughBookiesError: there is nobody for any of the places.
+        """
+        fragment = lack.fragment
+        leaving = zip(lack.indexes, lack.bookies, strict=True)
+        replacement = await self.cluster.replacement(ledger.metadata, leaving)
+        usable = replacement.writable - frozenset(avoid)
+        if only is not None:
+            usable &= {only}
+        ensemble = attrs.evolve(replacement, writable=usable).of(fragment.ensemble)
+        return swap_between(fragment, ensemble)
+
+    async def repair(
+        self,
+        ledger: ViewedLedger,
+        lack: Lack,
+        *,
+        avoid: Collection[BookieId] = (),
+        only: BookieId | None = None,
+    ) -> Swap:
+        """Copy what is missing and store the new ensemble; return who took which place.
+
+        See ``plan`` for who may.
+
+        Raises:
+            UnclosedFragmentError: the fragment may still grow.
+            NotEnoughBookiesError: there is nobody to copy to.
+            UnreadableEntryError: an entry is nowhere to be had.
+            FragmentChangedError: somebody else changed the fragment in a way that does not go with
+                this; it has to be checked again.
+            ClientError: a new bookie does not take an entry, or the store failed.
+        """
+        if not lack.fragment.is_closed:
+            raise UnclosedFragmentError(
+                f"the fragment of ledger {ledger.ledger_id} at entry {lack.fragment.first} "
+                "may still grow"
+            )
+        swap = await self.plan(ledger, lack, avoid=avoid, only=only)
+        await self.carry_out(ledger, lack, swap)
+        return swap
+
+    async def carry_out(self, ledger: ViewedLedger, lack: Lack, swap: Swap) -> None:
+        """Copy to the bookies of a plan, then store it; see ``repair``."""
+        await _FragmentCopy(self, ledger, lack, swap).run()
+        await self.cluster.updater.update(
+            ledger.ledger_id,
+            ledger.local,
+            lambda metadata: swap_is_needed(metadata, swap),
+            lambda metadata: swapped(metadata, swap),
+        )
+        log.info(
+            "ledger {id}: the fragment at entry {first} has {new} in place of {old}",
+            id=ledger.ledger_id,
+            first=swap.first,
+            old=", ".join(swap.old.values()),
+            new=", ".join(swap.new.values()),
+        )
+
+    async def try_reading(self, ledger: ViewedLedger, entries: Collection[EntryId]) -> None:
+        """Read some entries and drop them.
+
+        Raises:
+            UnreadableEntryError: one is nowhere to be had.
+        """
+        fetcher = self.cluster.fetcher(ledger.keys)
+        try:
+            await for_each(
+                entries, lambda entry_id: read(fetcher, ledger, entry_id), self.batch_entries
+            )
+        finally:
+            fetcher.close()
+
+
+async def read(fetcher: EntryFetcher, ledger: ViewedLedger, entry_id: EntryId) -> Entry:
+    """Return an entry from whoever has it.
+
+    Raises:
+        UnreadableEntryError: nobody gives it.
+    """
+    try:
+        return await fetcher.entry(ledger.metadata, entry_id)
+    except OURS:
+        raise
+    except ClientError as error:
+        raise UnreadableEntryError(entry_id, str(error)) from error
+
+
+class _FragmentCopy:
+    """One fragment on its way to new bookies: batch by batch, the next one read meanwhile."""
+
+    def __init__(
+        self, repairer: FragmentRepairer, ledger: ViewedLedger, lack: Lack, swap: Swap
+    ) -> None:
+        self._repairer, self._ledger, self._swap = repairer, ledger, swap
+        self._fragment = lack.fragment
+        self._fetcher = repairer.cluster.fetcher(ledger.keys)
+
+    async def run(self) -> None:
+        """Return once every entry of a place is synced on the bookie that takes it."""
+        pool = self._repairer.cluster.pool
+        targets = {i: _Target(pool, self._ledger.keys, i, b) for i, b in self._swap.new.items()}
+        entries = self._fragment.entries_at_any(tuple(targets))
+        reading = self._read_batch(entries)
+        try:
+            while batch := await reading:
+                reading = self._read_batch(entries)
+                await self._write_batch(batch, targets)
+        finally:
+            reading.addErrback(lambda _failure: None)
+            reading.cancel()
+            for target in targets.values():
+                target.leave()
+            self._fetcher.close()
+
+    def _read_batch(self, entries: Iterator[EntryId]) -> Deferred[list[Entry]]:
+        batch = list(islice(entries, self._repairer.batch_entries))
+        return Deferred.fromCoroutine(self._read_all(batch))
+
+    async def _read_all(self, batch: list[EntryId]) -> list[Entry]:
+        for _ in batch:
+            await self._repairer.rate.entry()
+        if batch and batch[-1] - batch[0] == len(batch) - 1:
+            bulk = self._fetcher.entries(self._ledger.metadata, batch[0], batch[-1])
+            # A bulk read takes being cancelled for a bookie that is slow: it is let go instead.
+            with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
+                return await Shared(bulk).wait()
+        return await self._read_singly(batch)
+
+    async def _read_singly(self, batch: list[EntryId]) -> list[Entry]:
+        found: list[Entry] = []
+
+        async def read_one(entry_id: EntryId) -> None:
+            found.append(await read(self._fetcher, self._ledger, entry_id))
+
+        await for_each(batch, read_one, len(batch))
+        return sorted(found, key=lambda entry: entry.entry_id)
+
+    async def _write_batch(self, batch: list[Entry], targets: dict[int, _Target]) -> None:
+        packed: list[Packed] = [(e.entry_id, self._ledger.keys.packet_of(e)) for e in batch]
+
+        async def write(index: int) -> None:
+            await targets[index].write([p for p in packed if self._fragment.holds(p[0], index)])
+
+        await for_each(targets, write, len(targets))
+        for entry_id, packet in packed:
+            copies = sum(self._fragment.holds(entry_id, index) for index in targets)
+            self._repairer.rate.copied(len(packet))
+            self._repairer.report(Copied(EntryId(entry_id), len(packet), copies))
+
+
+class _Target:
+    """A bookie that takes a place, and gets what is striped to it."""
+
+    def __init__(self, pool: BookiePool, keys: LedgerKeys, index: int, bookie: BookieId) -> None:
+        # The flag lets the copies in where the ledger is fenced already.
+        self._frames = FrameMaker(keys, AddFlag.RECOVERY, pool.txn_ids)
+        self._awaited: set[int] = set()
+        self._written: Deferred[None] = Deferred()
+        self._member = Member(
+            pool,
+            keys,
+            self._frames,
+            ProtocolVersion.V3,
+            index,
+            bookie,
+            acked=self._acked,
+            failed=self._failed,
+        )
+
+    async def write(self, packed: list[Packed]) -> None:
+        """Return once these are synced there.
+
+        Raises:
+            ClientError: one is refused, or not confirmed in time.
+        """
+        if packed:
+            self._written, self._awaited = Deferred(), {entry_id for entry_id, _ in packed}
+            self._member.send(Batch(packed, self._frames))
+            await self._written
+
+    def leave(self) -> None:
+        """Take no more answers."""
+        self._member.part()
+
+    def _acked(self, _member: Member, entries: list[int]) -> None:
+        self._awaited.difference_update(entries)
+        if not self._awaited and not self._written.called:
+            self._written.callback(None)
+
+    def _failed(self, _member: Member, _entries: list[int], error: ClientError) -> None:
+        if not self._written.called:
+            self._written.errback(error)

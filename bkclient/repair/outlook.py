@@ -1,0 +1,153 @@
+"""What a ledger that lacks replicas waits for: rules about metadata, and a walk that asks them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Collection, Iterable
+from itertools import islice
+
+import attrs
+
+from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
+from bkclient.client import Client
+from bkclient.metadata.api import HeldLock
+from bkclient.metadata.stored import StoredLedger
+from bkclient.quorum.fragments import fragments_of, is_lost
+from wire.codes import LedgerState
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+
+class Prospect(enum.Enum):
+    """What a repair waits for, the worst first."""
+
+    GONE = "deleted"
+    UNREADABLE = "unreadable"
+    LOST = "lost"
+    TOO_FEW = "too few bookies"
+    OPEN = "open"
+    MENDING = "being mended"
+    WAITING = "waiting"
+
+
+_WHY = {
+    Prospect.GONE: "the ledger is deleted: a worker drops its mark, as does `forget`",
+    Prospect.UNREADABLE: "its metadata cannot be read",
+    Prospect.LOST: "no bookie that is there has some of its entries",
+    Prospect.TOO_FEW: "no bookie that takes adds is outside of its ensemble",
+    Prospect.OPEN: "it grows there: its writer has a while to leave, then it is recovered",
+    Prospect.MENDING: "a worker has it",
+    Prospect.WAITING: "it waits for a worker",
+}
+
+
+@attrs.frozen(kw_only=True)
+class LedgerProspect:
+    """One ledger that is to be mended. ``state`` and ``size_bytes`` are ``None`` if not known."""
+
+    ledger_id: LedgerId
+    missing: tuple[BookieId, ...]
+    prospect: Prospect
+    state: LedgerState | None
+    size_bytes: int | None
+    since_ms: int | None = None
+    worker: str | None = None
+    worker_since_ms: int | None = None
+
+    @property
+    def why(self) -> str:
+        """What it waits for, as a sentence."""
+        return _WHY[self.prospect]
+
+
+@attrs.frozen
+class Lacking:
+    """A ledger, whose replicas it lacks or is to lose, and since when it is marked."""
+
+    ledger_id: LedgerId
+    missing: tuple[BookieId, ...]
+    since_ms: int | None = None
+
+
+def prospect_of(
+    metadata: LedgerMetadata,
+    missing: Collection[BookieId],
+    *,
+    available: Collection[BookieId],
+    writable: Collection[BookieId],
+    is_locked: bool,
+) -> Prospect:
+    """Return what the repair of a ledger waits for.
+
+    Args:
+        metadata: the ledger's.
+        missing: whose replicas it lacks, by its mark.
+        available: who is registered.
+        writable: of these, who takes adds.
+        is_locked: whether a worker has it.
+    """
+    leaving = set(missing) | (set(metadata.all_bookies()) - set(available))
+    if any(is_lost(fragment, available) for fragment in fragments_of(metadata, None)):
+        return Prospect.LOST
+    for fragment in metadata.fragments:
+        members = set(fragment.ensemble)
+        if members & leaving and not set(writable) - members - leaving:
+            return Prospect.TOO_FEW
+    if not metadata.is_closed and set(metadata.ensemble) & leaving:
+        return Prospect.OPEN
+    return Prospect.MENDING if is_locked else Prospect.WAITING
+
+
+async def prospects(client: Client, lacking: Iterable[Lacking]) -> AsyncIterator[LedgerProspect]:
+    """Yield what each of these ledgers waits for, in their order.
+
+    Raises:
+        MetadataStoreError: the store failed.
+    """
+    store = client.store
+    writable = await store.writable_bookies()
+    available = writable | await store.read_only_bookies()
+    locks = {lock.ledger_id: lock for lock in await store.held_locks()}
+    rest = iter(lacking)
+    while some := list(islice(rest, IDS_AT_ONCE)):
+        read = await read_ledgers(store, [one.ledger_id for one in some])
+        stored = {one.ledger_id: one for one in read}
+        for one in some:
+            yield _prospect(
+                one,
+                stored.get(one.ledger_id),
+                locks.get(one.ledger_id),
+                available=available,
+                writable=writable,
+            )
+
+
+def _prospect(
+    one: Lacking,
+    stored: StoredLedger | None,
+    lock: HeldLock | None,
+    *,
+    available: Collection[BookieId],
+    writable: Collection[BookieId],
+) -> LedgerProspect:
+    metadata = None if stored is None else stored.metadata
+    if metadata is not None:
+        prospect = prospect_of(
+            metadata,
+            one.missing,
+            available=available,
+            writable=writable,
+            is_locked=lock is not None,
+        )
+    else:
+        prospect = Prospect.GONE if stored is None else Prospect.UNREADABLE
+    return LedgerProspect(
+        ledger_id=one.ledger_id,
+        missing=one.missing,
+        prospect=prospect,
+        state=None if metadata is None else metadata.state,
+        size_bytes=metadata.length if metadata is not None and metadata.is_closed else None,
+        since_ms=one.since_ms,
+        worker=None if lock is None else lock.owner,
+        worker_since_ms=None if lock is None else lock.since_ms,
+    )

@@ -1,0 +1,428 @@
+"""Moving the ledgers of bookies that are gone, or are to go, to others: by hand, ledger by ledger.
+
+Agrees with BookKeeper 4.18.0, BookKeeperAdmin.recoverBookieData. Stricter: each ledger is checked
+once more after its fragments were copied; its lock is taken where it is free, so that no bookie
+collects the copies as over-replicated meanwhile; and cookies go by the rule of
+``stored_cookies``.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Final
+
+import attrs
+
+from bkclient.admin.cookies import delete_cookies, insist_gone
+from bkclient.admin.ledger_scan import read_ledgers, walk
+from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.errors import (
+    ClientError,
+    IncorrectParameterError,
+    LedgerRecoveryError,
+    MetadataStoreError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
+)
+from bkclient.metadata.stored import StoredLedger
+from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, is_lost
+from bkclient.repair.check import LedgerChecker, ViewedLedger, view
+from bkclient.repair.fragment_copy import ByteRate, Copied, FragmentRepairer
+from wire.codes import LedgerState
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+PASSES_MAX: Final = 3
+"""How often a ledger is gone over that others change meanwhile."""
+
+
+@attrs.frozen(kw_only=True)
+class RecoverOptions:
+    """What to move, and how.
+
+    ``ledger_id``: this ledger only. ``dry_run``: change nothing, say what would be done.
+    ``skip_open``: leave ledgers alone that have a writer, or had one nobody recovered.
+    ``spare_writers``: leave only the fragments alone that a writer may still add to.
+    ``skip_unrecoverable``: go on behind a ledger that fails. ``bytes_per_s``: limit on copying;
+    ``None`` is the client's setting. ``delete_cookies``: remove the bookies' cookies at the end.
+    ``to``: the only bookie that may take a place. ``at_once``: ledgers under way at a time.
+    """
+
+    ledger_id: LedgerId | None = None
+    dry_run: bool = False
+    skip_open: bool = False
+    spare_writers: bool = False
+    skip_unrecoverable: bool = False
+    bytes_per_s: int | None = None
+    delete_cookies: bool = False
+    to: BookieId | None = None
+    at_once: int = 1
+
+
+class LedgerOutcome(enum.Enum):
+    """What became of one ledger."""
+
+    MOVED = "moved"
+    PLANNED = "planned"
+    """Dry run: ``fragments`` says what would be done."""
+    SKIPPED_OPEN = "skipped, open"
+    DELETED = "deleted meanwhile"
+    FAILED = "failed"
+
+
+@attrs.frozen
+class FragmentMove:
+    """A fragment's ensemble before and after; ``new`` is ``None`` where nobody can take over.
+
+    ``copies`` of entries are due. ``is_lost``: of some, no bookie that is registered has any.
+    """
+
+    first: EntryId
+    last: EntryId
+    old: tuple[BookieId, ...]
+    new: tuple[BookieId, ...] | None
+    copies: int = 0
+    is_lost: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class LedgerMove:
+    """One ledger of the bookies, and what became of it. ``fenced``: its writer was, or would be.
+
+    ``size_bytes``: what the copies come to, by the average entry; ``None`` where nobody knows, as
+    of a ledger that is not closed.
+    """
+
+    ledger_id: LedgerId
+    outcome: LedgerOutcome
+    fenced: bool = False
+    fragments: tuple[FragmentMove, ...] = ()
+    size_bytes: int | None = None
+    error: ClientError | None = None
+
+    @property
+    def copies(self) -> int:
+        """How many copies of entries there are to make."""
+        return sum(move.copies for move in self.fragments)
+
+    @property
+    def is_unrecoverable(self) -> bool:
+        """Whether some of it cannot be moved as things are."""
+        return any(move.is_lost or move.new is None for move in self.fragments)
+
+
+@attrs.frozen
+class BookieLedger:
+    """A ledger with fragments on the bookies asked about."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    fragments: tuple[EntryId, ...]
+    """The first entries of those fragments."""
+
+    def load(self, bookies: Collection[BookieId]) -> Load:
+        """Return what is on those bookies, as far as the metadata tells."""
+        closed = fragments_of(self.metadata, None)
+        copies = sum(
+            fragment.count_at(index) for fragment in closed for index in _places(fragment, bookies)
+        )
+        return Load(copies, size_of(self.metadata, copies))
+
+
+@attrs.frozen
+class Load:
+    """How many copies of entries there are, and their bytes; ``None`` where nobody knows yet."""
+
+    copies: int
+    size_bytes: int | None
+
+
+def size_of(metadata: LedgerMetadata, copies: int) -> int | None:
+    """Return how many bytes so many copies of a ledger's entries have, were all of one size."""
+    if metadata.last_entry_id is None:
+        return None
+    entries = metadata.last_entry_id + 1
+    return copies * metadata.length // entries if entries else 0
+
+
+@attrs.frozen
+class RecoverReport:
+    """What became of all ledgers of the bookies: how many, and those that are not moved."""
+
+    moved: int
+    copied_entries: int
+    copied_bytes: int
+    left: tuple[LedgerMove, ...]
+    cookies_deleted: tuple[BookieId, ...] = ()
+
+
+Report = Callable[[LedgerMove], None]
+
+
+def _insist_readable(_ledger_id: LedgerId, error: ClientError) -> None:
+    raise error
+
+
+async def ledgers_on_bookies(
+    client: Client,
+    bookies: Collection[BookieId],
+    *,
+    ledger_id: LedgerId | None = None,
+    unreadable: Callable[[LedgerId, ClientError], None] = _insist_readable,
+) -> AsyncIterator[BookieLedger]:
+    """Yield the ledgers that list one of these bookies, ascending; of all, or only this one.
+
+    ``unreadable`` gets those whose metadata cannot be read; by default that ends it.
+
+    Raises:
+        MetadataSerializationError: a ledger's metadata cannot be read.
+        MetadataStoreError: the store failed.
+    """
+    async for one in _stored(client, ledger_id):
+        if one.error is not None:
+            unreadable(one.ledger_id, one.error)
+        elif one.metadata is not None:
+            fragments = one.metadata.fragments
+            firsts = [f.first_entry_id for f in fragments if not _spares(f.ensemble, bookies)]
+            if firsts:
+                yield BookieLedger(one.ledger_id, one.metadata, tuple(firsts))
+
+
+async def _stored(client: Client, ledger_id: LedgerId | None) -> AsyncIterator[StoredLedger]:
+    if ledger_id is None:
+        async for one in walk(client.store):
+            yield one
+    else:
+        for one in await read_ledgers(client.store, (ledger_id,)):
+            yield one
+
+
+def _spares(ensemble: Collection[BookieId], bookies: Collection[BookieId]) -> bool:
+    return not any(bookie in bookies for bookie in ensemble)
+
+
+async def recover_bookies(
+    client: Client,
+    bookies: Collection[BookieId],
+    options: RecoverOptions | None = None,
+    report: Report = lambda _move: None,
+    copied: Callable[[Copied], None] = lambda _copied: None,
+) -> RecoverReport:
+    """Copy what is on these bookies to others, and let the others take their places.
+
+    May be interrupted at any time and started again: what was moved stays so. ``report`` hears of
+    each ledger, ``copied`` of each entry. Cookies stay where any ledger is left.
+
+    Raises:
+        IncorrectParameterError: no bookies, or options that do not go together.
+        IllegalOperationError: cookies are to go, and one of the bookies is registered.
+        CookieNeededError: ledgers were moved, but one that is not closed needs a cookie.
+        LedgerRecoveryError: a ledger failed, and was not to be skipped.
+        MetadataStoreError: the store failed.
+    """
+    options = RecoverOptions() if options is None else options
+    if not bookies:
+        raise IncorrectParameterError("which bookies?")
+    if options.to in bookies:
+        raise IncorrectParameterError(f"{options.to} cannot take over from itself")
+    if options.delete_cookies and (options.dry_run or options.ledger_id is not None):
+        raise IncorrectParameterError(
+            "cookies can go only when all ledgers were moved: not in a dry run, nor for one ledger"
+        )
+    if options.delete_cookies:
+        await insist_gone(client, bookies)
+    return await _Recovery(client, frozenset(bookies), options, report, copied).run()
+
+
+class _Recovery:
+    """One run of ``recover_bookies``."""
+
+    def __init__(
+        self,
+        client: Client,
+        bookies: frozenset[BookieId],
+        options: RecoverOptions,
+        report: Report,
+        copied: Callable[[Copied], None],
+    ) -> None:
+        self._client, self._bookies, self._options = client, bookies, options
+        self._report, self._tell_copied = report, copied
+        self._entries = self._bytes = self._moved = 0
+        self._left: list[LedgerMove] = []
+        config = client.config
+        rate = config.repair_bytes_per_s if options.bytes_per_s is None else options.bytes_per_s
+        self._repairer = FragmentRepairer(
+            cluster=client.cluster,
+            rate=ByteRate(client.cluster.clock, rate),
+            batch_entries=config.repair_batch_entries,
+            report=self._copied,
+        )
+        # What was copied is looked at, and nothing else: chance has no part in it.
+        self._checker = LedgerChecker(client=client, rng=random.Random(0))
+
+    async def run(self) -> RecoverReport:
+        """Move the ledgers, a few at a time."""
+        found = ledgers_on_bookies(
+            self._client,
+            self._bookies,
+            ledger_id=self._options.ledger_id,
+            unreadable=lambda ledger_id, error: self._ended(_failed(ledger_id, error)),
+        )
+        ids = [one.ledger_id async for one in found]
+        await for_each(ids, self._move_and_tell, self._options.at_once)
+        cookies: tuple[BookieId, ...] = ()
+        if self._options.delete_cookies and not self._left:
+            cookies = await delete_cookies(self._client, self._bookies)
+        return RecoverReport(self._moved, self._entries, self._bytes, tuple(self._left), cookies)
+
+    async def _move_and_tell(self, ledger_id: LedgerId) -> None:
+        self._ended(await self._move(ledger_id))
+
+    def _ended(self, move: LedgerMove) -> None:
+        """Count what became of a ledger; raise where that is to be the end."""
+        self._report(move)
+        if move.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}:
+            self._moved += move.outcome is LedgerOutcome.MOVED
+            return
+        self._left.append(move)
+        if move.error is not None and not self._options.skip_unrecoverable:
+            text = f"ledger {move.ledger_id} cannot be moved: {move.error}"
+            raise LedgerRecoveryError(text) from move.error
+
+    def _copied(self, copied: Copied) -> None:
+        self._entries += copied.copies
+        self._bytes += copied.copies * copied.size_bytes
+        self._tell_copied(copied)
+
+    async def _move(self, ledger_id: LedgerId) -> LedgerMove:
+        store = self._client.store
+        locked = not self._options.dry_run and await store.acquire_lock(ledger_id)
+        try:
+            move = await self._try_to_move(ledger_id)
+        except Exception:
+            if locked:
+                await store.release_lock(ledger_id)
+            raise
+        if locked:
+            await store.release_lock(ledger_id)
+        return move
+
+    async def _try_to_move(self, ledger_id: LedgerId) -> LedgerMove:
+        try:
+            return await self._move_one(ledger_id)
+        except NoSuchLedgerError:
+            return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.DELETED)
+        except MetadataStoreError:
+            raise
+        except ClientError as error:
+            return _failed(ledger_id, error)
+
+    async def _move_one(self, ledger_id: LedgerId) -> LedgerMove:
+        ledger = await view(self._client, ledger_id)
+        if self._options.skip_open and ledger.metadata.state is LedgerState.OPEN:
+            return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.SKIPPED_OPEN)
+        # The fragment that grows cannot be copied: its writer has to go first.
+        fences = not ledger.metadata.is_closed and not _spares(
+            ledger.metadata.ensemble, self._bookies
+        )
+        if self._options.dry_run:
+            return await self._plan(ledger, fences=fences)
+        spares = fences and self._options.spare_writers
+        if fences and not spares:
+            (await self._client.open_ledger(ledger_id, recover=True)).close()
+        moves: list[FragmentMove] = []
+        for _ in range(PASSES_MAX):
+            ledger = await view(self._client, ledger_id)
+            lacks = self._to_move(ledger) or await self._missing(ledger, moves)
+            if not lacks:
+                return LedgerMove(
+                    ledger_id=ledger_id,
+                    outcome=LedgerOutcome.SKIPPED_OPEN if spares else LedgerOutcome.MOVED,
+                    fenced=fences and not spares,
+                    fragments=tuple(moves),
+                )
+            for lack in lacks:
+                swap = await self._repairer.repair(
+                    ledger, lack, avoid=self._bookies, only=self._options.to
+                )
+                moves.append(_move_of(lack, swap.of(lack.fragment.ensemble)))
+        raise LedgerRecoveryError("others change it all the time, or too few bookies are left")
+
+    def _to_move(self, ledger: ViewedLedger) -> list[Lack]:
+        """Return the places of the bookies in all fragments that do not grow."""
+        return [
+            Lack(fragment, places)
+            for fragment in fragments_of(ledger.metadata, ledger.lac)
+            if fragment.is_closed and (places := _places(fragment, self._bookies))
+        ]
+
+    async def _missing(self, ledger: ViewedLedger, moves: list[FragmentMove]) -> list[Lack]:
+        """Return where copies are missing after all: a bookie may have dropped what was not its."""
+        if not moves:
+            return []
+        store = self._client.store
+        available = await store.writable_bookies() | await store.read_only_bookies()
+        moved = {
+            (move.first, bookie) for move in moves for bookie in set(move.new or ()) - set(move.old)
+        }
+        found = []
+        for lack in await self._checker.check(ledger, available):
+            places = tuple(
+                index
+                for index in lack.indexes
+                if (lack.fragment.first, lack.fragment.ensemble[index]) in moved
+            )
+            if places:
+                found.append(Lack(lack.fragment, places))
+        return found
+
+    async def _plan(self, ledger: ViewedLedger, *, fences: bool) -> LedgerMove:
+        metadata = ledger.metadata
+        if not metadata.is_closed:
+            last = metadata.last_fragment
+            end = EntryId(max(last.first_entry_id - 1, -1 if ledger.lac is None else ledger.lac))
+            metadata = attrs.evolve(metadata, state=LedgerState.CLOSED, last_entry_id=end, length=0)
+        store = self._client.store
+        available = await store.writable_bookies() | await store.read_only_bookies()
+        moves = []
+        for fragment in fragments_of(metadata, None):
+            places = _places(fragment, self._bookies)
+            if places:
+                moves.append(await self._planned(ledger, Lack(fragment, places), available))
+        return LedgerMove(
+            ledger_id=ledger.ledger_id,
+            outcome=LedgerOutcome.PLANNED,
+            fenced=fences,
+            fragments=tuple(moves),
+            size_bytes=size_of(ledger.metadata, sum(move.copies for move in moves)),
+        )
+
+    async def _planned(
+        self, ledger: ViewedLedger, lack: Lack, available: Collection[BookieId]
+    ) -> FragmentMove:
+        try:
+            swap = await self._repairer.plan(
+                ledger, lack, avoid=self._bookies, only=self._options.to
+            )
+        except NotEnoughBookiesError:
+            new = None
+        else:
+            new = swap.of(lack.fragment.ensemble)
+        return attrs.evolve(_move_of(lack, new), is_lost=is_lost(lack.fragment, available))
+
+
+def _places(fragment: LedgerFragment, bookies: Collection[BookieId]) -> tuple[int, ...]:
+    return tuple(index for index, bookie in enumerate(fragment.ensemble) if bookie in bookies)
+
+
+def _failed(ledger_id: LedgerId, error: ClientError) -> LedgerMove:
+    return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.FAILED, error=error)
+
+
+def _move_of(lack: Lack, new: tuple[BookieId, ...] | None) -> FragmentMove:
+    fragment = lack.fragment
+    copies = sum(fragment.count_at(index) for index in lack.indexes)
+    return FragmentMove(fragment.first, fragment.last, fragment.ensemble, new, copies)

@@ -1,0 +1,318 @@
+"""Which entries of a ledger each bookie holds, as the bookies say themselves.
+
+A bookie is asked for its list of a ledger's entries (BookKeeper 4.18.0,
+getListOfEntriesOfLedger). One that cannot give it, an old one or one whose list fits no frame, is
+asked for the first and the last entry at each of its places instead.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Final, Union
+
+import attrs
+
+from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.errors import (
+    BookieUnavailableError,
+    ClientError,
+    ReadFailedError,
+    RequestTimeoutError,
+    refusal,
+)
+from bkclient.ledger.fetch import EntryFetcher
+from bkclient.quorum.fragments import LedgerFragment, fragments_of
+from bkclient.quorum.read import NEGATIVE
+from bkclient.repair.check import OURS, ViewedLedger, view
+from bkclient.repair.verify import as_far_as_told
+from wire.codes import ReturnCode
+from wire.errors import FormatError
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.messages import ListEntriesRequest, ListEntriesResponse, ReadRequest, Response
+from wire.records import EntryList, decode_entry_list
+
+ASKED_AT_ONCE: Final = 16
+
+RUNS_MAX: Final = 10_000_000
+"""Runs of entries that a list may have to be counted; a peer can write one without end."""
+
+_SILENT: Final = (BookieUnavailableError, RequestTimeoutError)
+
+Run = tuple[int, int]
+"""The first and the last of entries that follow each other."""
+
+
+class Health(enum.Enum):
+    """How the replicas at one place in an ensemble are."""
+
+    OK = "ok"
+    """The bookie holds every entry that it should."""
+    PARTLY = "partly"
+    """Some of them."""
+    MISSING = "missing"
+    """None of them."""
+    UNREACHABLE = "unreachable"
+    """The bookie does not answer."""
+    UNKNOWN = "unknown"
+    """It answers, but does not tell; or nobody knows what it should hold."""
+    EMPTY = "empty"
+    """There is nothing to be held."""
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """One bookie's place in one fragment. ``held`` is None where it is not known by number.
+
+    ``why`` says what was in the way, where something was.
+    """
+
+    bookie_id: BookieId
+    health: Health
+    expected: int | None = None
+    held: int | None = None
+    why: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class MappedFragment:
+    """A fragment with the health of each of its places, in the order of its ensemble.
+
+    ``last`` is None where it is not known; below ``first`` there is nothing in it. ``copies`` is
+    how many whole replicas the entry has that has the fewest; None where that is not known.
+    """
+
+    first: EntryId
+    last: EntryId | None
+    is_closed: bool
+    places: tuple[Place, ...]
+    copies: int | None
+
+
+@attrs.frozen(kw_only=True)
+class Holdings:
+    """A ledger, and where its replicas are."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    lac: EntryId | None
+    fragments: tuple[MappedFragment, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every replica is known to be where the metadata says."""
+        return all(
+            place.health in {Health.OK, Health.EMPTY}
+            for fragment in self.fragments
+            for place in fragment.places
+        )
+
+
+_Told = Union[Sequence[Run], ClientError]
+"""What a bookie holds, ascending and apart; or why it does not tell."""
+
+
+async def look(client: Client, ledger_id: LedgerId) -> Holdings:
+    """Ask every bookie of a ledger what it holds. Nobody is fenced, nothing is written.
+
+    Raises:
+        NoSuchLedgerError: there is none.
+        MetadataSerializationError: its metadata cannot be read.
+    """
+    ledger = as_far_as_told(await view(client, ledger_id))
+    told: dict[BookieId, _Told] = {}
+
+    async def ask(bookie: BookieId) -> None:
+        told[bookie] = await _listed(client, ledger_id, bookie)
+
+    await for_each(sorted(ledger.metadata.all_bookies()), ask, ASKED_AT_ONCE)
+    reads = _Reads(client, ledger)
+    known = {one.first: one for one in fragments_of(ledger.metadata, ledger.lac)}
+    mapped = []
+    try:
+        for stored in ledger.metadata.fragments:
+            fragment = known.get(stored.first_entry_id)
+            if fragment is None:
+                mapped.append(_unknown(stored.first_entry_id, stored.ensemble))
+            else:
+                mapped.append(await _map(fragment, told, reads))
+    finally:
+        reads.close()
+    return Holdings(
+        ledger_id=ledger_id, metadata=ledger.metadata, lac=ledger.lac, fragments=tuple(mapped)
+    )
+
+
+async def _listed(client: Client, ledger_id: LedgerId, bookie: BookieId) -> _Told:
+    try:
+        response: Response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
+        if response.rc in {ReturnCode.ENOLEDGER, ReturnCode.ENOENTRY}:
+            return ()
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, list of entries")
+        assert isinstance(response, ListEntriesResponse)
+        return runs(decode_entry_list(response.availability or b""))
+    except OURS:
+        raise
+    except ClientError as error:
+        return error
+    except FormatError as error:
+        return ReadFailedError(f"bookie {bookie}: {error}")
+
+
+# Counting ---------------------------------------------------------------------------------------
+
+
+def runs(entries: EntryList) -> list[Run]:
+    """Return a list's entries as runs, ascending and apart.
+
+    Raises:
+        FormatError: there are more runs than ``RUNS_MAX``.
+    """
+    count = sum((last - first) // period + 1 if period else 1
+                for first, last, _, period in entries.groups)  # fmt: skip
+    if count > RUNS_MAX:
+        raise FormatError(f"a list of {count} runs of entries")
+    found: list[Run] = []
+    for start, size in sorted(
+        (start, size)
+        for first, last, size, period in entries.groups
+        for start in range(first, last + 1, period or last - first + 1)
+    ):
+        if found and start <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], start + size - 1)
+        else:
+            found.append((start, start + size - 1))
+    return found
+
+
+def count_at(fragment: LedgerFragment, index: int, first: int, last: int) -> int:
+    """Return how many entries from ``first`` to ``last`` are striped to a place of a fragment."""
+    first, last = max(first, fragment.first), min(last, fragment.last)
+    if last < first:
+        return 0
+    size = len(fragment.ensemble)
+    rounds, rest = divmod(last - first + 1, size)
+    return rounds * fragment.write_quorum + sum(
+        fragment.holds(entry_id, index) for entry_id in range(last - rest + 1, last + 1)
+    )
+
+
+def held_at(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> int:
+    """Return how many of the entries at a place are in runs that are ascending and apart."""
+    begin = bisect.bisect_left(held, int(fragment.first), key=lambda run: run[1])
+    count = 0
+    for first, last in held[begin:]:
+        if first > fragment.last:
+            break
+        count += count_at(fragment, index, first, last)
+    return count
+
+
+async def _map(
+    fragment: LedgerFragment, told: Mapping[BookieId, _Told], reads: _Reads
+) -> MappedFragment:
+    places = []
+    for index, bookie in enumerate(fragment.ensemble):
+        held = told[bookie]
+        if isinstance(held, ClientError):
+            places.append(await reads.place(fragment, index, held))
+        else:
+            places.append(_counted(fragment, index, held))
+    empty = fragment.last < fragment.first or fragment.may_be_empty
+    return MappedFragment(
+        first=fragment.first,
+        last=EntryId(fragment.first - 1) if fragment.may_be_empty else fragment.last,
+        is_closed=fragment.is_closed,
+        places=tuple(places),
+        copies=None if empty else copies(fragment, places),
+    )
+
+
+def _counted(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> Place:
+    expected = (
+        0 if fragment.may_be_empty else count_at(fragment, index, fragment.first, fragment.last)
+    )
+    found = held_at(fragment, index, held)
+    if not expected:
+        health = Health.EMPTY
+    elif found >= expected:
+        health = Health.OK
+    else:
+        health = Health.PARTLY if found else Health.MISSING
+    return Place(bookie_id=fragment.ensemble[index], health=health, expected=expected, held=found)
+
+
+def _unknown(first: EntryId, ensemble: Sequence[BookieId]) -> MappedFragment:
+    why = "too few bookies tell where the ledger ends"
+    return MappedFragment(
+        first=first,
+        last=None,
+        is_closed=False,
+        places=tuple(Place(bookie_id=b, health=Health.UNKNOWN, why=why) for b in ensemble),
+        copies=None,
+    )
+
+
+def copies(fragment: LedgerFragment, places: Sequence[Place]) -> int | None:
+    """Return how many whole replicas the entry has that has the fewest; None if one may be more."""
+    by_bookie = {place.bookie_id: place.health for place in places}
+    fewest: int | None = None
+    for holders in fragment.write_sets():
+        healths = [by_bookie[bookie] for bookie in holders]
+        if Health.UNKNOWN in healths:
+            return None
+        whole = healths.count(Health.OK)
+        fewest = whole if fewest is None else min(fewest, whole)
+    return fewest
+
+
+class _Reads:
+    """Reads in place of a list that a bookie does not give; one that is silent is asked once."""
+
+    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
+        self._pool, self._ledger_id = client.cluster.pool, ledger.ledger_id
+        self._fetcher: EntryFetcher = client.cluster.fetcher(ledger.keys)
+        self._silent: dict[BookieId, ClientError] = {}
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+    async def place(self, fragment: LedgerFragment, index: int, error: ClientError) -> Place:
+        """Return what the first and the last entry at a place say."""
+        bookie = fragment.ensemble[index]
+        ends = None if fragment.may_be_empty else fragment.ends_at(index)
+        if ends is None:
+            return Place(bookie_id=bookie, health=Health.EMPTY, expected=0)
+        # Also where the list brought no answer: it may have been too long for a frame.
+        said = [await self._has(bookie, entry_id) for entry_id in dict.fromkeys(ends)]
+        health = next((one for one in said if one is not Health.OK), Health.OK)
+        if health is Health.MISSING and Health.OK in said:
+            health = Health.PARTLY
+        if health is Health.UNREACHABLE:
+            why = str(self._silent[bookie])
+        else:
+            why = f"only the first and last entries were read: {error}"
+        return Place(bookie_id=bookie, health=health, why=why)
+
+    async def _has(self, bookie: BookieId, entry_id: EntryId) -> Health:
+        if bookie in self._silent:
+            return Health.UNREACHABLE
+        try:
+            response: Response = await self._pool.send(
+                bookie, ReadRequest(self._ledger_id, entry_id)
+            )
+            self._fetcher.verified(bookie, response, entry_id)
+        except OURS:
+            raise
+        except NEGATIVE:
+            return Health.MISSING
+        except _SILENT as error:
+            self._silent[bookie] = error
+            return Health.UNREACHABLE
+        except ClientError:
+            return Health.UNKNOWN
+        return Health.OK

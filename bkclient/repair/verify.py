@@ -1,0 +1,455 @@
+"""Reading every copy of every entry of a ledger, and comparing them.
+
+Java has nothing like it: its checker reads samples, and asks only whether a bookie gives them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.errors import (
+    ClientDigestMismatchError,
+    ClientError,
+    DigestNotInitializedError,
+    ReadFailedError,
+    refusal,
+)
+from bkclient.ledger.handed_over import confirmed_by_handover
+from bkclient.quorum.distribution import write_set
+from bkclient.quorum.fragments import LedgerFragment, fragments_of
+from bkclient.quorum.read import NEGATIVE
+from bkclient.repair.check import OURS, ViewedLedger, view
+from wire.codes import ENTRY_HEADER_BYTES, ReturnCode
+from wire.digest import Entry, header
+from wire.errors import DigestMismatchError
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.messages import ReadRequest, Response
+from wire.reads import PlainRead
+
+ENTRIES_AT_ONCE: Final = 64
+"""Entries that are asked for singly."""
+
+BYTES_AT_ONCE: Final = 32 << 20
+"""What the copies under way may hold together, going by the mean of those before."""
+
+BATCH: Final = 512
+"""Entries that are asked for at once; fewer where they are large."""
+
+BATCH_FIRST: Final = 16
+"""How many of them while nobody knows how large they are."""
+
+TRIES: Final = 3
+"""How often a ledger is looked at again whose copies moved meanwhile."""
+
+SILENCES_MAX: Final = 3
+"""Entries that a bookie may leave unanswered before it is asked no more."""
+
+
+class Flaw(enum.Enum):
+    """What can be wrong with one copy."""
+
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    """It does not match its digest, or is another entry."""
+    DIFFERING = "differing"
+    """It matches its digest, and is not what most of the others are."""
+    UNREADABLE = "unreadable"
+    """The bookie did not answer, or could not read it: nobody knows whether it is there."""
+
+
+@attrs.frozen
+class BadCopies:
+    """Copies on one bookie that have one flaw: entries as ranges, both ends included."""
+
+    bookie_id: BookieId
+    flaw: Flaw
+    entries: tuple[tuple[EntryId, EntryId], ...]
+    count: int
+    why: str
+    """What was said of the first of them."""
+
+
+@attrs.frozen(kw_only=True)
+class Verified:
+    """What reading the copies of one ledger showed.
+
+    ``end_known`` is False where too few bookies of the last fragment answered to know the LAC: then
+    that fragment was left out. ``digests_checked`` is False where the metadata has no password.
+    """
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    entries: int
+    copies: int
+    size: int
+    bad: tuple[BadCopies, ...]
+    end_known: bool = True
+    digests_checked: bool = True
+
+    @property
+    def sound(self) -> bool:
+        """Whether every copy was there, and right."""
+        return not self.bad and self.end_known
+
+
+@attrs.frozen
+class Verifying:
+    """How far it is: entries looked at, and how many there are to look at."""
+
+    done: int
+    total: int
+
+
+async def verify(
+    client: Client, ledger_id: LedgerId, share: float, rng: random.Random
+) -> AsyncIterator[Verifying | Verified]:
+    """Read the copies of ``share`` of a ledger's entries; yield how far it is, and the outcome.
+
+    The first and the last entry of each fragment are read in any case. Nobody is fenced: of a
+    ledger that is not closed it is what is confirmed.
+
+    Raises:
+        NoSuchLedgerError: there is none.
+        MetadataSerializationError: its metadata cannot be read.
+    """
+    for more in reversed(range(TRIES)):
+        ledger = as_far_as_told(await view(client, ledger_id))
+        run = _Run(client, ledger)
+        try:
+            async for step in run.read_all(share, rng):
+                yield step
+        finally:
+            run.close()
+        outcome = run.outcome()
+        if outcome.sound or not more or not await _has_moved(client, ledger):
+            yield outcome
+            return
+
+
+def as_far_as_told(ledger: ViewedLedger) -> ViewedLedger:
+    """Let a ledger that was handed over end where its last writer says, if bookies know of less."""
+    if ledger.lac is None:
+        return ledger
+    told = confirmed_by_handover(ledger.ledger_id, ledger.metadata)
+    return attrs.evolve(ledger, lac=max(ledger.lac, told))
+
+
+async def _has_moved(client: Client, ledger: ViewedLedger) -> bool:
+    """Return whether copies have another place now: a repair that ended meanwhile."""
+    now = (await client.read_metadata(ledger.ledger_id)).value
+    return now.fragments != ledger.metadata.fragments
+
+
+def chosen(fragment: LedgerFragment, share: float, rng: random.Random) -> Iterator[EntryId]:
+    """Give the first and the last entry of a fragment, and ``share`` of those between, ascending.
+
+    With a share of 1 that is every entry.
+    """
+    if fragment.last < fragment.first:
+        return
+    between = 1 / share - 1
+    at: int = fragment.first
+    while at < fragment.last:
+        yield EntryId(at)
+        at += 1 + (int(2 * between * rng.random() + 0.5) if between else 0)
+    yield fragment.last
+
+
+def in_ranges(entries: Iterable[int]) -> tuple[tuple[EntryId, EntryId], ...]:
+    """Return entry ids as ranges, both ends included."""
+    found: list[list[int]] = []
+    for entry_id in sorted(entries):
+        if found and found[-1][1] + 1 == entry_id:
+            found[-1][1] = entry_id
+        else:
+            found.append([entry_id, entry_id])
+    return tuple((EntryId(first), EntryId(last)) for first, last in found)
+
+
+@attrs.define
+class _Found:
+    """Bad copies of one kind on one bookie, while they are being found."""
+
+    why: str
+    entries: list[int] = attrs.field(factory=list)
+
+
+class CopyReader:
+    """Reads single copies of one ledger's entries, each from the bookie that is named."""
+
+    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
+        self._ledger_id, self._pool = ledger.ledger_id, client.cluster.pool
+        self._fetcher, self._keys = client.cluster.fetcher(ledger.keys), ledger.keys
+        self._wait_s = float(client.config.read_timeout_s)
+        self.can_verify = ledger.metadata.password is not None
+        """Without a password in the metadata the digest may be another than we are told to take."""
+
+    def close(self) -> None:
+        """Stop timers."""
+        self._fetcher.close()
+
+    async def read_many(self, bookie_id: BookieId, entries: Sequence[EntryId]) -> list[Entry]:
+        """Return the sound ones of these copies that come at once; never fails."""
+        if not self.can_verify:
+            return []
+        verify, ledger_id, found = self._keys.digester.verify, self._ledger_id, []
+        try:
+            channel = await self._pool.channel(bookie_id, ledger_id)
+            answers = await channel.read_many(ledger_id, entries, self._wait_s)
+        except OURS:
+            raise
+        except ClientError:
+            return []
+        for entry_id, answer in answers.items():
+            if isinstance(answer, PlainRead):
+                with contextlib.suppress(DigestMismatchError):
+                    found.append(verify(ledger_id, entry_id, answer.packet))
+        return found
+
+    async def read(self, bookie_id: BookieId, entry_id: EntryId) -> Entry | bytes:
+        """Return a copy: verified, or the packet where it cannot be.
+
+        Raises:
+            ClientError: the bookie does not give it, or it is damaged.
+        """
+        request = ReadRequest(self._ledger_id, entry_id)
+        response: Response = await self._pool.send(bookie_id, request)
+        if self.can_verify:
+            return self._fetcher.verified(bookie_id, response, entry_id)
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, f"bookie {bookie_id}")
+        packet = getattr(response, "entry", None)
+        if not isinstance(packet, bytes) or len(packet) < ENTRY_HEADER_BYTES:
+            raise ClientDigestMismatchError(f"bookie {bookie_id}: this is no entry")
+        return packet
+
+
+class _Run:
+    """The reads of one ledger, and what they showed."""
+
+    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
+        self._ledger = ledger
+        self._copies = CopyReader(client, ledger)
+        self._found: dict[tuple[BookieId, Flaw], _Found] = {}
+        self._silent: Counter[BookieId] = Counter()
+        self._entries_read = self._copies_read = self._size = 0
+
+    def close(self) -> None:
+        self._copies.close()
+
+    async def read_all(self, share: float, rng: random.Random) -> AsyncIterator[Verifying]:
+        """Read and compare the copies of ``share`` of the entries; yield how far it is."""
+        fragments = fragments_of(self._ledger.metadata, self._ledger.lac)
+        total = max(1, int(sum(max(0, f.last - f.first + 1) for f in fragments) * share))
+        done = 0
+        for fragment in fragments:
+            entries = chosen(fragment, share, rng)
+            while batch := list(islice(entries, self._room())):
+                await self._read(fragment, batch)
+                done += len(batch)
+                yield Verifying(min(done, total), total)
+
+    def _room(self) -> int:
+        """Return how many entries to read now, going by the mean size of those before."""
+        if not self._copies_read:
+            return BATCH_FIRST
+        held = max(1, self._size // self._copies_read) * self._ledger.metadata.write_quorum
+        return max(1, min(BATCH, BYTES_AT_ONCE // held))
+
+    async def _read(self, fragment: LedgerFragment, entries: list[EntryId]) -> None:
+        """Read and compare all copies: many at once, and by themselves those that did not come."""
+        placed = {entry_id: self._places(fragment, entry_id) for entry_id in entries}
+        copies = await self._in_bulk(placed)
+        rest = [entry_id for entry_id in entries if len(copies[entry_id]) < len(placed[entry_id])]
+        for entry_id in entries:
+            if len(copies[entry_id]) == len(placed[entry_id]):
+                self._settle(fragment, entry_id, placed[entry_id], copies[entry_id], {})
+
+        async def look(entry_id: EntryId) -> None:
+            found = copies[entry_id]
+            failed = await self._singly(placed[entry_id], found, entry_id)
+            self._settle(fragment, entry_id, placed[entry_id], found, failed)
+
+        await for_each(rest, look, ENTRIES_AT_ONCE)
+
+    def _places(self, fragment: LedgerFragment, entry_id: EntryId) -> list[BookieId]:
+        indexes = write_set(entry_id, len(fragment.ensemble), fragment.write_quorum)
+        return [fragment.ensemble[index] for index in indexes]
+
+    async def _in_bulk(
+        self, placed: Mapping[EntryId, list[BookieId]]
+    ) -> dict[EntryId, dict[BookieId, Entry | bytes]]:
+        """Return the sound copies that come when many are asked for at once."""
+        found: dict[EntryId, dict[BookieId, Entry | bytes]] = {one: {} for one in placed}
+        wanted: dict[BookieId, list[EntryId]] = {}
+        for entry_id, bookies in placed.items():
+            for bookie_id in bookies:
+                if self._silent[bookie_id] < SILENCES_MAX:
+                    wanted.setdefault(bookie_id, []).append(entry_id)
+
+        async def ask(bookie_id: BookieId) -> None:
+            for entry in await self._copies.read_many(bookie_id, wanted[bookie_id]):
+                found[entry.entry_id][bookie_id] = entry
+
+        await for_each(wanted, ask, max(1, len(wanted)))
+        return found
+
+    async def _singly(
+        self, bookies: list[BookieId], found: dict[BookieId, Entry | bytes], entry_id: EntryId
+    ) -> dict[BookieId, ClientError]:
+        """Add the copies that are still missing to ``found``; return what kept the others away."""
+        failed: dict[BookieId, ClientError] = {}
+
+        async def one(bookie_id: BookieId) -> None:
+            try:
+                found[bookie_id] = await self._copy(bookie_id, entry_id)
+            except OURS:
+                raise
+            except ClientError as error:
+                failed[bookie_id] = error
+
+        await for_each([b for b in bookies if b not in found], one, len(bookies))
+        return failed
+
+    def _settle(
+        self,
+        fragment: LedgerFragment,
+        entry_id: EntryId,
+        bookies: list[BookieId],
+        read: dict[BookieId, Entry | bytes],
+        failed: dict[BookieId, ClientError],
+    ) -> None:
+        """Note what the copies of one entry showed."""
+        unknown = [error for error in failed.values() if not isinstance(error, NEGATIVE)]
+        if fragment.may_be_empty and not read and not unknown:
+            return  # It was perhaps never written.
+        self._entries_read += 1
+        self._copies_read += len(bookies)
+        for bookie_id, error in failed.items():
+            self._note(bookie_id, flaw_of(error), entry_id, str(error))
+        self._compare(bookies, read, entry_id)
+
+    async def _copy(self, bookie_id: BookieId, entry_id: EntryId) -> Entry | bytes:
+        if self._silent[bookie_id] >= SILENCES_MAX:
+            raise ReadFailedError("not asked any more: it did not answer before")
+        try:
+            return await self._copies.read(bookie_id, entry_id)
+        except ClientError as error:
+            if flaw_of(error) is Flaw.UNREADABLE:
+                self._silent[bookie_id] += 1
+            raise
+
+    def _compare(
+        self, bookies: list[BookieId], read: dict[BookieId, Entry | bytes], entry_id: EntryId
+    ) -> None:
+        """Note copies that are not what most are; of as many the first bookie is right."""
+        contents = {bookie: content_of(read[bookie]) for bookie in bookies if bookie in read}
+        if not contents:
+            return
+        right, count = Counter(contents.values()).most_common(1)[0]
+        self._size += right[1] * len(contents)
+        for bookie_id, content in contents.items():
+            if content != right:
+                what = f"{count} of {len(contents)} copies that can be read are another"
+                self._note(bookie_id, Flaw.DIFFERING, entry_id, what)
+
+    def _note(self, bookie_id: BookieId, flaw: Flaw, entry_id: EntryId, why: str) -> None:
+        self._found.setdefault((bookie_id, flaw), _Found(why)).entries.append(entry_id)
+
+    def outcome(self) -> Verified:
+        """Return what was found."""
+        bad = (
+            BadCopies(bookie, flaw, in_ranges(one.entries), len(one.entries), one.why)
+            for (bookie, flaw), one in self._found.items()
+        )
+        return Verified(
+            ledger_id=self._ledger.ledger_id,
+            metadata=self._ledger.metadata,
+            entries=self._entries_read,
+            copies=self._copies_read,
+            size=self._size,
+            bad=tuple(sorted(bad, key=lambda one: (one.bookie_id, one.flaw.value))),
+            end_known=self._ledger.lac is not None,
+            digests_checked=self._copies.can_verify,
+        )
+
+
+def flaw_of(error: ClientError) -> Flaw:
+    """Return what an error says of the copy that was asked for."""
+    if isinstance(error, NEGATIVE):
+        return Flaw.MISSING
+    return Flaw.DAMAGED if isinstance(error, ClientDigestMismatchError) else Flaw.UNREADABLE
+
+
+def content_of(copy: Entry | bytes) -> tuple[int, int, bytes]:
+    """Return what has to be the same in all copies of an entry: length, size and payload.
+
+    The LAC is not: a recovery writes another one, and with it another digest.
+    """
+    if isinstance(copy, Entry):
+        return copy.length, len(copy.payload), copy.payload
+    return header(copy).length, len(copy), b""
+
+
+@attrs.frozen
+class Copy:
+    """What one bookie has of one entry: a verified copy, or why there is none."""
+
+    entry_id: EntryId
+    entry: Entry | None
+    error: ClientError | None = None
+
+
+def entries_of(metadata: LedgerMetadata, bookie_id: BookieId, last: EntryId) -> Iterator[EntryId]:
+    """Give the entries up to ``last`` whose write set has the bookie, ascending."""
+    for fragment in fragments_of(metadata, last):
+        places = [n for n, bookie in enumerate(fragment.ensemble) if bookie == bookie_id]
+        yield from (e for e in fragment.entries_at_any(places) if e <= last)
+
+
+async def read_copies(
+    client: Client, ledger_id: LedgerId, bookie_id: BookieId, entries: Iterable[EntryId]
+) -> AsyncIterator[list[Copy]]:
+    """Yield what one bookie has of these entries, in their order, some at a time.
+
+    Raises:
+        NoSuchLedgerError: there is none.
+        ClientError: the bookie does not answer at all.
+    """
+    ledger = await view(client, ledger_id)
+    reader = CopyReader(client, ledger)
+    iterator = iter(entries)
+    try:
+        while batch := list(islice(iterator, ENTRIES_AT_ONCE)):
+            found: dict[EntryId, Copy] = {}
+
+            async def one(entry_id: EntryId, found: dict[EntryId, Copy] = found) -> None:
+                found[entry_id] = await _copy_of(reader, bookie_id, entry_id)
+
+            await for_each(batch, one, ENTRIES_AT_ONCE)
+            yield [found[entry_id] for entry_id in batch]
+    finally:
+        reader.close()
+
+
+async def _copy_of(reader: CopyReader, bookie_id: BookieId, entry_id: EntryId) -> Copy:
+    try:
+        entry = await reader.read(bookie_id, entry_id)
+    except ClientError as error:
+        if flaw_of(error) is Flaw.UNREADABLE:
+            raise
+        return Copy(entry_id, None, error)
+    if isinstance(entry, bytes):
+        raise DigestNotInitializedError("the metadata does not say which digest the entries have")
+    return Copy(entry_id, entry)

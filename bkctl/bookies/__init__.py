@@ -1,0 +1,1 @@
+"""Bookies as commands see them: registration, HTTP API, figures."""

@@ -1,0 +1,441 @@
+"""What the commands do that ask a bookie over HTTP: v2's answers, or v1's turned into the same."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.config.settings import MASKED, is_secret_key
+from bkclient.metadata.api import NotFoundError
+from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
+from bkctl.errors import CommandError, NothingFoundError, UsageError
+from bkctl.session.profiles import of_user
+from bkctl.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.config.client import ClientConfig
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+    from wire.records import BookieServiceInfo
+
+FROM_ENVIRONMENT: Final = "BKCTL_ADMIN_TOKEN"
+HTTP: Final = "http"
+HTTPS: Final = "https"
+
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- what a bookie published
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class RunningBookie:
+    """What a bookie is doing; what a Java bookie does not tell is None."""
+
+    bookie_id: str
+    state: str
+    read_only: bool
+    read_only_by_hand: bool | None = None
+    takes_recovery_adds: bool
+    registered: bool | None = None
+    uptime_s: float | None = None
+
+
+@attrs.frozen
+class Mode:
+    """Whether a bookie is read-only."""
+
+    bookie_id: str
+    read_only: bool
+
+
+@attrs.frozen(kw_only=True)
+class GarbageRun:
+    """One collector of a bookie; times are milliseconds since the epoch."""
+
+    number: int
+    running: bool
+    compacting: str | None
+    minor_compactions: int
+    major_compactions: int
+    last_minor_ms: int | None
+    last_major_ms: int | None
+    rounds: int | None = None
+    ledgers: int | None = None
+    logs: int | None = None
+    total_bytes: int | None = None
+    live_bytes: int | None = None
+    freed_bytes: int | None = None
+    last_error: str | None = None
+
+
+@attrs.frozen
+class GarbageAsked:
+    """Garbage collection was asked for."""
+
+    bookie_id: str
+
+
+@attrs.frozen(kw_only=True)
+class Compactions:
+    """Which compactions an operator has suspended."""
+
+    bookie_id: str
+    minor_suspended: bool
+    major_suspended: bool
+
+
+@attrs.frozen
+class BookieSetting:
+    """One setting of a running bookie."""
+
+    key: str
+    value: str
+
+
+@attrs.frozen(kw_only=True)
+class MetricSample:
+    """One line of a bookie's metrics."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@attrs.frozen
+class Ready:
+    """A bookie serves."""
+
+    bookie_id: str
+
+
+# Where to ask ----------------------------------------------------------------------------------
+
+
+def connect(
+    session: Session, bookie_id: BookieId, address: str | None, token_file: Path | None
+) -> AdminClient:
+    """Return the bookie's admin API, at the address it has published unless one is given.
+
+    Raises:
+        NothingFoundError: it is not registered, or has published none.
+        NothingFoundError: the token's file cannot be read.
+    """
+    timeout_s = session.options.timeout_s or TIMEOUT_S
+    if address is None:
+        where: HttpAddress = session.call(published, bookie_id)
+    else:  # The cluster is not asked: it may be what does not answer.
+        where = _parsed(session, address)
+    session.verbose(f"asking {where.host}:{where.port}")
+    token = admin_token(session, token_file)
+    return AdminClient(*where, token=token, timeout_s=timeout_s, tell=session.trace)
+
+
+async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
+    """Return where a bookie's HTTP server listens, as it has published.
+
+    Raises:
+        NothingFoundError: it has not.
+    """
+    hint = "name its address with --http HOST:PORT"
+    try:
+        info = await client.store.service_info(bookie_id)
+    except NotFoundError as error:
+        meant = did_you_mean(bookie_id, await client.store.known_bookies())
+        text = f"bookie {bookie_id} is not registered{meant}"
+        raise NothingFoundError(text, next_step=hint) from error
+    found = http_address(info, client.config)
+    if found is None:
+        raise NothingFoundError(
+            f"bookie {bookie_id} has published no HTTP server",
+            next_step=f"set httpServerEnabled=true for it, or {hint}",
+        )
+    return found
+
+
+def http_address(info: BookieServiceInfo, config: ClientConfig) -> HttpAddress | None:
+    """Return where a bookie's HTTP server listens, if it has published one."""
+    secured, own = info.endpoint(HTTPS), info.endpoint()
+    endpoint = secured or info.endpoint(HTTP)
+    if endpoint is None:
+        return None
+    host = own.host if own is not None and endpoint.host in _ANY_ADDRESS else endpoint.host
+    return HttpAddress(host, endpoint.port, None if secured is None else config.https)
+
+
+def _parsed(session: Session, address: str) -> HttpAddress:
+    match = re.fullmatch(r"(?:(https?)://)?\[?([^/]+?)\]?:(\d{1,5})/?", address)
+    if match is None:
+        raise UsageError(f"--http: {address!r} is not HOST:PORT, with https:// in front for TLS")
+    scheme, host, port = match.groups()
+    return HttpAddress(host, int(port), session.config.https if scheme == HTTPS else None)
+
+
+def admin_token(session: Session, token_file: Path | None = None) -> str:
+    """Return the token to ask bookies with: from a file, the environment, or the profile.
+
+    Raises:
+        NothingFoundError: there is no such file, or it is not ours to read.
+    """
+    return _token(session.host.environ, token_file or _token_file(session))
+
+
+def _token_file(session: Session) -> Path | None:
+    """Return the profile's file, where the environment has no token."""
+    profile = session.profile
+    if profile is None or not profile.admin_token_file or FROM_ENVIRONMENT in session.host.environ:
+        return None
+    return Path(of_user(profile.admin_token_file))
+
+
+def _token(environ: Mapping[str, str], path: Path | None) -> str:
+    if path is None:
+        return environ.get(FROM_ENVIRONMENT, "")
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise NothingFoundError(f"token file {os.fspath(path)}: {why}") from error
+
+
+# What to ask -----------------------------------------------------------------------------------
+
+
+def state(admin: AdminClient, bookie_id: BookieId) -> RunningBookie:
+    """Return what it is doing."""
+    if admin.speaks_v2:
+        found = admin.ask("GET", "/api/v2/bookie").json
+        return RunningBookie(
+            bookie_id=bookie_id,
+            state=found["state"],
+            read_only=found["read_only"],
+            read_only_by_hand=found["read_only_by_hand"],
+            takes_recovery_adds=found["takes_high_priority_writes"],
+            registered=found["registered"],
+            uptime_s=found["uptime_s"],
+        )
+    found = admin.ask("GET", "/api/v1/bookie/state").json
+    return RunningBookie(
+        bookie_id=bookie_id,
+        state=_java_state(found),
+        read_only=found["readOnly"],
+        takes_recovery_adds=found["availableForHighPriorityWrites"],
+    )
+
+
+def _java_state(found: Mapping[str, bool]) -> str:
+    if found["shuttingDown"]:
+        return "stopping"
+    if not found["running"]:
+        return "starting"
+    return "read-only" if found["readOnly"] else "writable"
+
+
+def mode(admin: AdminClient, bookie_id: BookieId, wanted: bool | None) -> Mode:  # noqa: FBT001
+    """Return its mode, after it was made read-only or not if that is ``wanted``."""
+    method, shift = ("GET", None) if wanted is None else ("PUT", wanted)
+    if admin.speaks_v2:
+        body = None if shift is None else {"read_only": shift}
+        found = admin.ask(method, "/api/v2/bookie/read-only", body).json
+        return Mode(bookie_id, found["read_only"])
+    body = None if shift is None else {"readOnly": shift}
+    return Mode(
+        bookie_id, admin.ask(method, "/api/v1/bookie/state/readonly", body).json["readOnly"]
+    )
+
+
+def collect(admin: AdminClient, bookie_id: BookieId, *, major: bool, minor: bool) -> GarbageAsked:
+    """Have it collect garbage now."""
+    if admin.speaks_v2:
+        admin.ask("POST", "/api/v2/bookie/gc", {"major": major, "minor": minor})
+    else:
+        admin.ask("PUT", "/api/v1/bookie/gc", {"forceMajor": major, "forceMinor": minor})
+    return GarbageAsked(bookie_id)
+
+
+def collections(admin: AdminClient) -> list[GarbageRun]:
+    """Return what each of its collectors does and has done."""
+    if admin.speaks_v2:
+        found = admin.ask("GET", "/api/v2/bookie/gc").json
+        return [_our_run(number, one) for number, one in enumerate(found)]
+    found = admin.ask("GET", "/api/v1/bookie/gc_details").json
+    forced = admin.ask("GET", "/api/v1/bookie/gc").json["is_in_force_gc"] == "true"
+    return [_java_run(number, one, forced=forced) for number, one in enumerate(found)]
+
+
+def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
+    return GarbageRun(
+        number=number,
+        running=one["running"],
+        compacting=one["compacting"],
+        minor_compactions=one["minor_compactions"],
+        major_compactions=one["major_compactions"],
+        last_minor_ms=_ms(one["last_minor_s"]),
+        last_major_ms=_ms(one["last_major_s"]),
+        rounds=one["rounds"],
+        ledgers=one["ledgers"],
+        logs=one["logs"],
+        total_bytes=one["total_bytes"],
+        live_bytes=one["live_bytes"],
+        freed_bytes=one["freed_by_removal_bytes"] + one["freed_by_compaction_bytes"],
+        last_error=one["last_error"],
+    )
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1000)
+
+
+def _java_run(number: int, one: Mapping[str, Any], *, forced: bool) -> GarbageRun:
+    kinds = [kind for kind in ("major", "minor") if one[f"{kind}Compacting"]]
+    return GarbageRun(
+        number=number,
+        running=forced or bool(kinds),
+        compacting=kinds[0] if kinds else None,
+        minor_compactions=one["minorCompactionCounter"],
+        major_compactions=one["majorCompactionCounter"],
+        last_minor_ms=one["lastMinorCompactionTime"],
+        last_major_ms=one["lastMajorCompactionTime"],
+    )
+
+
+def compactions(
+    admin: AdminClient,
+    bookie_id: BookieId,
+    *,
+    suspend: bool | None = None,
+    major: bool = True,
+    minor: bool = True,
+) -> Compactions:
+    """Return which compactions are suspended, after the kinds named were suspended or resumed."""
+    if suspend is not None:
+        _switch(admin, suspend=suspend, major=major, minor=minor)
+    if admin.speaks_v2:
+        found = admin.ask("GET", "/api/v2/bookie/compaction").json
+        return Compactions(bookie_id=bookie_id, **found)
+    found = admin.ask("GET", "/api/v1/bookie/gc/suspend_compaction").json
+    return Compactions(
+        bookie_id=bookie_id,
+        minor_suspended=found["isMinorGcSuspended"] == "true",
+        major_suspended=found["isMajorGcSuspended"] == "true",
+    )
+
+
+def _switch(admin: AdminClient, *, suspend: bool, major: bool, minor: bool) -> None:
+    kinds = {"major": major, "minor": minor}
+    if admin.speaks_v2:
+        body = {f"{kind}_suspended": suspend for kind, wanted in kinds.items() if wanted}
+        admin.ask("PUT", "/api/v2/bookie/compaction", body)
+        return
+    word = "suspend" if suspend else "resume"
+    body = {f"{word}{kind.capitalize()}": True for kind, wanted in kinds.items() if wanted}
+    admin.ask("PUT", f"/api/v1/bookie/gc/{word}_compaction", body)
+
+
+def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
+    """Return its settings, all or those named.
+
+    Raises:
+        NothingFoundError: it has no setting of a name.
+    """
+    found = all_settings(admin)
+    missing = [key for key in keys if key not in found]
+    if missing:
+        meant = did_you_mean(missing[0], found) if len(missing) == 1 else ""
+        raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}{meant}")
+    return [BookieSetting(key, shown(key, found[key])) for key in keys or sorted(found)]
+
+
+def all_settings(admin: AdminClient) -> dict[str, str]:
+    """Return its settings by their keys, with the secrets that it tells."""
+    path = "/api/v2/config" if admin.speaks_v2 else "/api/v1/config/server_config"
+    return {key: str(value) for key, value in admin.ask("GET", path).json.items()}
+
+
+def shown(key: str, value: str) -> str:
+    """Mask a secret: a bookie of ours does so itself, Java's tells whoever asks."""
+    return MASKED if value and is_secret_key(key) else value
+
+
+def ready(admin: AdminClient, bookie_id: BookieId) -> Ready:
+    """Return that it serves.
+
+    Raises:
+        ConflictError: it does not.
+    """
+    admin.ask("GET", "/api/v1/bookie/is_ready")  # The one probe that both have.
+    return Ready(bookie_id)
+
+
+# Metrics ---------------------------------------------------------------------------------------
+
+_SAMPLE: Final = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPED: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
+
+
+def metrics(admin: AdminClient, pattern: str | None) -> Iterator[MetricSample]:
+    """Give the samples whose line matches a regular expression; all without one.
+
+    Raises:
+        UsageError: the pattern is no regular expression.
+        CommandError: the bookie has no metrics.
+    """
+    try:
+        wanted = re.compile(pattern or "")
+    except re.error as error:
+        raise UsageError(f"--grep: {error}") from error
+    for line in admin.ask("GET", "/metrics").body.splitlines():
+        if line and not line.startswith("#") and wanted.search(line):
+            yield parse_sample(line)
+
+
+def parse_sample(line: str) -> MetricSample:
+    """Return what a line of /metrics says; raise ``CommandError`` where it is none."""
+    match = _SAMPLE.fullmatch(line)
+    if match is None:
+        raise CommandError(f"no metric: {line[:80]!r}")
+    labels = {
+        name: re.sub(r"\\.", lambda one: _ESCAPED.get(one[0], one[0]), text)
+        for name, text in _LABEL.findall(match[2] or "")
+    }
+    return MetricSample(name=match[1], labels=labels, value=float(match[3]))
+
+
+JMX_NAMES: Final[Mapping[str, str]] = {
+    "BookieServer NumPacketsReceived": r"^bookied_packets_received_total|_REQUEST_count",
+    "BookieServer NumPacketsSent": r"^bookied_packets_sent_total|_CHANNEL_WRITE_count",
+    "BookieServer AddStats": r"^bookkeeper_server_ADD_ENTRY[{_](?!REQ|BLO|IN_|REJ)",
+    "BookieServer ReadStats": r"^bookkeeper_server_READ_ENTRY(\{|_count|_sum)",
+    "Bookie QueueLength": r"^bookie_journal_JOURNAL_QUEUE_SIZE",
+    "LedgerCache PageCount": r"^bookie_NUM_INDEX_PAGES",
+    "LedgerCache NumOpenLedgers": r"^bookie_(READ|WRITE)_FILE_INFO_CACHE_SIZE",
+}
+"""The attributes of BookKeeper 4.4's MBeans, and the lines that tell the same."""
+
+
+@attrs.frozen(kw_only=True)
+class JmxSample:
+    """A line of metrics under the name of the MBean's attribute that it replaces."""
+
+    attribute: str
+    sample: MetricSample
+
+
+def jmx(admin: AdminClient) -> Iterator[JmxSample]:
+    """Give what replaces the MBeans."""
+    lines = [
+        line
+        for line in admin.ask("GET", "/metrics").body.splitlines()
+        if line and not line.startswith("#")
+    ]
+    for attribute, pattern in JMX_NAMES.items():
+        for line in lines:
+            if re.search(pattern, line):
+                yield JmxSample(attribute=attribute, sample=parse_sample(line))

@@ -1,0 +1,166 @@
+"""A bookie's HTTP admin API as a command sees it: one request, one answer, errors of our own.
+
+Runs on the main thread and blocks. ``/api/v2`` is used where there is one, ``/api/v1`` against Java
+bookies.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+
+from bkclient.config.declaration import MASKED, is_secret_key
+from bkclient.errors import BookieUnavailableError
+from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
+
+if TYPE_CHECKING:
+    from bkclient.config.tls import TlsSettings
+
+TIMEOUT_S: Final = 30.0
+"""How long one answer may take, where no ``--timeout`` is given."""
+
+_OK: Final = range(200, 300)
+_NOT_ALLOWED: Final = frozenset({401, 403})
+_NOT_SO: Final = frozenset({400, 409, 503})
+_HOW_TO_OPEN: Final = "give the token with --token-file or in BKCTL_ADMIN_TOKEN"
+
+
+class HttpAddress(NamedTuple):
+    """Where a bookie's HTTP server listens, and the TLS that it speaks; None for none."""
+
+    host: str
+    port: int
+    tls: TlsSettings | None = None
+
+
+@attrs.frozen
+class Answer:
+    """What an endpoint answered."""
+
+    status: int
+    body: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status in _OK
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON.
+
+        Raises:
+            CommandError: it is none.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise CommandError(f"the answer is no JSON: {self.body[:80]!r}") from error
+
+    @property
+    def reason(self) -> str:
+        """Why it is no answer, in the bookie's words."""
+        try:
+            return str(json.loads(self.body)["error"]["message"])
+        except (ValueError, KeyError, TypeError):
+            return " ".join(self.body.split()) or f"status {self.status}"
+
+
+class AdminClient:
+    """Asks one bookie. ``token`` goes with every request, where there is one."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: TlsSettings | None = None,
+        *,
+        token: str = "",
+        timeout_s: float = TIMEOUT_S,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """``tell`` hears of each request, as a command that does the same."""
+        self._address = HttpAddress(host, port, tls)
+        self._token, self._timeout_s, self._tell = token, timeout_s, tell
+        self._speaks_v2: bool | None = None
+
+    @property
+    def speaks_v2(self) -> bool:
+        """Whether it is a bookie of ours; asked once."""
+        if self._speaks_v2 is None:
+            self._speaks_v2 = self.request("GET", "/api/v2/bookie").ok
+        return self._speaks_v2
+
+    def request(self, method: str, path: str, body: object = None) -> Answer:
+        """Return what the bookie answers, whatever its status.
+
+        Raises:
+            BookieUnavailableError: it does not answer.
+            SecurityError: TLS does not come about.
+        """
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        sent = None if body is None else json.dumps(body)
+        told = None if body is None else json.dumps(_masked(body))
+        self._tell(as_curl(method, self._address, path, told, with_token=bool(self._token)))
+        connection = self._connection()
+        try:
+            connection.request(method, path, body=sent, headers=headers)
+            response = connection.getresponse()
+            return Answer(response.status, response.read().decode("utf-8", "replace"))
+        except (TimeoutError, OSError, http.client.HTTPException) as error:
+            where = f"{self._address.host}:{self._address.port}"
+            raise BookieUnavailableError(f"no HTTP at {where}: {error}") from error
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port, tls = self._address
+        if tls is None:
+            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        from bkctl.https import HttpsConnection
+
+        return HttpsConnection(host, port, self._timeout_s, tls)
+
+    def ask(self, method: str, path: str, body: object = None) -> Answer:
+        """Return a good answer.
+
+        Raises:
+            BookieUnavailableError: it does not answer.
+            RefusedError: the token is missing or wrong.
+            NothingFoundError: there is no such thing.
+            ConflictError: the bookie cannot do that now, or its settings forbid it.
+            CommandError: it failed.
+        """
+        answer = self.request(method, path, body)
+        if answer.ok:
+            return answer
+        if answer.status in _NOT_ALLOWED:
+            raise RefusedError(answer.reason, next_step=_HOW_TO_OPEN)
+        if answer.status in _NOT_SO:
+            raise ConflictError(answer.reason)
+        if answer.status == http.client.NOT_FOUND:
+            raise NothingFoundError(answer.reason)
+        raise CommandError(f"the bookie failed: {answer.reason}")
+
+
+def _masked(body: object) -> object:
+    """Return a body without the secrets that are told apart by their keys."""
+    if not isinstance(body, Mapping):
+        return body
+    return {key: MASKED if is_secret_key(key) else value for key, value in body.items()}
+
+
+def as_curl(
+    method: str, address: HttpAddress, path: str, body: str | None, *, with_token: bool
+) -> str:
+    """Return the command line of curl that asks the same; the token is not told."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    words = ["curl", *(() if method == "GET" else ("-X", method))]
+    words += ["-H", "Authorization: Bearer ***"] if with_token else []
+    words += [] if body is None else ["--data", body]
+    scheme = "http" if address.tls is None else "https"
+    return shlex.join([*words, f"{scheme}://{host}:{address.port}{path}"])

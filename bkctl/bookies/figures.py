@@ -1,0 +1,191 @@
+"""What a bookie's /metrics say of its load: one look, and the rates between two.
+
+The names are Java's (BookKeeper 4.18.0, PrometheusMetricsProvider), which our bookies use too, so
+that one reading serves both. Quantiles are of the bookie's own window, the last minute by default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from bkctl.bookies import admin_api
+from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkctl.bookies.admin_api import MetricSample
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ADD: Final = "bookkeeper_server_ADD_ENTRY_REQUEST"
+READ: Final = "bookkeeper_server_READ_ENTRY_REQUEST"
+SYNC: Final = "bookie_journal_JOURNAL_SYNC"
+QUEUE: Final = "bookie_journal_JOURNAL_QUEUE_SIZE"
+WRITTEN: Final = "bookie_WRITE_BYTES"
+SERVED: Final = "bookie_READ_BYTES"
+STARTED: Final = "process_start_time_seconds"
+STATUS: Final = "bookie_SERVER_STATUS"
+OURS: Final = "bookied_info"
+
+_WANTED: Final = (
+    rf"^({ADD}|{READ}|{SYNC})(_count)?\{{|^({QUEUE}|{WRITTEN}|{SERVED}|{STARTED}|{STATUS}|{OURS})\b"
+    r"|^bookie_ledger_dir_.*_usage\b"
+)
+_ASKED_AT_ONCE: Final = 32
+
+
+@attrs.frozen(kw_only=True)
+class Figures:
+    """One look at one bookie. Counts grow since its start; None is what it does not tell."""
+
+    adds: int = 0
+    reads: int = 0
+    failures: int = 0
+    """Adds and reads that failed."""
+    added_bytes: int = 0
+    read_bytes: int = 0
+    add_p50_ms: float | None = None
+    add_p99_ms: float | None = None
+    read_p50_ms: float | None = None
+    read_p99_ms: float | None = None
+    sync_p99_ms: float | None = None
+    journal_queue: int | None = None
+    disk_used: float | None = None
+    """Per cent of its fullest ledger directory in use."""
+    started_s: float | None = None
+    """When its process began, by its own clock."""
+    version: str | None = None
+
+
+class _Page:
+    """A page's samples, by name."""
+
+    def __init__(self, samples: Iterable[MetricSample]) -> None:
+        self._named: dict[str, list[MetricSample]] = defaultdict(list)
+        for sample in samples:
+            self._named[sample.name].append(sample)
+
+    def total(self, name: str, **labels: str) -> int:
+        return int(sum(self._values(name, labels)))
+
+    def most(self, name: str, **labels: str) -> float | None:
+        return max(self._values(name, labels), default=None)
+
+    def quantile(self, name: str, which: str) -> float | None:
+        return self.most(name, success="true", quantile=which)
+
+    def most_of_all(self, beginning: str, end: str) -> float | None:
+        values = (
+            self.most(name)
+            for name in self._named
+            if name.startswith(beginning) and name.endswith(end)
+        )
+        return max((value for value in values if value is not None), default=None)
+
+    def label(self, name: str, label: str) -> str | None:
+        return next((s.labels.get(label) for s in self._named.get(name, ())), None)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._named
+
+    def _values(self, name: str, labels: dict[str, str]) -> list[float]:
+        """Return the values with these labels; what was never measured is NaN, and left out."""
+        return [
+            sample.value
+            for sample in self._named.get(name, ())
+            if labels.items() <= sample.labels.items() and not math.isnan(sample.value)
+        ]
+
+
+def figures(samples: Iterable[MetricSample]) -> Figures:
+    """Return what the samples of a page come to."""
+    page = _Page(samples)
+    counts = (f"{ADD}_count", f"{READ}_count")
+    return Figures(
+        adds=page.total(counts[0], success="true"),
+        reads=page.total(counts[1], success="true"),
+        failures=sum(page.total(name, success="false") for name in counts),
+        added_bytes=page.total(WRITTEN),
+        read_bytes=page.total(SERVED),
+        add_p50_ms=page.quantile(ADD, "0.5"),
+        add_p99_ms=page.quantile(ADD, "0.99"),
+        read_p50_ms=page.quantile(READ, "0.5"),
+        read_p99_ms=page.quantile(READ, "0.99"),
+        sync_p99_ms=page.quantile(SYNC, "0.99"),
+        journal_queue=page.total(QUEUE) if QUEUE in page else None,
+        # Java's says 0 until it has looked for the first time.
+        disk_used=page.most_of_all("bookie_ledger_dir_", "_usage") or None,
+        started_s=page.most(STARTED),
+        version=_version(page),
+    )
+
+
+def _version(page: _Page) -> str | None:
+    """Return what runs there; Java's bookie does not tell its release."""
+    if OURS in page:
+        return f"bookied {page.label(OURS, 'version') or ''}".rstrip()
+    return "Java" if STATUS in page else None
+
+
+def ask(address: HttpAddress, timeout_s: float) -> Figures:
+    """Return a bookie's figures; blocks.
+
+    Raises:
+        BookieUnavailableError: nothing answers there.
+        CommandError: it has no metrics.
+    """
+    admin = AdminClient(*address, timeout_s=timeout_s)
+    return figures(admin_api.metrics(admin, _WANTED))
+
+
+def ask_all(
+    addresses: Sequence[HttpAddress | None], timeout_s: float
+) -> list[Figures | BookKeeperError | None]:
+    """Return what each of many bookies says, or why not; None where there is nobody to ask."""
+
+    def one(address: HttpAddress | None) -> Figures | BookKeeperError | None:
+        if address is None:
+            return None
+        try:
+            return ask(address, timeout_s)
+        except BookKeeperError as error:
+            return error
+
+    return side_by_side(one, addresses)
+
+
+def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
+    """Return ``work`` of each value, done by threads; for what blocks."""
+    if not values:
+        return []
+    with ThreadPoolExecutor(min(len(values), _ASKED_AT_ONCE)) as threads:
+        return list(threads.map(work, values))
+
+
+@attrs.frozen(kw_only=True)
+class Rates:
+    """What happened each second between two looks; None where nobody can tell."""
+
+    adds_s: float | None = None
+    reads_s: float | None = None
+    failures_s: float | None = None
+    added_bytes_s: float | None = None
+    read_bytes_s: float | None = None
+
+
+def rates(before: Figures | None, now: Figures, seconds: float) -> Rates:
+    """Return the rates between two looks; none where the bookie began anew in between."""
+    if before is None or seconds <= 0:
+        return Rates()
+    counted = ("adds", "reads", "failures", "added_bytes", "read_bytes")
+    grown = {name: getattr(now, name) - getattr(before, name) for name in counted}
+    if min(grown.values()) < 0:
+        return Rates()
+    return Rates(**{f"{name}_s": more / seconds for name, more in grown.items()})

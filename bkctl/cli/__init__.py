@@ -1,0 +1,1 @@
+"""The root of the command tree, global options, parameter types."""

@@ -1,0 +1,284 @@
+"""What the commands are made of: groups that load late, help that begins with examples.
+
+The click tree is the one list of commands. A command says here, in code, what it does to a cluster
+(``Effect``), how it is used, what it exits with and which Java command it replaces; help, man pages
+and tests read that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import importlib
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import augment_usage_errors
+
+from bkctl.cli.params import complete_files
+from bkctl.exit_status import MEANING, ExitStatus
+from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from bkctl.cli.watch import Rounds
+    from bkctl.session.session import Host, Session
+
+_SENTENCE_CHARS_MAX: Final = 200
+"""Of a command's first sentence in the list of its group, which goes on in the next line."""
+EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE)
+_SHOWN_FOR_ALL: Final = ("output", "timeout_s")
+_SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
+_SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
+
+
+_UNBROKEN: Final = "\ue000"
+"""Stands for a hyphen while texts are wrapped: it is no place for a line to end."""
+
+
+class Effect(enum.Enum):
+    """What a command can do to a cluster; it decides how the command asks before it acts."""
+
+    READ = "reads only"
+    REVERSIBLE = "adds or changes, and loses nothing"
+    FENCES = "ends the life of a writer"
+    LOSES_DATA = "loses data or metadata"
+
+
+class _Formatter(click.HelpFormatter):
+    """Wraps texts between words only: ``--force open-ledger`` is to be pasted."""
+
+    def write(self, string: str) -> None:
+        super().write(string.replace(_UNBROKEN, "-"))
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _UNBROKEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *args: Any, **kwargs: Any) -> None:
+        whole = [(first, second.replace("-", _UNBROKEN)) for first, second in rows]
+        super().write_dl(whole, *args, **kwargs)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+class Command(click.Command):
+    """A command with all that its help needs."""
+
+    context_class = _Context
+
+    def __init__(
+        self,
+        *args: Any,
+        effect: Effect,
+        examples: Sequence[tuple[str, str]],
+        exits: Sequence[ExitStatus] = (),
+        replaces: str = "",
+        takes_profile: bool = True,
+        watch: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out.
+
+        ``takes_profile`` is false for what must run whatever the file of profiles says. ``watch``
+        tells whether it can be run again and again; by default what only reads can.
+        """
+        super().__init__(*args, **kwargs)
+        self.effect = effect
+        self.examples = tuple(examples)
+        self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
+        self.replaces = replaces
+        self.takes_profile = takes_profile
+        self.can_be_watched = effect is Effect.READ if watch is None else watch
+        self.params.extend(
+            option
+            for option in global_options(root=False)
+            if self.can_be_watched or option.name not in WATCHING
+        )
+        complete_files(self.params)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, with_seconds(args))
+        except click.NoSuchOption as error:
+            if error.option_name not in {"--watch", "--until"}:
+                raise
+            text = f"`{ctx.command_path}` changes something; {error.option_name} is for what looks"
+            raise click.UsageError(text, ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the callback with a session for this one command as the context's object."""
+        from bkctl.session.session import Host, session_for
+
+        host = ctx.obj if isinstance(ctx.obj, Host) else Host()
+        with augment_usage_errors(ctx), locked(host, ctx), session_for(host, ctx) as session:
+            ctx.obj = session
+            rounds = self._rounds(session)
+            if rounds is None:
+                return super().invoke(ctx)
+            return rounds(session, lambda: click.Command.invoke(self, ctx))
+
+    def _rounds(self, session: Session) -> Rounds | None:
+        """Return how it is to be repeated. On the root, ``--watch`` is for what can be."""
+        options = session.options
+        if not self.can_be_watched or (options.watch_s is None and options.until is None):
+            return None
+        from bkctl.cli.watch import rounds_of
+
+        return rounds_of(session, self.exits)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Examples"):
+            for line, does in self.examples:
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+                formatter.indent()
+                formatter.write_text(does)
+                formatter.dedent()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        own = [p for p in options if not is_global(p)]
+        shown = _SHOWN_FOR_ALL + (() if self.effect is Effect.READ else _SHOWN_FOR_CHANGES)
+        shown += _SHOWN_FOR_WATCHING if self.can_be_watched else ()
+        common = [p for p in options if is_global(p) and p.name in shown]
+        for title, parameters in (("Options", own), ("Common options", common)):
+            records = [r for r in (p.get_help_record(ctx) for p in parameters) if r is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        formatter.write_paragraph()
+        formatter.write_text("`bkctl --help` lists the options that every command takes.")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit status"):
+            formatter.write_dl([(str(int(status)), MEANING[status]) for status in self.exits])
+        formatter.write_paragraph()
+        if self.effect is not Effect.READ:
+            formatter.write_text(f"This command {self.effect.value}.")
+        if self.replaces:
+            formatter.write_text(f"Replaces: {self.replaces}")
+        super().format_epilog(ctx, formatter)
+
+
+def locked(host: Host, ctx: click.Context) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock that the options of a command name, if they name one."""
+    options = options_of(ctx)
+    if options.lock is None:
+        return contextlib.nullcontext()
+    from bkctl.cli.lock import held
+
+    words = shlex.join(["bkctl", *options.args])
+    return held(options.lock, words, wait_s=options.lock_wait_s, sleep=host.sleep)
+
+
+class Group(click.Group):
+    """A group whose commands may live in modules that are imported only when used.
+
+    ``lazy`` maps a name to ``module:attribute`` and the line that help shows for it; ``order`` is
+    that of the help, for names that are to come before all others.
+    """
+
+    command_class = Command
+    context_class = _Context
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, tuple[str, str]] | None = None,
+        order: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy, self._order = dict(lazy or {}), tuple(order)
+        complete_files(self.params)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Only what is before the command's name: the rest is for others to read.
+        return super().parse_args(ctx, with_seconds(args))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        names = dict.fromkeys([*self._order, *self.lazy, *super().list_commands(ctx)])
+        return [name for name in names if name in self.lazy or name in self.commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy and cmd_name not in self.commands:
+            module, _, attribute = self.lazy[cmd_name][0].partition(":")
+            self.add_command(getattr(importlib.import_module(module), attribute), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, text in rows if text is not None])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that a word could become, without importing what they are made of.
+
+        Behind a word that is no command there is nothing.
+        """
+        from click.shell_completion import CompletionItem
+
+        if getattr(ctx, "_protected_args", ()):
+            return []
+        rows = ((name, self._short_help(ctx, name)) for name in self.list_commands(ctx))
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in rows
+            if text is not None and name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+    def _short_help(self, ctx: click.Context, name: str) -> str | None:
+        if name in self.lazy:
+            return self.lazy[name][1]
+        command = self.get_command(ctx, name)
+        if command is None or command.hidden:
+            return None
+        return command.get_short_help_str(_SENTENCE_CHARS_MAX)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = self.similar(ctx, args[0])
+            if near:
+                meant = f"No such command {args[0]!r}; did you mean {' or '.join(near)}?"
+                raise click.UsageError(meant, ctx) from error
+            raise
+
+    def similar(self, ctx: click.Context, word: str) -> list[str]:
+        """Return command lines that were perhaps meant by ``word``, nearest first."""
+        from bkctl.suggest import meant_elsewhere, nearest
+
+        path, known = ctx.command_path, self.list_commands(ctx)
+        near = meant_elsewhere(word, known) or nearest(word, known, count=2)
+        return [f"`{path} {name}`" for name in near] or [
+            f"`{path} {name} {word}`"
+            for name in known
+            if isinstance(inner := self.get_command(ctx, name), click.Group)
+            and word in inner.list_commands(ctx)
+        ]
+
+
+class SubGroup(Group):
+    """A group below the root: it takes the global options too, and shows only its commands."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(global_options(root=False))
+        complete_files(self.params)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(
+            f"`{ctx.command_path} COMMAND --help` shows examples and options; "
+            "`bkctl --help` the options that every command takes."
+        )

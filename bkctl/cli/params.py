@@ -1,0 +1,249 @@
+"""The kinds of arguments that commands take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bkctl.options import options_of
+from bkctl.output.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
+else:
+    _ParamType = click.ParamType
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+LEDGER_ID_MAX: Final = 2**63 - 1
+UUID_CHARS: Final = 36
+
+
+class LiveType(_ParamType):
+    """A type whose values are those that a cluster has; Tab offers them."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del param  # All parameters of one type take the same.
+        from bkctl.cli.completion.live_ids import completions
+
+        return completions(ctx, self.name, incomplete)
+
+
+class LedgerIdType(LiveType):
+    """A ledger id as ``--ledger-id-format`` has it; ``0x…`` is always hexadecimal.
+
+    ``-`` passes unchanged where the command reads ids from stdin.
+    """
+
+    name = "ledger_id"
+
+    def __init__(self, *, dash: bool = False) -> None:
+        self._dash = dash
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int) or (self._dash and value == "-"):
+            return value
+        form = options_of(ctx).ledger_id_format if ctx else "long"
+        try:
+            number = parse_ledger_id(value, form)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return number
+
+
+def parse_ledger_id(text: str, form: str = "long") -> int:
+    """Return the number of a ledger id in a form: ``long``, ``hex`` or ``uuid``.
+
+    Agrees with BookKeeper 4.18.0, LedgerIdFormatter, where that accepts a text at all.
+
+    Raises:
+        ValueError: it is no such id.
+    """
+    word = text.strip().lower()
+    if re.fullmatch(r"0x[0-9a-f]+", word) or (form == "hex" and re.fullmatch(r"[0-9a-f]+", word)):
+        number = int(word, 16)
+    elif form == "uuid" and re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", word):
+        number = int(word.replace("-", ""), 16)
+    elif form == "long" and re.fullmatch(r"[0-9]+", word):
+        number = int(word)
+    else:
+        raise ValueError(f"{text!r} is no ledger id{_hint(word, form)}")
+    if number > LEDGER_ID_MAX:
+        raise ValueError(f"{text!r} is too large for a ledger id")
+    return number
+
+
+def _hint(word: str, form: str) -> str:
+    if form != "long":
+        return f" in the format {form}"
+    if re.fullmatch(r"[0-9a-f]+", word):
+        return f"; hexadecimal is written 0x{word}, or with --ledger-id-format hex"
+    if ":" in word:
+        return "; it looks like a bookie's"
+    if "-" in word and len(word) == UUID_CHARS:
+        return "; add --ledger-id-format uuid"
+    return ""
+
+
+def format_ledger_id(ledger_id: int, form: str = "long") -> str:
+    """Return a ledger id in a form, as Java's LedgerIdFormatter would."""
+    if form == "hex":
+        return f"{ledger_id:x}"
+    if form == "uuid":
+        digits = f"{ledger_id:032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return str(ledger_id)
+
+
+class EntryRangeType(_ParamType):
+    """``5`` (one entry), ``5-9`` (both ends included) or ``5-`` (to the end)."""
+
+    name = "entry_range"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d*)(-?)(\d*)", value)
+        if match is None or not (match[1] or match[3]):
+            self.fail(f"{value!r} is no range of entries; try 5, 5-9 or 5-", param, ctx)
+        first = int(match[1]) if match[1] else 0
+        last = int(match[3]) if match[3] else None if match[2] else first
+        if last is not None and last < first:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
+        return first, last
+
+
+class BookieIdType(LiveType):
+    """A bookie's id: ``host:port`` or a configured word."""
+
+    name = "bookie_id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        # BookKeeper 4.18.0, BookieId, which means a range by ``:-_`` and so allows more.
+        if not re.fullmatch(r"[a-zA-Z0-9.:-_\-]+", value) or value.lower() == "readonly":
+            self.fail(f"{value!r} is no bookie id; it looks like host:port", param, ctx)
+        return value
+
+
+class DurationType(_ParamType):
+    """Seconds, from ``90``, ``30m``, ``7d`` or ``1h30m``."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class SizeType(_ParamType):
+    """Bytes, from ``512``, ``64k``, ``1MiB`` or ``20MB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class RateType(SizeType):
+    """Bytes a second, from ``20MB/s`` or ``20MB``."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        bare = value.removesuffix("/s") if isinstance(value, str) else value
+        return super().convert(bare, param, ctx)
+
+
+class PositionType(_ParamType):
+    """A place in a log: ``INDEX:ENTRY``, ``earliest`` or ``latest``."""
+
+    name = "position"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from bkclient.errors import IncorrectParameterError
+        from bkclient.log.record import EARLIEST, LATEST, Position
+
+        if isinstance(value, Position):
+            return value
+        words = {"earliest": EARLIEST, "latest": LATEST}
+        try:
+            return words.get(value.lower()) or Position.parse(value)
+        except IncorrectParameterError as error:
+            self.fail(str(error), param, ctx)
+
+
+class KeyValueType(_ParamType):
+    """``KEY=VALUE`` as a pair of texts."""
+
+    name = "key=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+        return key, text
+
+
+class LogNameType(LiveType):
+    """A log's name, which is any text; a type of its own, so that names can be completed."""
+
+    name = "log_name"
+
+
+class PathType(_ParamType):
+    """Text that names a file or a directory; a type of its own, so that Tab offers some."""
+
+    name = "text"
+
+    def __init__(self, completes: str) -> None:
+        self._completes = completes
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del ctx, param
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type=self._completes)]
+
+
+_PATHS: Final = {"FILE": PathType("file"), "PATH": PathType("file"), "DIR": PathType("dir")}
+
+
+def complete_files(parameters: Iterable[click.Parameter]) -> None:
+    """Let texts that are shown as FILE, PATH or DIR be completed as such."""
+    for parameter in parameters:
+        if parameter.type is click.STRING and parameter.metavar:
+            for word in re.findall("[A-Z]+", parameter.metavar):
+                parameter.type = _PATHS.get(word, parameter.type)
+
+
+LEDGER_ID: Final = LedgerIdType()
+LEDGER_IDS: Final = LedgerIdType(dash=True)
+"""For arguments that also take ``-``: ids from stdin (``Session.words``)."""
+
+ENTRY_RANGE: Final = EntryRangeType()
+BOOKIE_ID: Final = BookieIdType()
+DURATION: Final = DurationType()
+SIZE: Final = SizeType()
+RATE: Final = RateType()
+KEY_VALUE: Final = KeyValueType()
+POSITION: Final = PositionType()
+LOG_NAME: Final = LogNameType()

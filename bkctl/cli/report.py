@@ -1,0 +1,165 @@
+"""What ended a command, as one line (or one JSON object) on stderr and as an exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_message, error_name
+from bkctl.exit_status import ExitStatus
+from bkctl.options import SCHEMA
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+
+@attrs.frozen
+class Report:
+    """One failure: what it is called, what it says, what to do next, and the exit status.
+
+    ``shows_name`` is for what `bkctl explain` has more to say about than the line itself.
+    """
+
+    name: str
+    message: str
+    status: int
+    about: str = ""
+    hint: str = ""
+    shows_name: bool = False
+
+    def line(self) -> str:
+        """Return the line people read."""
+        return f"{self._told()} [{self.name}]" if self.shows_name else self._told()
+
+    def _told(self) -> str:
+        told = f"{self.message} {self.hint}"
+        begins = self.message.startswith(f"{self.about.rpartition(' ')[2]} ")
+        named = self.about if self.about and self.about not in told and not begins else ""
+        text = f"{named}: {self.message}" if named else self.message
+        if not self.hint:
+            return f"bkctl: {text}"
+        if text.endswith("?"):
+            return f"bkctl: {text} {self.hint[:1].upper()}{self.hint[1:]}"
+        return f"bkctl: {text}; {self.hint}"
+
+    def machine(self) -> dict[str, Any]:
+        """Return what programs read."""
+        return {
+            "schema": SCHEMA,
+            "error": self.message,
+            "name": self.name,
+            "code": self.status,
+            "object": self.about or None,
+            "hint": self.hint or None,
+        }
+
+
+def report(error: BaseException, session: Session | None, args: Sequence[str]) -> int:
+    """Print what ended the command line ``args``; return the exit status."""
+    if isinstance(error, click.UsageError) and _is_plain_help(error):
+        click.echo(error.format_message(), file=sys.stderr)
+        return ExitStatus.USAGE
+    return tell(error, session, args)
+
+
+def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
+    """Print an error in the form that was asked for; return its exit status."""
+    found = describe(error, session)
+    _keep(found, session)
+    stderr = session.host.stderr if session else sys.stderr
+    verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
+    if verbose:
+        traceback.print_exception(type(error), error, error.__traceback__, file=stderr)
+    as_json = session.options.output in _JSON if session else _asks_for_json(args)
+    if found.status == ExitStatus.INTERRUPTED and stderr.isatty():
+        click.echo(file=stderr)  # The terminal has written ^C, perhaps behind a question.
+    click.echo(json.dumps(found.machine()) if as_json else found.line(), file=stderr)
+    return found.status
+
+
+def _keep(found: Report, session: Session | None) -> None:
+    """Add an error to the report that the command keeps, if that could be begun."""
+    if session is not None and session.keeps_report:
+        from bkctl.output.report_file import add_error
+
+        assert session.options.report is not None
+        add_error(session.options.report, found.machine())
+
+
+_JSON = frozenset({"json", "jsonl"})
+_WORDS: Final = {
+    "is not a valid integer range": "is no whole number",
+    "is not a valid integer": "is no whole number",
+    "is not a valid float range": "is no number",
+    "is not a valid float": "is no number",
+}
+"""What click says of numbers, and what people say."""
+
+
+def describe(error: BaseException, session: Session | None) -> Report:
+    """Return what there is to say about an error."""
+    about = session.about if session else ""
+    if isinstance(error, KeyboardInterrupt):
+        status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)
+        words = error.reason if isinstance(error, Interrupted) else "interrupted"
+        hint = session.resume if session else ""
+        kind = TimeLimitError if status == ExitStatus.TIME_LIMIT else Interrupted
+        return Report(error_name(kind), words, status, about, hint)
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "bkctl"
+        message = " ".join(error.format_message().split()).removesuffix(".")
+        for clicks, ours in _WORDS.items():
+            message = message.replace(clicks, ours)
+        hint = "" if message.endswith("?") else f"`{path} --help` shows how"
+        return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
+    if isinstance(error, click.ClickException):
+        return Report("BK-USAGE", error.format_message(), error.exit_code, about)
+    if isinstance(error, BookKeeperError):
+        name, message = error_name(type(error)), error_message(error)
+        hint = (session.failed if session else "") or error.hint
+        # The general ones of the command line say all there is, some of it to be pasted.
+        shows_name = type(error).__module__ != CommandError.__module__
+        return Report(name, message, error.exit_status, about, hint, shows_name)
+    if isinstance(error, OSError):
+        return _os_error(error, about)
+    words = f"{type(error).__name__}: {error_message(error)}"
+    hint = "this is a bug; -v shows where"
+    return Report("BK-BUG", words, ExitStatus.FAILED, about, hint)
+
+
+def _os_error(error: OSError, about: str) -> Report:
+    missing = isinstance(error, FileNotFoundError)
+    place = f"{error.filename}: " if error.filename else ""
+    return Report(
+        error_name(type(error)),
+        f"{place}{error.strerror or error}",
+        ExitStatus.NOT_FOUND if missing else ExitStatus.FAILED,
+        about,
+    )
+
+
+def _is_plain_help(error: click.UsageError) -> bool:
+    """A group called without a command: what click raises then is the help text."""
+    return type(error).__name__ == "NoArgsIsHelpError"
+
+
+def _asks_for_json(args: Sequence[str]) -> bool:
+    """Tell whether a command line that could not be parsed asks for JSON, or the environment."""
+    form = "json" if os.environ.get("BKCTL_JSON") else os.environ.get("BKCTL_OUTPUT", "")
+    for word, value in zip(args, [*args[1:], ""], strict=True):
+        if word == "--json":
+            form = "json"
+        elif word in {"-o", "--output"}:
+            form = value
+        elif match := re.fullmatch(r"(?:-o|--output=)([a-z]+)", word):
+            form = match[1]
+    return form in _JSON

@@ -1,0 +1,245 @@
+"""``--watch`` and ``--until``: one command again and again.
+
+On a terminal the result is painted over the last one, and what has changed is marked; elsewhere
+results are appended, for programs as JSON lines with the time of their round.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import attrs
+
+from bkctl.conditions import Comparison, parse_comparison
+from bkctl.errors import Interrupted, TimeLimitError, UsageError
+from bkctl.exit_status import ExitStatus
+from bkctl.options import WATCH_EVERY_S
+from bkctl.output.units import human_duration, human_time, rfc3339
+from bkctl.session.session import Host
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkctl.output.emit import View
+    from bkctl.session.session import Session
+
+_GOES_ON: Final = frozenset(
+    {
+        ExitStatus.UNREACHABLE,
+        ExitStatus.CONFLICT,
+        ExitStatus.PARTLY,
+        ExitStatus.WARNINGS,
+        ExitStatus.PROBLEMS,
+    }
+)
+"""Failures that may be over in the next round."""
+
+_TELLS_HEALTH: Final = _GOES_ON - {ExitStatus.UNREACHABLE, ExitStatus.PARTLY}
+"""Statuses by which a command says that something is not as it should be."""
+
+_COMMAND_CHARS_MIN: Final = 20
+"""Of the command, in the line above a round, on however narrow a terminal."""
+
+Condition = Comparison | Literal["healthy", "done"]
+
+
+class Watch:
+    """One command's rounds, as its emitters see them."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self.number = 0
+        self.seen: list[tuple[View, Any, Mapping[str, Any]]] = []
+        """The values of this round, each with its machine form."""
+        self._cells: dict[tuple[Any, ...], str] = {}
+        self._before: dict[tuple[Any, ...], str] = {}
+
+    @property
+    def now_ms(self) -> int:
+        return int(self._clock_s() * 1000)
+
+    @property
+    def at(self) -> str:
+        """When this round began."""
+        return rfc3339(self.now_ms)
+
+    def begin(self) -> None:
+        """Begin the next round."""
+        self.number += 1
+        self._before, self._cells, self.seen = self._cells, {}, []
+
+    def see(self, view: View, value: Any, record: Mapping[str, Any]) -> None:
+        """Take note of a value that is shown."""
+        self.seen.append((view, value, record))
+
+    def is_new(self, key: tuple[Any, ...], text: str) -> bool:
+        """Tell whether a cell has changed since the last round."""
+        self._cells[key] = text
+        return self.number > 1 and self._before.get(key) != text
+
+
+class _Stream(io.TextIOWrapper):
+    """A stream into memory that stands for a terminal, or for none."""
+
+    def __init__(self, target: io.BytesIO, *, tty: bool) -> None:
+        super().__init__(target, encoding="utf-8", write_through=True)
+        self._tty = tty
+
+    def isatty(self) -> bool:
+        return self._tty
+
+
+class Frame(Host):
+    """A host whose output is kept, to be painted as a whole; all else is another's."""
+
+    def __init__(self, outer: Host) -> None:
+        self.outer, self._buffer = outer, io.BytesIO()
+        super().__init__(
+            environ=outer.environ,
+            stdin=outer.stdin,
+            stdout=_Stream(self._buffer, tty=True),
+            stderr=_Stream(self._buffer, tty=False),  # No bars, which move the cursor themselves.
+        )
+        self.warned = outer.warned
+
+    def client(self, uri: str, config: Any) -> Any:
+        return self.outer.client(uri, config)
+
+    def leave(self, status: int, words: str) -> None:
+        self.outer.leave(status, words)
+
+    @property
+    def lines(self) -> list[str]:
+        return self._buffer.getvalue().decode("utf-8", "replace").splitlines()
+
+
+@attrs.frozen
+class Rounds:
+    """How a command is repeated; ``until`` is None for as long as it takes."""
+
+    every_s: float
+    until: Condition | None
+    tells_health: bool
+
+    def __call__(self, session: Session, run: Callable[[], Any]) -> None:
+        """Run the command until the condition holds.
+
+        Raises:
+            TimeLimitError: the time is up before it does.
+            UsageError: the condition cannot be applied to what the command shows.
+        """
+        host = session.host
+        watch = Watch(host.clock_s)
+        paint = self._is_painted(session)
+        try:
+            while not self._round(session, watch, run, host if not paint else Frame(host)):
+                host.sleep(self.every_s)
+        except Interrupted as reason:
+            if reason.exit_status != ExitStatus.TIME_LIMIT or self.until is None:
+                raise
+            limit = human_duration(session.options.timeout_s)
+            raise TimeLimitError(f"{_name(self.until)} is not so after {limit}") from reason
+        finally:
+            session.in_round(host, None)
+
+    def _round(self, session: Session, watch: Watch, run: Callable[[], Any], shown: Host) -> bool:
+        """Run the command once and show it; tell whether the condition holds."""
+        outer = session.host if not isinstance(shown, Frame) else shown.outer
+        watch.begin()
+        session.in_round(shown, watch)
+        failed: BookKeeperError | None = None
+        try:
+            run()
+        except BookKeeperError as error:
+            if error.exit_status not in _GOES_ON:
+                raise
+            failed = error
+        session.finish_round()
+        if failed is not None:
+            from bkctl.cli.report import tell
+
+            tell(failed, session)
+        if isinstance(shown, Frame):
+            self._paint(session, outer, shown, watch)
+        else:
+            outer.stdout.flush()
+        return self.until is not None and self._holds(self.until, watch, failed)
+
+    def _is_painted(self, session: Session) -> bool:
+        host = session.host
+        return (
+            (session.options.output or "table") in {"table", "wide"}
+            and host.stdout.isatty()
+            and host.environ.get("TERM") != "dumb"
+        )
+
+    def _paint(self, session: Session, outer: Host, frame: Frame, watch: Watch) -> None:
+        """Put a round over the one before; what is below the screen's end is counted."""
+        until = f", until {_name(self.until)}" if self.until is not None else ""
+        moment = human_time(watch.now_ms, utc=session.options.utc)
+        columns, height = shutil.get_terminal_size()
+        how = f"  every {self.every_s:g} s{until}  {moment}"
+        head = _shortened(session.again(), max(columns - len(how), _COMMAND_CHARS_MIN)) + how
+        room = max(height - 3, 1)
+        lines = frame.lines
+        if len(lines) > room:
+            lines = [*lines[: room - 1], f"({len(lines) - room + 1} more lines)"]
+        clear = "\x1b[2J" if watch.number == 1 else ""
+        # Lines that are too long end at the edge instead of going on in the next one.
+        # Cleared first: behind a line as wide as the terminal it would take the last character.
+        text = "".join(f"\x1b[K{line}\r\n" for line in [head, "", *lines])
+        outer.stdout.write(f"\x1b[?7l{clear}\x1b[H{text}\x1b[J\x1b[?7h")
+        outer.stdout.flush()
+
+    def _holds(self, until: Condition, watch: Watch, failed: BookKeeperError | None) -> bool:
+        if until == "healthy":
+            return self._are(until, watch, lambda view: view.healthy) and failed is None
+        if failed is not None:
+            return False
+        if until == "done":
+            return self._are(until, watch, lambda view: view.done)
+        return bool(watch.seen) and all(until.holds(record) for _, _, record in watch.seen)
+
+    def _are(
+        self, word: str, watch: Watch, rule_of: Callable[[View], Callable[[Any], bool] | None]
+    ) -> bool:
+        rules = [(rule_of(view), value) for view, value, _ in watch.seen]
+        if word == "healthy" and self.tells_health:
+            rules = [(rule, value) for rule, value in rules if rule is not None]
+        if any(rule is None for rule, _ in rules):
+            fields = ", ".join(watch.seen[0][2])
+            raise UsageError(
+                f"--until {word}: nothing says when {watch.seen[0][0].name} are {word}",
+                next_step=f"compare a field, as in FIELD=VALUE; there are {fields}",
+            )
+        return all(rule(value) for rule, value in rules if rule is not None)
+
+
+def rounds_of(session: Session, exits: tuple[ExitStatus, ...]) -> Rounds | None:
+    """Return how the options want a command to be repeated; None where they do not.
+
+    Raises:
+        UsageError: ``--until`` is no condition.
+    """
+    options = session.options
+    if options.watch_s is None and options.until is None:
+        return None
+    until: Condition | None = None
+    if options.until in {"healthy", "done"}:
+        until = options.until  # type: ignore[assignment] # one of the two words
+    elif options.until is not None:
+        until = parse_comparison(options.until)
+    return Rounds(options.watch_s or WATCH_EVERY_S, until, bool(_TELLS_HEALTH & set(exits)))
+
+
+def _name(until: Condition) -> str:
+    return until if isinstance(until, str) else str(until)
+
+
+__all__ = ["Frame", "Rounds", "Watch", "rounds_of"]
+
+
+def _shortened(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 3]}..."

@@ -1,0 +1,1 @@
+"""Commands about the program: version, explain, compat, completion, demo, shell."""

@@ -1,0 +1,317 @@
+"""``bkctl compat``: a command of Java's tools, by its own name and options, run as ours."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+from click.core import ParameterSource, augment_usage_errors
+
+from bkctl.cli.command import Command, Effect
+from bkctl.commands.about.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, Option, Row
+from bkctl.exit_status import ExitStatus
+from bkctl.options import as_words, global_options, is_global, options_of
+from bkctl.suggest import nearest
+
+if TYPE_CHECKING:
+    from bkctl.cli.root import RootGroup
+
+LOCAL_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
+LOCAL_DIR_DEFAULT: Final = "/tmp/localbookies-config"  # noqa: S108  # Java's own
+"""Where ``localbookie`` leaves a settings file for each bookie, and ``baseconf.conf``."""
+
+_LAUNCHERS: Final = (["bookkeeper", "shell"], ["bookkeeper"], ["shell"], ["bkctl"])
+
+
+class CompatCommand(Command):
+    """Translates, says what it runs, and lets the root run it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with augment_usage_errors(ctx):
+            given, rest = shell_globals(args, _environ(ctx))
+        ctx.meta["bkctl.compat"] = given
+        return super().parse_args(ctx, rest)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        root = ctx.find_root()
+        tree: RootGroup = root.command  # type: ignore[assignment] # there is no other root
+        with augment_usage_errors(ctx):
+            words = [*translate(ctx.params["words"], _tell(root)), *ctx.meta["bkctl.compat"]]
+        words += _given_here(root, ctx)
+        _tell(root)(f"bkctl {shlex.join(words)}")
+        ctx.exit(tree.run(words, root.obj))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Java's commands"):
+            formatter.write_dl([(group, ", ".join(names)) for group, names in _by_group().items()])
+        super().format_options(ctx, formatter)
+
+
+@click.command(
+    "compat",
+    cls=CompatCommand,
+    short_help="Run a command of Java's tools, by its name and options.",
+    effect=Effect.LOSES_DATA,
+    examples=(
+        ("bkctl compat readledger -l 3 -fe 0 -le 9", "runs `bkctl ledger read 3 --first 0 ...`"),
+        ("bkctl compat -conf bk_server.conf listbookies -rw", "with the shell's own options"),
+        ("bkctl compat bookies list -rw", "as Java's bkctl has it"),
+        ("bkctl -o json compat listledgers", "our options stand before the Java command"),
+    ),
+    exits=tuple(ExitStatus),
+    replaces="bookkeeper shell COMMAND; bkctl (Java's) GROUP COMMAND",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED,
+                metavar="JAVA_COMMAND [JAVA_OPTIONS]")  # fmt: skip
+def compat(words: Sequence[str]) -> None:
+    """Run a command of Java's shell, or of Java's bkctl, by its name and options.
+
+    Prints on stderr the command here that it stands for, and runs that: exit status, output and
+    questions are that command's own. Java's -nonInteractive is --no-input, and its -force is --yes,
+    which overrides no safety check.
+    """
+
+
+def _tell(root: click.Context) -> Callable[[str], None]:
+    """Return what writes a line to the stderr of whoever runs us."""
+    stderr = getattr(root.obj, "stderr", None)
+    return lambda line: click.echo(line, file=stderr, err=stderr is None)
+
+
+def _given_here(*contexts: click.Context) -> list[str]:
+    """Return our own options as they were typed; the environment speaks for itself again."""
+    typed = {
+        name.lstrip("-")
+        for ctx in contexts
+        for parameter in ctx.command.params
+        if is_global(parameter)
+        and ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        for name in (*parameter.opts, *_ALSO.get(parameter.name or "", ()))
+    }
+    given = as_words(options_of(contexts[0]))
+    return [word for name, words in given.items() if name in typed for word in words]
+
+
+_ALSO: Final = {"as_json": ("output",)}
+"""Options that set what another one is named after."""
+
+
+def _environ(ctx: click.Context) -> Mapping[str, str]:
+    import os
+
+    environ: Mapping[str, str] = getattr(ctx.find_root().obj, "environ", os.environ)
+    return environ
+
+
+def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Take the options of ``bookkeeper shell`` itself out; return ours for them, and the rest."""
+    ours: list[str] = []
+    rest: list[str] = []
+    waiting = list(args)
+    while waiting:
+        word = waiting.pop(0)
+        name = word.lstrip("-")
+        if word.startswith("-") and not word.startswith("--") and name in SHELL_GLOBALS:
+            if not waiting:
+                raise click.UsageError(f"{word} needs a value")
+            ours += [SHELL_GLOBALS[name], waiting.pop(0)]
+        elif word == "-localbookie":
+            bookie = waiting.pop(0) if waiting and ":" in waiting[0] else "baseconf"
+            directory = environ.get(LOCAL_DIR, LOCAL_DIR_DEFAULT)
+            ours += ["--conf", f"{directory}/{bookie}.conf"]
+        else:
+            rest.append(word)
+    return ours, rest
+
+
+def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: None) -> list[str]:
+    """Return our command line for one of Java's, without the program's name.
+
+    ``tell`` hears of options that become nothing.
+
+    Raises:
+        click.UsageError: there is no such command or option, or something is missing.
+    """
+    if instead := _elsewhere(java):
+        raise click.UsageError(instead)
+    words = _without_launcher(java)
+    row, rest = _row(words)
+    asks = {f"{dash}{name}" for dash in ("-", "--") for name in {"h", "help"} - set(_names(row))}
+    if asks.intersection(rest):
+        return [*_verb(row), "--help"]
+    given = _given(row, rest)
+    arguments = [row.of_arguments(word) for word in given.arguments]
+    line = list(_filled(row, _form(row, given.options), given.options, arguments))
+    for option in row.options:
+        line += _of_option(option, given.options.get(option.name), tell)
+    return [*line, *given.ours]
+
+
+def _by_group() -> dict[str, list[str]]:
+    """Return the names of Java's commands by their groups; those of its shell have none."""
+    found: dict[str, list[str]] = {}
+    for row in ROWS.values():
+        group, _, name = row.java.rpartition(" ")
+        found.setdefault(group, []).append(name)
+    return found
+
+
+def _without_launcher(java: Sequence[str]) -> list[str]:
+    words = list(java)
+    for launcher in _LAUNCHERS:
+        if words[: len(launcher)] == launcher and len(words) > len(launcher):
+            return words[len(launcher) :]
+    return words
+
+
+def _row(words: Sequence[str]) -> tuple[Row, list[str]]:
+    """Return the row of a command and what stands behind its name; two words win over one."""
+    if words[0] == "help" and len(words) > 1:
+        row, _ = _row(words[1:])
+        return row, ["--help"]
+    for count in (2, 1):
+        found = ROWS.get(" ".join(words[:count]))
+        if found is not None and len(words) >= count:
+            return found, list(words[count:])
+    raise click.UsageError(_unknown(words))
+
+
+def _elsewhere(words: Sequence[str]) -> str:
+    """Return what to do instead of a command that bkctl does not have; empty where it may."""
+    line = " ".join(words)
+    for one in ELSEWHERE:
+        if f"{line} ".startswith(f"{one.java} "):
+            return f"{one.java}: {one.instead}"
+    return ""
+
+
+def _unknown(words: Sequence[str]) -> str:
+    if instead := _elsewhere(["bkctl", *words]):
+        return instead
+    names = [*ROWS, *(row.java.partition(" ")[2] for row in ROWS.values() if " " in row.java)]
+    two, single = (nearest(" ".join(words[:n]), names) for n in (2, 1))
+    near = two or single
+    meant = f"; did you mean `{near[0]}`?" if near else ""
+    return f"Java has no command {words[0]!r}{meant}"
+
+
+def _verb(row: Row) -> list[str]:
+    """Return the command of a row's last form, without gaps and options."""
+    words = row.forms[-1][1].split()
+    plain = [word for word in words if not word.startswith(("{", "-"))]
+    return plain[:2]
+
+
+def _names(row: Row) -> dict[str, Option]:
+    return {name: option for option in row.options for name in option.names}
+
+
+class _Given(NamedTuple):
+    """What stands behind the name of a Java command."""
+
+    options: dict[str, list[str]]
+    """Values by an option's first name; ``[""]`` for a flag."""
+    arguments: list[str]
+    ours: list[str]
+    """Options that Java's command does not have, and every command here has."""
+
+
+def _given(row: Row, words: Sequence[str]) -> _Given:
+    """Tell options, arguments and options of ours apart, as commons-cli and JCommander do."""
+    names, ours = _names(row), _our_options()
+    given = _Given({}, [], [])
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, inline = word.lstrip("-").partition("=")
+        if not word.startswith("-") and (row.java, word) not in BARE:
+            given.arguments.append(word)
+        elif option := names.get(name):
+            values = _option_values(option, inline if equals else None, waiting)
+            given.options[option.name] = values
+        elif word.startswith("--") and name in ours:
+            count = 1 if ours[name] and not equals else 0
+            given.ours.extend([word, *waiting[:count]])
+            del waiting[:count]
+        else:
+            raise click.UsageError(_no_option(row, word, list(names)))
+    return given
+
+
+def _option_values(option: Option, inline: str | None, waiting: list[str]) -> list[str]:
+    """Return the value of an option, taken from what follows; ``[""]`` for a flag."""
+    if not option.value:
+        return option.how("")
+    if inline is not None:
+        return option.how(inline)
+    may_lack = option.value.startswith("[")
+    if may_lack and (not waiting or waiting[0].startswith("-")):
+        return []
+    if not waiting:
+        raise click.UsageError(f"-{option.name} needs a value")
+    return option.how(waiting.pop(0))
+
+
+def _our_options() -> dict[str, bool]:
+    """Return the long names of our own options, and whether each takes a value."""
+    found = {}
+    for option in global_options(root=False):
+        assert isinstance(option, click.Option)
+        found.update({name[2:]: not (option.is_flag or option.count)
+                      for name in option.opts if name.startswith("--")})  # fmt: skip
+    return found
+
+
+def _no_option(row: Row, word: str, names: Sequence[str]) -> str:
+    near = nearest(word.lstrip("-"), names)
+    meant = f"; did you mean -{near[0]}?" if near else ""
+    return f"Java's {row.java} has no option {word}{meant}"
+
+
+def _form(row: Row, found: Mapping[str, Any]) -> str:
+    for option, form in row.forms:
+        if not option or option in found:
+            return form
+    asked = ", ".join(f"-{option}" for option, _ in row.forms)
+    raise click.UsageError(f"Java's {row.java} needs one of {asked}")
+
+
+def _filled(
+    row: Row, form: str, values: Mapping[str, list[str]], arguments: Sequence[list[str]]
+) -> Iterator[str]:
+    """Yield the words of a form with its gaps filled.
+
+    Raises:
+        click.UsageError: there is nothing for a gap that must be filled.
+    """
+    for word in form.split():
+        match = re.fullmatch(r"(.*)\{([^}?]+)(\??)\}", word)
+        if match is None:
+            yield word
+            continue
+        prefix, name, may_lack = match.groups()
+        if name.isdigit():
+            found = arguments[int(name) - 1] if len(arguments) >= int(name) else []
+        else:
+            found = values.get(name, [])
+        if not found and not may_lack:
+            what = row.arguments or "an argument" if name.isdigit() else f"-{name}"
+            raise click.UsageError(f"Java's {row.java} needs {what}")
+        yield from (f"{prefix}{one}" for one in found)
+
+
+def _of_option(
+    option: Option, values: list[str] | None, tell: Callable[[str], object]
+) -> Iterator[str]:
+    """Yield our words for one option that was given, or for its absence."""
+    if values is None:
+        yield from option.default.split()
+        return
+    if option.why:
+        tell(f"bkctl: -{option.name} is not needed here: {option.why}")
+    for value in values:
+        yield from (word.replace("{}", value) for word in option.to.split())

@@ -1,0 +1,297 @@
+"""``bkctl demo``: the whole way once, for real: write, crash, recover, read back, export."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bkctl.cli.command import Command, Effect
+from bkctl.exit_status import ExitStatus
+from bkctl.output.units import human_bytes
+
+if TYPE_CHECKING:
+    from bkctl.commands.local.cluster import LocalCluster
+    from bkctl.session.session import Session
+    from wire.ids import LedgerId
+
+ENTRY_BYTES_MAX: Final = 64 * 1024
+"""A line is an entry; longer ones become several. Put together they are the file again."""
+
+SETTINGS: Final = (
+    # With three bookies there is no fourth to take a lost one's place: go on with two of them.
+    "delayEnsembleChange=true",
+    # Entries are small here, so that recovery may read many at a time.
+    "recoveryReadBatchSize=64",
+)
+
+BATCH_BYTES: Final = 256 * 1024
+BOOKIES: Final = 3
+KILLED: Final = 2
+"""The bookie that is killed, counted from 1."""
+
+
+@click.command(
+    "demo",
+    cls=Command,
+    effect=Effect.REVERSIBLE,
+    takes_profile=False,
+    examples=(
+        ("bkctl demo", "with a text that comes with Python"),
+        ("bkctl demo /var/log/syslog --dir /tmp/demo", "with a file of yours, kept where you like"),
+        ("bkctl demo --no-export", "without Spark: a few seconds"),
+    ),
+    exits=(
+        ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.UNREACHABLE,
+        ExitStatus.PARTLY, ExitStatus.INTERRUPTED,
+    ),
+    replaces="nothing in Java's tools",
+    short_help="Show the whole way once: write, crash, recover, read, export.",
+)  # fmt: skip
+@click.argument("path", metavar="[FILE]", required=False)
+@click.option("--dir", "directory", metavar="DIR", help="Where everything goes; a new directory.")
+@click.option("--export/--no-export", "exporting", default=True, help="Parquet, with Spark.")
+@click.pass_obj
+def demo(session: Session, *, path: str | None, directory: str | None, exporting: bool) -> None:
+    """Take FILE the whole way through a cluster of three bookies on this machine.
+
+    Its lines become the entries of a ledger with three copies each; one bookie is killed in the
+    middle; the writer vanishes; the ledger is recovered and closed, read back and compared byte for
+    byte, exported to Parquet and read again with Spark. Everything is kept for you to look at.
+    """
+    from bkctl.commands.local.cluster import LocalCluster
+
+    file = Path(path) if path else bundled_text()
+    if session.dry_run:
+        session.plan([f"start {BOOKIES} bookies", f"take {file} the whole way"])
+        return
+    with file.open("rb"):
+        pass  # Better now than when the cluster is up.
+    home = Path(directory) if directory else Path(tempfile.mkdtemp(prefix="bkctl-demo-"))
+    session.options.overrides += SETTINGS
+    cluster = LocalCluster(home, BOOKIES)
+    session.options.service_uri = cluster.uri
+    _Demo(session, cluster, file).run(exporting=exporting)
+
+
+def bundled_text() -> Path:
+    """Return a text of some size that comes with this Python."""
+    library = Path(tempfile.__file__).parent
+    candidates = (library / "pydoc_data" / "topics.py", library / "inspect.py")
+    return next((path for path in candidates if path.is_file()), Path(__file__))
+
+
+def entries_of(file: Path) -> Iterator[bytes]:
+    """Yield the lines of a file with their newlines, cut at ``ENTRY_BYTES_MAX``."""
+    with file.open("rb") as stream:
+        while line := stream.readline(ENTRY_BYTES_MAX):
+            yield line
+
+
+def batches_of(file: Path) -> Iterator[list[bytes]]:
+    """Yield entries in lists of about ``BATCH_BYTES``."""
+    batch: list[bytes] = []
+    size = 0
+    for entry in entries_of(file):
+        batch.append(entry)
+        size += len(entry)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class _Sums:
+    """What is compared: how many entries, how many bytes, and two checksums."""
+
+    def __init__(self) -> None:
+        self.entries = self.size = self.crc_sum = 0
+        self._sha = hashlib.sha256()
+
+    def add(self, payload: bytes) -> None:
+        self.entries += 1
+        self.size += len(payload)
+        self.crc_sum += zlib.crc32(payload)
+        self._sha.update(payload)
+
+    @property
+    def sha256(self) -> str:
+        return self._sha.hexdigest()
+
+
+class _Demo:
+    """One run of the demo; says what it does as it goes."""
+
+    def __init__(self, session: Session, cluster: LocalCluster, file: Path) -> None:
+        self._session, self._cluster, self._file = session, cluster, file
+        self._began_s = time.monotonic()
+        self._sums = _Sums()
+
+    def run(self, *, exporting: bool) -> None:
+        from bkctl.commands.local.commands import running
+
+        with running(self._session, self._cluster) as watched:
+            self._tell("file", str(self._file))
+            self._tell("cluster", f"{BOOKIES} bookies, metadata in {self._cluster.directory}")
+            ledger_id = self._write()
+            self._recover(ledger_id)
+            self._read_back(ledger_id)
+            self._cluster.restart(KILLED, watched.writable)
+            self._tell("restart", "the killed bookie is back, with all it had acknowledged")
+            exported = self._export(ledger_id) if exporting else None
+        self._say_what_next(ledger_id, exported)
+        if exporting and exported is None:
+            self._fail_export()
+
+    def _tell(self, step: str, text: str) -> None:
+        out = self._session.host.stdout
+        out.write(f"{time.monotonic() - self._began_s:5.1f} s  {step:<9} {text}\n")
+        out.flush()
+
+    # The steps
+
+    def _write(self) -> LedgerId:
+        """Write the file, with a bookie killed half way; end without closing."""
+        from bkctl.commands.ledger import lifecycle
+
+        session, size = self._session, self._file.stat().st_size
+        writer = session.call(lifecycle.create_for_writing, _new_ledger())
+        ledger_id: LedgerId = writer.ledger_id
+        session.about = f"ledger {ledger_id}"
+        feed = lifecycle.Feed(writer)
+        holds = f"{self._file.name} ({human_bytes(size)})"
+        self._tell("write", f"{holds} into ledger {ledger_id}: three copies, two to confirm")
+        killed = False
+        with session.progress(f"writing ledger {ledger_id}", total=size) as progress:
+            for batch in batches_of(self._file):
+                session.call(lifecycle.push, feed, batch)
+                for entry in batch:
+                    self._sums.add(entry)
+                progress.update(self._sums.size, self._sums.entries)
+                if not killed and self._sums.size * 2 >= size:
+                    killed = True
+                    self._kill()
+            if not killed:
+                self._kill()
+            session.call(lifecycle.drain, feed)
+        sums = self._sums
+        self._tell(
+            "confirmed",
+            f"all {sums.entries:,} entries, {human_bytes(sums.size)}, by the two bookies left",
+        )
+        session.call(_abandon, writer)
+        self._tell("crash", "the writer goes away without closing the ledger")
+        return ledger_id
+
+    def _kill(self) -> None:
+        bookie_id = self._cluster.kill(KILLED)
+        self._tell("kill -9", f"bookie {bookie_id}, after {self._sums.entries:,} entries were sent")
+
+    def _recover(self, ledger_id: LedgerId) -> None:
+        from bkctl.commands.ledger import lifecycle
+
+        closed = lifecycle.recover(self._session, ledger_id)
+        self._tell("recover", f"fenced, and closed at entry {closed.last_entry:,}")
+
+    def _read_back(self, ledger_id: LedgerId) -> None:
+        """Read all of it and compare with the file, byte for byte.
+
+        Raises:
+            CommandError: it is not the same.
+        """
+        from bkctl.commands.ledger import ranges
+        from bkctl.errors import CommandError
+
+        session = self._session
+        reader = session.call(ranges.open_ledger, ledger_id)
+        wanted = ranges.range_of(reader, 0, None)
+        found = _Sums()
+        with self._file.open("rb") as stream:
+            for entry in ranges.entries(session, reader, wanted):
+                found.add(entry.payload)
+                if stream.read(len(entry.payload)) != entry.payload:
+                    raise CommandError(f"entry {entry.entry_id} is not what the file has")
+            if stream.read(1):
+                raise CommandError(f"the ledger ends before {self._file} does")
+        self._tell("read back", f"identical, byte for byte; sha256 {found.sha256[:16]}...")
+
+    def _export(self, ledger_id: LedgerId) -> str | None:
+        """Export to Parquet and read that with Spark; None where there is no Spark.
+
+        Raises:
+            CommandError: Spark does not read what was written.
+        """
+        from bkctl.commands.export.run import SparkMissingError, export_ledgers, spark_session
+        from bkctl.errors import CommandError
+
+        target = str(self._cluster.directory / "parquet")
+        try:
+            with spark_session("local[2]") as spark:
+                report = export_ledgers(self._cluster.uri, [ledger_id], target, spark=spark)
+                self._tell("export", f"Parquet, {human_bytes(report.file_bytes)}, written by Spark")
+                found = _spark_sums(spark, target)
+        except SparkMissingError:
+            return None
+        if found != (self._sums.entries, self._sums.size, self._sums.crc_sum):
+            raise CommandError(f"Spark reads {found} (entries, bytes, checksum) from {target}")
+        self._tell(
+            "spark", f"reads back {found[0]:,} entries, {human_bytes(found[1])}, checksums equal"
+        )
+        return target
+
+    def _say_what_next(self, ledger_id: LedgerId, exported: str | None) -> None:
+        home = self._cluster.directory
+        seconds = time.monotonic() - self._began_s
+        self._tell("done", f"in {seconds:.0f} s; everything is in {home}")
+        lines = [
+            "",
+            "Try next:",
+            f"  bkctl local {BOOKIES} --dir {home} --background   start the same cluster again",
+            f"  . {self._cluster.env_file}",
+            f"  bkctl ledger show {ledger_id}",
+            f"  bkctl ledger read {ledger_id} 0-9",
+            "  bkctl ledger create   and then: bkctl ledger add ID 'hello'",
+        ]
+        if exported:
+            lines.append(f"  spark.read.parquet({exported!r}).show()   in a Spark session")
+        lines.append(f"  rm -r {home}   when you have seen enough")
+        self._session.host.stdout.write("\n".join(lines) + "\n")
+
+    def _fail_export(self) -> None:
+        from bkctl.errors import PartlyDoneError
+
+        raise PartlyDoneError(
+            "no PySpark here, so nothing was exported", next_step="pip install 'bkctl[spark]'"
+        )
+
+
+def _new_ledger() -> Any:
+    from bkctl.commands.ledger.lifecycle import NewLedger
+    from bkctl.commands.ledger.write import FRAMING_KEY
+    from wire.codes import DigestType
+
+    # Put together as chunks are: the entries have their newlines.
+    return NewLedger(3, 3, 2, DigestType.CRC32C, b"", {FRAMING_KEY: b"chunks"})
+
+
+async def _abandon(_client: Any, writer: Any) -> None:
+    writer.abandon()
+
+
+def _spark_sums(spark: Any, target: str) -> tuple[int, int, int]:
+    """Return entries, bytes and the sum of the payloads' CRC-32s, as Spark counts them."""
+    from pyspark.sql import functions as f
+
+    row = (
+        spark.read.parquet(target)
+        .agg(f.count("*"), f.sum(f.length("payload")), f.sum(f.crc32("payload")))
+        .collect()[0]
+    )
+    return int(row[0]), int(row[1] or 0), int(row[2] or 0)

@@ -1,0 +1,368 @@
+"""What the errors mean for whoever sees them: causes, and commands to try, by stable name.
+
+Names, sentences, hints and exit statuses are those of the error classes; here is only what a class
+cannot say in a line.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from bkctl.errors import error_message, error_name
+from bkctl.exit_status import MEANING, ExitStatus
+from wire.errors import BookKeeperError
+
+MODULES: Final = (
+    "bkctl.errors",
+    "wire.errors",
+    "wire.digest_md5",
+    "bkclient.errors",
+    "bkclient.repair.autorecovery",
+    "bkclient.admin.bookie_ids",
+    "bkclient.config.findings",
+    "bkclient.quorum.fragments",
+    "bkclient.ledger.handed_over",
+    "bkclient.log.errors",
+    "bkclient.metadata.api",
+    "bkclient.metadata.tree.nodes",
+    "bkclient.config.properties",
+    "bkclient.repair.fragment_copy",
+    "bkclient.admin.cookies",
+    "bkclient.placement.topology",
+    "bkctl.commands.cluster.backup",
+    "bkctl.commands.export.run",
+    "bkctl.commands.ledger.framing",
+    "bkctl.commands.local.java",
+    "bkctl.commands.local.cluster",
+    "bkctl.cli.lock",
+    "bookied.offline.repair.convert_logs",
+    "bookied.errors",
+    "bookied.exit_status",
+    "bookied.offline.repair.rebuild_db",
+    "bookied.offline.repair.upgrade",
+)
+"""Where the errors are that a command can end with."""
+
+ALIASES: Final = MappingProxyType(
+    {
+        "BK-COOKIE-MISMATCH": "BK-WRONG-IDENTITY",
+        "BK-NO-METADATA": "BK-METADATA-UNAVAILABLE",
+    }
+)
+"""Names by which an error is also looked for."""
+
+
+@attrs.frozen
+class Advice:
+    """Why an error happens, and what to do, the likeliest first."""
+
+    cause: str
+    steps: tuple[str, ...] = ()
+
+
+def _advice(cause: str, *steps: str) -> Advice:
+    return Advice(cause, steps)
+
+
+_AFTER_LOSS: Final = (
+    (
+        "with DbLedgerStorage: remove VERSION from the directory and start with "
+        "dataIntegrityChecking=true and dataIntegrityStampMissingCookies=true; the bookie fetches "
+        "what it lacks from the others"
+    ),
+    (
+        "else give the bookie up: `bkctl recover BOOKIE` copies its ledgers elsewhere, then "
+        "`bkctl disk format -c FILE` makes it a new one"
+    ),
+)
+"""What to do where data of a bookie is gone for good."""
+
+ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
+    {
+        "BK-NO-SUCH-LEDGER": _advice(
+            "The id is not in the metadata: it was deleted, never made, or belongs to another "
+            "cluster. Ids are decimal unless they begin with 0x.",
+            "`bkctl ledger list --limit 10` shows that this is the cluster you mean",
+            "`bkctl config show --origin` says which cluster that is, and why",
+        ),
+        "BK-NO-SUCH-ENTRY-IN-LEDGER": _advice(
+            "The ledger ends before this entry, or, while it is open, the entry is not confirmed "
+            "to everybody yet.",
+            "`bkctl ledger show ID` says where the ledger ends",
+            "`bkctl ledger read ID --unconfirmed` also reads what is not confirmed",
+        ),
+        "BK-LEDGER-FENCED": _advice(
+            "Another client opened the ledger with recovery while it was written: a fail-over, an "
+            "operator's `ledger recover`, or autorecovery of a bookie that was lost. What this "
+            "writer had confirmed is kept. Its other adds may be kept or not.",
+            "`bkctl ledger show ID` says where the ledger ended",
+            "write on in a new ledger: a fenced one takes nothing any more",
+        ),
+        "BK-LEDGER-CLOSED": _advice(
+            "A closed ledger never takes entries again.",
+            "`bkctl ledger write FILE` puts them into a new one",
+            "`bkctl log append NAME` is for a sequence without an end",
+        ),
+        "BK-NOT-HANDED-OVER": _advice(
+            "Only a ledger whose last writer handed it over can be added to, because a writer that "
+            "still runs cannot be told from one that died.",
+            "`bkctl ledger recover ID` ends it, and fences a writer that lives",
+            "`bkctl ledger create` makes one that can be added to by turns",
+        ),
+        "BK-NOT-ENOUGH-BOOKIES": _advice(
+            "The ensemble is larger than the number of bookies that take adds. Read-only bookies, "
+            "those in quarantine and those that the rules of racks, regions or zones forbid do not "
+            "count.",
+            "`bkctl bookie list` shows who takes adds",
+            "`bkctl ledger create -E 1 -W 1 -A 1` does with a smaller ensemble",
+        ),
+        "BK-BOOKIE-UNAVAILABLE": _advice(
+            "The bookie is registered but does not answer, or is not there: the process is "
+            "stopped, the network is cut, or what it publishes cannot be reached from here.",
+            "`bkctl bookie info ID` shows the address that it publishes",
+            "`bkctl bookie list --state down` shows who is gone",
+        ),
+        "BK-METADATA-UNAVAILABLE": _advice(
+            "ZooKeeper (or the SQLite file) cannot be reached, or was lost during the command. A "
+            "change that was under way may have been made.",
+            "`bkctl config show --origin` says which service that is, and why",
+            "`bkctl cluster info --timeout 5` tries it again",
+        ),
+        "BK-METADATA-ACCESS": _advice(
+            "The metadata service is there and says no: ACLs, a read-only file, wrong credentials.",
+            "`bkctl config explain zkEnableSecurity` says how clients name themselves",
+        ),
+        "BK-METADATA-VERSION": _advice(
+            "Somebody else changed the same metadata in between: a writer, autorecovery, another "
+            "operator. Nothing of this change was made.",
+            "run the command again: it begins with what is there now",
+        ),
+        "BK-NOT-INITIALIZED": _advice(
+            "There is a metadata service, and no cluster below this path.",
+            "`bkctl config show --origin` says where the path is from",
+            "`bkctl cluster init` makes a cluster there",
+        ),
+        "BK-INCOMPATIBLE-LAYOUT": _advice(
+            "The cluster keeps its ledgers in another layout than the URI names.",
+            "leave the layout out: zk://HOST/PATH or zk+null://HOST/PATH takes the one there is",
+        ),
+        "BK-COOKIE-NOT-FOUND": _advice(
+            "No bookie of this id was ever part of the cluster, or its cookie was deleted, as the "
+            "end of a decommission.",
+            "`bkctl cookie list` shows whose there are",
+            "`bkctl cookie generate -c FILE` shows what this bookie would write",
+        ),
+        "BK-WRONG-IDENTITY": _advice(
+            "What the directories say of the bookie (id, directories, instance id) is not what the "
+            "metadata says. The usual causes: a changed address or host name, a disk that is "
+            "missing or belongs to another bookie, a cluster that was formatted anew. The bookie "
+            "does not start, because it could answer for entries that it does not have.",
+            "`bkctl doctor --local -c FILE` names the difference",
+            "`bkctl bookie flip-id OLD NEW -c FILE` after a change of address",
+            "`bkctl bookie expand-storage -c FILE` after new directories",
+        ),
+        "BK-UNAUTHORIZED": _advice(
+            "The ledger has a password, and this is another one; or the bookie wants its clients "
+            "to say who they are.",
+            "`bkctl ledger read ID --password-file FILE` gives the password",
+        ),
+        "BK-DIGEST-MISMATCH": _advice(
+            "A replica's bytes are not those that were written, or the digest type or password is "
+            "another one. Other replicas may be good.",
+            "`bkctl ledger show ID` says which digest the ledger has",
+            "`bkctl disk check -c FILE` on the bookie's machine looks for damage",
+        ),
+        "BK-READ-FAILED": _advice(
+            "No bookie of the entry's write set gave it: all are down, slow, or have lost it.",
+            "`bkctl bookie list` shows who is there",
+            "`bkctl doctor` says whether replicas are missing",
+        ),
+        "BK-LEDGER-RECOVERY": _advice(
+            "Too few bookies of the last ensemble answered to say where the ledger ends. Nothing "
+            "is lost by waiting: the ledger stays in recovery, and recovery can be run again.",
+            "`bkctl ledger show ID` names the bookies that are needed",
+            "`bkctl ledger recover ID` tries again once they are back",
+        ),
+        "BK-ADD-QUORUM-TIMEOUT": _advice(
+            "Too few bookies acknowledged in time. The entry may be there or not.",
+            "`bkctl bookie list` shows who is there",
+            "`bkctl ledger recover ID` settles which entries the ledger has",
+        ),
+        "BK-READ-ONLY-BOOKIE": _advice(
+            "The bookie's disks are full, or it was told to be read-only. Writers turn to others.",
+            "`bkctl bookie list` shows free space",
+            "`bkctl bookie readonly ID` says whether that was by hand",
+        ),
+        "BK-AUTORECOVERY-DISABLED": _advice(
+            "Somebody switched autorecovery off for the whole cluster, and no replica is mended.",
+            "`bkctl autorecovery enable` switches it on",
+        ),
+        "BK-NO-AUDITOR": _advice(
+            "No process with autorecovery runs: nobody notices a lost bookie.",
+            "`bkctl config explain autoRecoveryDaemonEnabled` is the switch in bookies",
+            "`bkctl autorecovery status` shows the rest",
+        ),
+        "BK-LOCKED": _advice(
+            "Another run with the same --lock is at work, or waits for an answer.",
+            "add --lock-wait SECONDS, or leave it to the next run",
+        ),
+        "BK-BACKUP-DAMAGED": _advice(
+            "The file is none that `cluster backup` has written, or its end is missing: a checksum "
+            "stands there. Nothing was restored.",
+            "take an older backup; `bkctl cluster restore FILE --dry-run` checks one",
+        ),
+        "BK-AUTHENTICATION": _advice(
+            "Name or password do not fit, or the other end does not speak DIGEST-MD5.",
+            "compare the sections Client and Bookie of both sides' saslJaasConfigFile",
+        ),
+        "BK-REFUSED": _advice(
+            "Nobody confirmed it, or a check said that it would do harm. Nothing was changed.",
+            "the message names the option that overrides this check, where there is one",
+            "add --dry-run to see what would be done",
+        ),
+        "BK-CONFLICT": _advice(
+            "What was named is there, and not in the state that this needs. Nothing was changed.",
+        ),
+        "BK-TIME-LIMIT": _advice(
+            "--timeout, or a limit of the command, came first. Work begun elsewhere may go on.",
+            "run the command again, with a longer --timeout: it takes up what is left",
+        ),
+        "BK-INTERRUPTED": _advice(
+            "Ctrl-C or SIGTERM ended the command; one that changes things ends at a safe point.",
+            "run the command again: it takes up what is left",
+        ),
+        "BK-USAGE": _advice(
+            "The command line, or a setting, cannot be used as it is. Nothing was done.",
+            "`bkctl COMMAND --help` shows how, with examples",
+        ),
+        "BK-CONFIG": _advice(
+            "A value in a settings file, a variable or -X is refused. Nothing was done.",
+            "`bkctl config check FILE` names all of them",
+            "`bkctl config explain KEY` says what a key may be",
+        ),
+        "BK-PROPERTIES": _advice(
+            "The settings file cannot be read, or breaks the syntax of Java's properties.",
+            "`bkctl config check FILE` names the line",
+        ),
+        "BK-PARTLY-DONE": _advice(
+            "Some of it could not be done; the output says what, and why.",
+            "run the command again: it leaves alone what is done",
+        ),
+        "BK-DIRECTORY-IN-USE": _advice(
+            "A bookie runs on these directories, and what changes them needs it stopped.",
+            "`bkctl disk lock-status -c FILE` says which process it is",
+        ),
+        "BK-CORRUPT": _advice(
+            "Bytes on a disk are not what they should be. The message names the file and the "
+            "offset. Ledgers with other replicas can be read and mended.",
+            "`bkctl disk check -c FILE` looks for more, with the bookie stopped",
+            "`bkctl disk check --repair-plan -c FILE` says what would mend it",
+        ),
+        "BK-JOURNAL-MISSING": _advice(
+            "A journal that the last mark still needs is gone, or the last one that was begun: "
+            "the directory was emptied, is not mounted, or was put back from an older copy. "
+            "Entries that were acknowledged may be on no disk of this bookie any more, and it "
+            "does not start, because it would deny them.",
+            "`bkctl disk lastmark -c FILE` says which journal is needed",
+            "put the journals back where they were, if they are anywhere",
+            *_AFTER_LOSS,
+        ),
+        "BK-DIRECTORY-EMPTIED": _advice(
+            "A ledger or index directory has its cookie and nothing of what a checkpoint has seen "
+            "in it: it was emptied, or an empty copy of it put back. The bookie does not start, "
+            "because it would deny what it has acknowledged, and recoveries believe that.",
+            "put back what was in it, if that is anywhere",
+            "where only the index is lost, and the logs are not: "
+            "`bkctl disk rebuild-index --all -c FILE`; with DbLedgerStorage "
+            "`bkctl disk rebuild-db --ledgers --locations -c FILE`",
+            *_AFTER_LOSS,
+        ),
+        "BK-LAYOUT-TOO-OLD": _advice(
+            "The directories were written by an older release.",
+            "`bkctl disk upgrade -c FILE` shows what an upgrade would do",
+        ),
+        "BK-BUG": _advice(
+            "Something that should not happen.",
+            "run it again with -v, and report what it prints",
+        ),
+    }
+)
+
+_OWN: Final = MappingProxyType(
+    {
+        "BK-INTERRUPTED": ("The command was ended from outside.", ExitStatus.INTERRUPTED),
+        "BK-BUG": ("An error that bkctl does not know.", ExitStatus.FAILED),
+    }
+)
+"""Names that no class of ours stands for."""
+
+
+@attrs.frozen(kw_only=True)
+class ErrorExplanation:
+    """One error as ``bkctl explain`` tells it."""
+
+    name: str
+    what: str
+    status: int
+    program: str = "bkctl"
+    """Whose exit status that is: ``bookied`` has its own."""
+    hint: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What the exit status says."""
+        if self.program == _DAEMON:
+            return ""
+        return MEANING[ExitStatus(self.status)]
+
+    @property
+    def cause(self) -> str:
+        found = ADVICE.get(self.name)
+        return found.cause if found else ""
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What to do, the hint of the class included."""
+        found = ADVICE.get(self.name)
+        steps = found.steps if found else ()
+        return (*steps, self.hint) if self.hint and not steps else steps
+
+
+_DAEMON: Final = "bookied"
+
+
+def all_errors() -> dict[str, ErrorExplanation]:
+    """Return every error by its name, in order of names."""
+    for module in MODULES:
+        importlib.import_module(module)
+    found = {
+        name: ErrorExplanation(name=name, what=what, status=status)
+        for name, (what, status) in _OWN.items()
+    }
+    for kind in _kinds(BookKeeperError):
+        name = error_name(kind)
+        if kind.__module__ in MODULES and (name not in found or kind.hint):
+            found[name] = ErrorExplanation(
+                name=name,
+                what=_sentence(kind),
+                status=int(kind.exit_status),
+                program=_DAEMON if kind.__module__ == "bookied.exit_status" else "bkctl",
+                hint=kind.hint,
+            )
+    return dict(sorted(found.items()))
+
+
+def _kinds(kind: type[BookKeeperError]) -> Iterator[type[BookKeeperError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _kinds(one)
+
+
+def _sentence(kind: type[BookKeeperError]) -> str:
+    text = error_message(kind.__new__(kind)).replace("``", "`")
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,342 @@
+"""What the shell gets to know of a cluster: its state, and the ids that there are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+import attrs
+import click
+
+from bkctl.cli.command import Effect
+from bkctl.cli.completion.live_ids import ordered
+from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, LOG_NAME, format_ledger_id
+from bkctl.errors import CommandError, Interrupted, error_message
+from bkctl.exit_status import ExitStatus
+from bkctl.options import Options, options_of
+from bkctl.session.interrupt import leave
+from bkctl.session.session import Host
+from bkctl.session.writers import HeldWriters
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
+    from bkclient.admin.operations import BookieStatus
+    from bkclient.blocking import BlockingClient
+    from bkclient.client import Client
+    from bkclient.config.client import ClientConfig
+    from bkclient.metadata.api import MetadataStore, SessionEvent
+    from bkctl.commands.ledger.views import LedgerSummary
+    from wire.ids import LedgerId
+
+T = TypeVar("T")
+
+Candidates = tuple[list[tuple[str, str]], bool]
+
+LEDGERS_MAX: Final = 500
+"""Ids that are offered, the newest."""
+
+WALK_MAX: Final = 500_000
+"""Ids that are looked at for that."""
+
+DESCRIBED_MAX: Final = 50
+"""Ledgers whose metadata is read to say what they are."""
+
+MARKS_MAX: Final = 100
+"""Under-replicated ledgers that are counted one by one."""
+
+SPACE_WAIT_S: Final = 1.0
+"""How long a bookie is waited for that is to say how much space it has."""
+
+LABEL_CHARS: Final = 8
+
+_LOST: Final = "connection with the metadata service lost; trying again"
+
+_WINS_OVER_PROFILE: Final = ("BKCTL_SERVICE_URI", "BKCTL_CONF", "BOOKIE_CONF", "CLI_CONF",
+                             "BK_metadataServiceUri")  # fmt: skip
+
+
+class ShellHost(Host):
+    """A host for many commands and for those who ask in the background.
+
+    A second Ctrl-C ends the command at once and not the process: the shell goes on.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.writers: HeldWriters = HeldWriters()
+        self._connecting = threading.Lock()
+
+    def client(self, uri: str, config: ClientConfig) -> BlockingClient:
+        with self._connecting:
+            return super().client(uri, config)
+
+    def leave(self, status: int, words: str) -> None:
+        if status == ExitStatus.TERMINATED:
+            leave(status, words)
+        if words:
+            print(f"bkctl: {words}", file=self.stderr, flush=True)
+        raise Interrupted("ended at once", status)
+
+
+@attrs.frozen
+class ClusterState:
+    """What the prompt and the bar show of a cluster."""
+
+    instance_id: str | None
+    writable: int
+    read_only: int
+    down: int
+    marks: int
+    autorecovery: bool
+
+    @property
+    def label(self) -> str:
+        return (self.instance_id or "")[:LABEL_CHARS]
+
+    @property
+    def text(self) -> str:
+        total = self.writable + self.read_only + self.down
+        marks = f"{self.marks}{'+' if self.marks >= MARKS_MAX else ''} ledgers under-replicated"
+        words = [
+            f"{self.writable} of {total} bookies writable",
+            f"{self.read_only} read-only" if self.read_only else "",
+            f"{self.down} down" if self.down else "",
+            marks if self.marks else "",
+        ]
+        return ", ".join(filter(None, words))
+
+    @property
+    def trouble(self) -> str:
+        return "" if self.autorecovery else "autorecovery is off"
+
+
+class ShellProgram:
+    """``bkctl`` as the shell sees it; its protocol is ``shell.program.Program``."""
+
+    kinds: Mapping[str, Any] = {"ledger": LEDGER_ID, "bookie": BOOKIE_ID}
+    place = "profile"
+    live = frozenset({LEDGER_ID.name, BOOKIE_ID.name, LOG_NAME.name})
+
+    def __init__(self, tree: click.Group, host: ShellHost, given: Sequence[str] = ()) -> None:
+        self.tree, self.obj, self._given = tree, host, given
+        self._connections: WeakKeyDictionary[MetadataStore, Connection] = WeakKeyDictionary()
+
+    @property
+    def greeting(self) -> str:
+        options = self._options(self._given)
+        if options.service_uri:  # Nothing comes before it, and all else takes time to be read.
+            return f"bkctl on {options.service_uri}"
+        from bkctl.session.settings import cluster_settings
+
+        try:
+            uri = cluster_settings(options, self.obj.environ).uri
+        except BookKeeperError as error:
+            hint = "set one with: set service-uri URI"
+            return f"bkctl: no cluster yet: {error_message(error)} {hint}"
+        return f"bkctl on {uri}"
+
+    def go(self, place: str) -> Sequence[str]:  # noqa: ARG002 -- whichever it is
+        """Forget what would win over a profile: flags, and the variables of this process."""
+        for name in _WINS_OVER_PROFILE:
+            os.environ.pop(name, None)
+        return ("service-uri", "conf")
+
+    def where(self, given: Sequence[str]) -> tuple[str, str]:
+        from bkctl.session.profiles import resolve_profile
+
+        try:
+            profile = resolve_profile(self._options(given), self.obj.environ)
+        except CommandError:
+            return "", ""  # The next command says what is wrong.
+        if profile is None:
+            return "", ""
+        return profile.name, "production" if profile.production else ""
+
+    def may_fill(self, command: click.Command) -> bool:
+        """What loses data is always named."""
+        return getattr(command, "effect", Effect.LOSES_DATA) is not Effect.LOSES_DATA
+
+    @property
+    def last(self) -> Mapping[str, str]:
+        return self.obj.last
+
+    @property
+    def held(self) -> list[str]:
+        return [f"ledger {ledger_id}" for ledger_id in self.obj.writers]
+
+    def let_go(self, tell: Callable[[str, bool], object]) -> bool:
+        return self.obj.writers.let_go(tell)
+
+    def close(self) -> None:
+        self.obj.close()
+
+    # In the background ---------------------------------------------------------------------------
+
+    def candidates(self, kind: str, prefix: str, given: Sequence[str]) -> Candidates:
+        options = self._options(given)
+        client = self._client(options)
+        if kind == LEDGER_ID.name:
+            found: Candidates = client.call(_ledgers, prefix, options.ledger_id_format)
+        elif kind == BOOKIE_ID.name:
+            found = client.call(_bookies)
+        else:
+            found = client.call(_logs)
+        return found
+
+    def ordered(
+        self, command: click.Command, found: Sequence[tuple[str, str]]
+    ) -> Sequence[tuple[str, str]]:
+        return ordered(command, found)
+
+    def status(self, given: Sequence[str]) -> ClusterState:
+        """Return the cluster's state.
+
+        Raises:
+            CommandError: the connection with the metadata service is lost just now.
+        """
+        client = self._client(self._options(given))
+        state: ClusterState = client.call(self._ask_state)
+        return state
+
+    async def _ask_state(self, client: Client) -> ClusterState:
+        store = client.store
+        if store not in self._connections:
+            self._connections[store] = Connection(store)
+        return await self._connections[store].ask(cluster_state(store))
+
+    def _client(self, options: Options) -> BlockingClient:
+        from bkctl.session.settings import cluster_settings
+
+        found = cluster_settings(options, self.obj.environ)
+        return self.obj.client(found.uri, found.config)
+
+    def _options(self, given: Sequence[str]) -> Options:
+        ctx = self.tree.make_context(self.tree.name, list(given), resilient_parsing=True)
+        return options_of(ctx)
+
+
+class Connection:
+    """Tells of a lost connection at once: a call finds it out only when its time is up.
+
+    All of it is for the reactor's thread.
+    """
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._is_up = True
+        self._waiting: set[Deferred[Any]] = set()
+        store.on_session(self._changed)
+
+    async def ask(self, question: Coroutine[Deferred[Any], Any, T]) -> T:
+        """Return the answer.
+
+        Raises:
+            CommandError: the connection is lost, or was while the answer was waited for.
+        """
+        from twisted.internet.defer import Deferred
+
+        if not self._is_up:
+            question.close()
+            raise CommandError(_LOST)
+        answer: Deferred[T] = Deferred()
+        self._waiting.add(answer)
+        # A question that has found the loss itself cannot be cancelled while it tells of it.
+        asking = Deferred.fromCoroutine(question)
+        asking.addBoth(lambda result: None if answer.called else answer.callback(result))
+        try:
+            return await answer
+        finally:
+            self._waiting.discard(answer)
+            asking.cancel()
+
+    def _changed(self, event: SessionEvent) -> None:
+        from bkclient.metadata.api import SessionEvent
+
+        self._is_up = event is SessionEvent.CONNECTED
+        if not self._is_up:
+            for one in tuple(self._waiting):
+                if not one.called:
+                    one.errback(CommandError(_LOST))
+
+
+async def cluster_state(store: MetadataStore) -> ClusterState:
+    """Return what there is to show of a cluster."""
+    from bkclient.repair.autorecovery import count_marks
+
+    writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
+    known = await store.known_bookies()
+    return ClusterState(
+        await store.instance_id(),
+        len(writable),
+        len(read_only),
+        len(known - writable - read_only),
+        await count_marks(store, MARKS_MAX),
+        await store.replication_enabled(),
+    )
+
+
+async def _ledgers(client: Client, prefix: str, form: str) -> Candidates:
+    from bkctl.commands.ledger.lifecycle import summaries
+
+    newest: deque[LedgerId] = deque(maxlen=LEDGERS_MAX)
+    looked = matching = 0
+    async for ids in client.store.ledger_ranges():
+        found = [i for i in ids if not prefix or format_ledger_id(i, form).startswith(prefix)]
+        newest.extend(found)
+        looked, matching = looked + len(ids), matching + len(found)
+        if looked >= WALK_MAX:
+            break
+    order = list(reversed(newest))
+    about = {one.ledger_id: _about(one) for one in await summaries(client, order[:DESCRIBED_MAX])}
+    whole = matching == len(newest) and looked < WALK_MAX
+    return [(format_ledger_id(i, form), about.get(i, "")) for i in order], whole
+
+
+def _about(ledger: LedgerSummary) -> str:
+    from bkctl.output.units import human_bytes, human_time
+
+    metadata = ledger.metadata
+    if metadata is None:
+        return "metadata cannot be read"
+    state = metadata.state.name.lower().replace("_", "-")
+    size = f", {human_bytes(metadata.length)}" if metadata.is_closed else ""
+    made = f", made {human_time(metadata.ctime_ms, utc=False)}" if metadata.ctime_ms else ""
+    return f"{state}{size}{made}"
+
+
+async def _bookies(client: Client) -> Candidates:
+    from bkclient.admin import operations
+    from bkclient.metadata.tree.nodes import together
+
+    found = await operations.list_bookies(client)
+    spaces = await together(_space(client, one) for one in found)
+    return [
+        (one.bookie_id, f"{one.state.value}{space}")
+        for one, space in zip(found, spaces, strict=True)
+    ], True
+
+
+async def _space(client: Client, one: BookieStatus) -> str:
+    """Return what a bookie says of its disks; nothing where it does not answer soon."""
+    from twisted.internet import defer
+
+    from bkclient.admin import operations
+    from bkctl.output.units import human_bytes
+
+    if one.state is operations.BookieState.DOWN:
+        return ""
+    asked = defer.Deferred.fromCoroutine(operations.bookie_info(client, one.bookie_id))
+    try:
+        disks = await asked.addTimeout(SPACE_WAIT_S, client.cluster.clock)
+    except (BookKeeperError, defer.TimeoutError):
+        return ", does not answer"
+    return f", {human_bytes(disks.free_bytes)} free"
+
+
+async def _logs(client: Client) -> Candidates:
+    return [(name, "") for name in sorted(await client.store.list_logs())], True

@@ -1,0 +1,90 @@
+"""Which version everybody has: this tool from its distribution, bookies from what they publish."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from bkclient.admin.operations import BookieState, list_bookies
+from bkctl.bookies.admin_api import admin_token, published
+from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from bkctl.cli.own_version import own_version
+from bkctl.errors import NothingFoundError
+from bkctl.version_views import MemberVersion
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+ASK_S: Final = 5.0
+"""How long one bookie is waited for."""
+
+AT_A_TIME: Final = 16
+
+_INFO: Final = re.compile(r'^bookied_info\{.*?version="([^"]*)"', re.MULTILINE)
+
+
+def everybody(session: Session) -> Iterator[MemberVersion]:
+    """Yield this tool, the metadata's layout, and every bookie.
+
+    Raises:
+        MetadataStoreError: the cluster cannot be asked.
+    """
+    bookies = session.call(_bookies)
+    yield MemberVersion(member="bkctl", kind="tool", state="ok", version=own_version())
+    layout = session.call(_layout)
+    yield MemberVersion(member="metadata", kind="layout", state="ok", version=layout)
+    timeout_s = min(session.options.timeout_s or ASK_S, ASK_S)
+    token = admin_token(session)
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        yield from pool.map(lambda one: _asked(*one, token=token, timeout_s=timeout_s), bookies)
+
+
+async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | str]]:
+    """Return every bookie with its state, and where its HTTP server is, or why nowhere."""
+    found: list[tuple[BookieId, str, HttpAddress | str]] = []
+    for one in await list_bookies(client):
+        where: HttpAddress | str = "it is down"
+        if one.state is not BookieState.DOWN:
+            try:
+                where = await published(client, one.bookie_id)
+            except NothingFoundError as error:
+                where = str(error)
+        found.append((one.bookie_id, one.state.value, where))
+    return found
+
+
+async def _layout(client: Client) -> str:
+    return (await client.store.layout()).name
+
+
+def _asked(
+    bookie_id: BookieId,
+    state: str,
+    where: HttpAddress | str,
+    *,
+    token: str,
+    timeout_s: float,
+) -> MemberVersion:
+    if isinstance(where, str):
+        return MemberVersion(member=bookie_id, kind="bookie", state=state, why=where)
+    admin = AdminClient(*where, token=token, timeout_s=timeout_s)
+    return of_bookie(admin, bookie_id, state)
+
+
+def of_bookie(admin: AdminClient, bookie_id: BookieId, state: str) -> MemberVersion:
+    """Return what one bookie tells of its version."""
+    try:
+        if not admin.speaks_v2:
+            why = "Java's bookies do not tell"
+            return MemberVersion(member=bookie_id, kind="Java bookie", state=state, why=why)
+        found = _INFO.search(admin.ask("GET", "/metrics").body)
+    except BookKeeperError as error:
+        return MemberVersion(member=bookie_id, kind="bookie", state=state, why=str(error))
+    version = found[1] if found else None
+    why = "" if version else "its metrics do not tell"
+    return MemberVersion(member=bookie_id, kind="bookied", state=state, version=version, why=why)

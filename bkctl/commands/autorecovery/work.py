@@ -1,0 +1,168 @@
+"""What the autorecovery commands do: the steps between parsed options and printed values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient.repair import autorecovery
+from bkclient.repair.autorecovery import Pause
+from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.output.units import counted, human_duration
+from bkctl.session.safety import named
+from wire.errors import FormatError, MetadataFormatError
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.repair.autorecovery import Mark
+    from bkctl.session.session import Session
+    from wire.ids import BookieId, LedgerId
+
+
+@attrs.frozen
+class Switched:
+    """What autorecovery is now, and whether it was something else before."""
+
+    enabled: bool
+    changed: bool
+
+
+@attrs.frozen
+class Auditor:
+    """Who is the auditor."""
+
+    bookie_id: BookieId
+
+
+@attrs.frozen
+class Triggered:
+    """What was asked for, and of whom."""
+
+    checks: tuple[str, ...]
+    auditor: BookieId | None
+
+
+@attrs.frozen
+class Delay:
+    """How long the auditor waits for a lost bookie; ``was_s`` before it was set."""
+
+    delay_s: int
+    was_s: int | None = None
+    changed: bool = False
+
+
+def pause(for_s: float | None, reason: str | None) -> Pause | None:
+    """Return what is told of a pause from now on; nothing where nothing was said, as in Java."""
+    if for_s is None and reason is None:
+        return None
+    now_ms = int(time.time() * 1000)
+    until_ms = None if for_s is None else now_ms + int(for_s * 1000)
+    return Pause(since_ms=now_ms, until_ms=until_ms, reason=reason)
+
+
+def reminder(note: bytes) -> str:
+    """Return what to say where autorecovery is off, by the note that was left then."""
+    pause = autorecovery.decode_pause(note)
+    return f"bkctl: autorecovery is disabled{told(pause, time.time())}"
+
+
+def told(pause: Pause, now_s: float) -> str:
+    """Return since when, for how long and why it is off, to go on with a sentence."""
+    words = []
+    if pause.since_ms is not None:
+        words.append(f" since {human_duration(max(0, now_s - pause.since_ms / 1000))}")
+    if pause.until_ms is not None:
+        left_s = pause.until_ms / 1000 - now_s
+        late = "should be on again since" if left_s < 0 else "for another"
+        words.append(f", {late} {human_duration(abs(left_s))}")
+    if pause.reason is not None:
+        words.append(f" ({pause.reason})")
+    return "".join(words)
+
+
+def marks(
+    session: Session,
+    missing: str | None,
+    not_missing: str | None,
+    older_than_s: float | None,
+    damaged: list[LedgerId],
+) -> Iterator[Mark]:
+    """Yield the marks that are wanted, as they are found; put others into ``damaged``, and tell."""
+
+    def warn(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        damaged.append(ledger_id)
+        session.warn(f"not listed: {error}")
+
+    before_ms = None if older_than_s is None else (time.time() - older_than_s) * 1000
+    for mark in session.iterate(autorecovery.marks, warn):
+        if missing is not None and missing not in mark.missing:
+            continue
+        if not_missing is not None and not_missing in mark.missing:
+            continue
+        if before_ms is None or (mark.since_ms is not None and mark.since_ms < before_ms):
+            yield mark
+
+
+def insist_readable(damaged: Sequence[LedgerId]) -> None:
+    """Say which marks could not be listed.
+
+    Raises:
+        PartlyDoneError: there were some.
+    """
+    if damaged:
+        raise PartlyDoneError(
+            f"{counted(len(damaged), 'mark')} cannot be read: {named(damaged)}",
+            next_step=f"`bkctl autorecovery forget {damaged[0]}` removes one that is not needed",
+        )
+
+
+def triggered(checks: Sequence[str]) -> list[str]:
+    """Return what ``trigger`` would do."""
+    if not checks:
+        return ["have the auditor look for lost bookies"]
+    return [f"set the time of the last check back: {check}" for check in checks]
+
+
+def trigger(session: Session, checks: Sequence[str]) -> Triggered:
+    """Ask for an audit, or for periodic checks."""
+    if not checks:
+        return Triggered((), session.call(autorecovery.trigger_audit))
+    session.call(autorecovery.request_checks, checks, int(time.time() * 1000))
+    return Triggered(tuple(checks), None)
+
+
+def stored_delay(session: Session) -> Delay:
+    """Return the delay.
+
+    Raises:
+        NothingFoundError: none is stored.
+    """
+    found = session.call(_stored_delay)
+    if found is None:
+        raise NothingFoundError(
+            "no delay is stored: no auditor has been elected yet",
+            next_step="`bkctl autorecovery delay 0` would store one",
+        )
+    return Delay(found)
+
+
+def set_delay(session: Session, delay_s: int) -> Delay:
+    """Store the delay, also in the place of one that cannot be read."""
+    try:
+        was_s = session.call(_stored_delay)
+    except FormatError as error:
+        session.warn(str(error))
+        was_s = None
+    session.call(_set_delay, delay_s)
+    return Delay(delay_s, was_s, changed=True)
+
+
+async def _stored_delay(client: Client) -> int | None:
+    return await client.store.lost_bookie_recovery_delay()
+
+
+async def _set_delay(client: Client, delay_s: int) -> None:
+    await client.store.set_lost_bookie_recovery_delay(delay_s)

@@ -1,0 +1,384 @@
+"""What `bookie decommission` and `bookie decommission-status` do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.errors import ClientError
+from bkclient.quorum.replicas import is_only_copy
+from bkclient.repair import autorecovery
+from bkclient.repair.decommission import cancel_decommission, decommission_status, ledgers_left
+from bkclient.repair.decommission import decommission as decommission_bookie
+from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
+from bkclient.repair.rack_outlook import domain
+from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
+from bkctl.commands.bookie.recover import (
+    insist_known,
+    left_behind,
+    look_at_racks,
+    move,
+    tell_of_racks,
+)
+from bkctl.commands.bookie.retire_commands import (
+    AT_ONCE,
+    ONLY_COPIES,
+    OTHERS_LOST,
+    TOO_FEW,
+    TOO_FEW_RACKS,
+    TOO_LITTLE_SPACE,
+)
+from bkctl.errors import PartlyDoneError, RefusedError, UsageError
+from bkctl.output.units import counted, human_bytes
+from bkctl.session.safety import Objection, heed, named
+from bkctl.session.stopped_bookie import is_registered, refuse_registered
+from bkctl.suggest import did_you_mean
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.repair.decommission import (
+        DecommissionProgress,
+        DecommissionReport,
+        DecommissionStatus,
+        MarksTakenBack,
+    )
+    from bkclient.repair.recover_bookies import RecoverReport
+    from bkctl.session.session import Session
+
+
+ENABLE: Final = "`bkctl autorecovery enable` switches it on"
+
+
+@attrs.frozen
+class DecommissionCancelled:
+    """A bookie that stays: the marks that named it alone are gone."""
+
+    bookie_id: BookieId
+    ledgers: tuple[LedgerId, ...]
+    is_writable: bool
+
+
+def run(
+    session: Session,
+    bookie_id: BookieId | None,
+    *,
+    force: Collection[str],
+    drain: bool,
+    keep_cookie: bool,
+    cancel: bool,
+    address: str | None,
+    token_file: Path | None,
+) -> None:
+    """Take a bookie out, empty it first, or take that back.
+
+    Raises:
+        UsageError: options that do not go together.
+        NothingFoundError: nothing in the cluster has that id.
+        RefusedError: it runs, there are too few others, or nobody confirmed.
+    """
+    if cancel and (drain or keep_cookie):
+        raise UsageError("--cancel goes with neither --drain nor --keep-cookie")
+    if bookie_id is None:
+        from bkctl.session.stopped_bookie import stopped_bookie
+
+        bookie_id = stopped_bookie(session).bookie_id
+    session.about = f"bookie {bookie_id}"
+    runs = session.call(is_registered, bookie_id)
+    if cancel:
+        _cancel(session, bookie_id, address, token_file, runs=runs)
+    elif drain and runs:
+        _drain(session, bookie_id, force, address, token_file)
+    else:
+        _take_out(session, bookie_id, force, keep_cookie=keep_cookie)
+
+
+# Out --------------------------------------------------------------------------------------------
+
+
+def _take_out(
+    session: Session, bookie_id: BookieId, force: Collection[str], *, keep_cookie: bool
+) -> None:
+    """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
+    refuse_registered(session, bookie_id)
+    found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
+    insist_known(session, [bookie_id], found)
+    if not session.call(autorecovery.status).enabled:
+        off = "autorecovery is disabled: nobody would move its ledgers"
+        heed(session, [Objection("", off, ENABLE)], force)
+    heed(session, session.call(_only_copies, bookie_id, found), force)
+    heed(session, _objections(session, bookie_id, found), force)
+    _heed_racks(session, bookie_id, found, force)
+    steps = [_moving(bookie_id, found)]
+    if not keep_cookie:
+        steps.append(f"remove the cookie of {bookie_id}")
+    if session.dry_run:
+        session.plan(steps)
+        return
+    session.confirm(
+        [f"To take {bookie_id} out for good:", *(f"  {step}" for step in steps)],
+        "Go on?" if keep_cookie else "Its directories never start again. Go on?",
+        proof=bookie_id,
+    )
+    session.resume = (
+        f"`bkctl bookie decommission-status {bookie_id}` shows what is left; "
+        f"to go on: {session.again()}"
+    )
+    report = _wait(session, bookie_id, len(found), keep_cookie=keep_cookie)
+    session.resume = ""
+    tell_of_racks(session, found)
+    session.emit(report)
+
+
+def _moving(bookie_id: BookieId, found: Sequence[BookieLedger]) -> str:
+    size = human_bytes(_size_of(bookie_id, found))
+    return f"move {counted(len(found), 'ledger')}, about {size}"
+
+
+def _size_of(bookie_id: BookieId, found: Sequence[BookieLedger]) -> int:
+    return sum(one.load([bookie_id]).size_bytes or 0 for one in found)
+
+
+def _objections(
+    session: Session, bookie_id: BookieId, found: Sequence[BookieLedger]
+) -> Iterator[Objection]:
+    others: frozenset[BookieId] = session.call(_writable_but, bookie_id)
+    yield from _too_few(len(others), found)
+    size = _size_of(bookie_id, found)
+    free = session.call(_free_bytes, others) if size else None
+    if free is not None and free < size:
+        yield Objection(
+            TOO_LITTLE_SPACE,
+            f"about {human_bytes(size)} are to move, and the other bookies that take adds have "
+            f"{human_bytes(free)} free",
+            "start more bookies",
+        )
+    lost = session.call(_others_lost, bookie_id)
+    if lost:
+        yield Objection(
+            OTHERS_LOST,
+            f"{counted(lost, 'ledger')} {'lacks' if lost == 1 else 'lack'} replicas of other "
+            "bookies: one more that goes may be one too many",
+            "wait until they are mended (`bkctl autorecovery list` shows them)",
+        )
+
+
+def _heed_racks(
+    session: Session, bookie_id: BookieId, found: Sequence[BookieLedger], force: Collection[str]
+) -> None:
+    """Object where nobody may take its place for want of racks; warn of ledgers on too few."""
+    racks = look_at_racks(session, [bookie_id], found)
+    if racks.nowhere:
+        step = f"start a bookie in another {session.call(domain)}"
+        heed(session, [Objection(TOO_FEW_RACKS, left_behind(racks), step)], force)
+
+
+async def _only_copies(
+    client: Client, bookie_id: BookieId, found: Sequence[BookieLedger]
+) -> list[Objection]:
+    """Object where entries cannot be copied from anybody: it would wait for ever."""
+    alive = await client.store.writable_bookies() | await client.store.read_only_bookies()
+    only = [one.ledger_id for one in found if is_only_copy(one.metadata, bookie_id, alive)]
+    if not only:
+        return []
+    why = (
+        f"entries of {counted(len(only), 'ledger')} may have no other copy in service, and nobody "
+        f"could move them: {named(only)}"
+    )
+    return [Objection(ONLY_COPIES, why, "start it again and empty it with --drain")]
+
+
+async def _writable_but(client: Client, bookie_id: BookieId) -> frozenset[BookieId]:
+    return await client.store.writable_bookies() - {bookie_id}
+
+
+async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | None:
+    """Return what is free on these together; None where one does not tell."""
+    free = 0
+    for bookie_id in bookies:
+        try:
+            free += (await operations.bookie_info(client, bookie_id)).free_bytes
+        except ClientError:
+            return None
+    return free
+
+
+async def _others_lost(client: Client, bookie_id: BookieId) -> int:
+    damaged: list[LedgerId] = []
+    found = client.store.list_underreplicated(lambda one, _why: damaged.append(one))
+    others = [any(one != bookie_id for one in mark.replicas) async for _, mark in found]
+    return sum(others) + len(damaged)
+
+
+def _too_few(writable: int, found: Sequence[BookieLedger]) -> Iterator[Objection]:
+    needed = max((one.metadata.ensemble_size for one in found), default=0)
+    if writable < needed:
+        yield Objection(
+            TOO_FEW,
+            f"{counted(writable, 'bookie')} {'takes' if writable == 1 else 'take'} adds, and its "
+            f"ledgers want {needed}: nobody could take its place",
+            "start more bookies",
+        )
+
+
+def _wait(
+    session: Session, bookie_id: BookieId, total: int, *, keep_cookie: bool
+) -> DecommissionReport:
+    begun = told = False
+    warn_of_mark = _damaged_marks(session)
+    with session.progress("moving", total=total, unit="ledgers") as progress:
+
+        def report(step: DecommissionProgress) -> None:
+            nonlocal begun, told
+            if step.ledgers_left and not begun:
+                begun = True
+                left = counted(step.ledgers_left, "ledger")
+                session.note(f"waiting for the workers to move {left}; it may be interrupted")
+            progress.update(max(0, step.ledgers - step.ledgers_left))
+            if step.ledgers_left and step.auditor is None and not told:
+                told = True
+                session.warn("no auditor is elected: do any workers run? `bkctl doctor` looks")
+            for one in step.stuck:
+                session.warn(f"no progress: ledger {one.ledger_id}: {one.why}")
+            for ledger_id, why in step.damaged.items():
+                warn_of_mark(ledger_id, why)
+
+        done: DecommissionReport = session.call(
+            decommission_bookie, bookie_id, report, keep_cookie=keep_cookie
+        )
+    return done
+
+
+def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
+    """Return what tells, once, of a mark that cannot be read."""
+    told: set[LedgerId] = set()
+
+    def warn(ledger_id: LedgerId, why: object) -> None:
+        if ledger_id not in told:
+            told.add(ledger_id)
+            session.warn(f"{why}; {autorecovery.how_to_mend_mark(ledger_id)}")
+
+    return warn
+
+
+# While it runs ----------------------------------------------------------------------------------
+
+
+def _drain(
+    session: Session,
+    bookie_id: BookieId,
+    force: Collection[str],
+    address: str | None,
+    token_file: Path | None,
+) -> None:
+    """Make a bookie read-only and copy off it what does not grow.
+
+    Raises:
+        PartlyDoneError: something is left on it.
+    """
+    found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
+    heed(session, _objections(session, bookie_id, found), force)
+    _heed_racks(session, bookie_id, found, force)
+    steps = [f"make {bookie_id} read-only", _moving(bookie_id, found)]
+    if session.dry_run:
+        session.plan(steps)
+        return
+    session.confirm(
+        [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "Go on?", proof=bookie_id
+    )
+    _set_mode(session, bookie_id, address, token_file, read_only=True)
+    session.resume = f"what is moved stays so; to go on: {session.again()}"
+    options = RecoverOptions(spare_writers=True, skip_unrecoverable=True, at_once=AT_ONCE)
+    report: RecoverReport = move(session, [bookie_id], options, len(found))
+    session.resume = ""
+    tell_of_racks(session, found)
+    session.emit(report)
+    then = f"stop it, then: bkctl decommission {bookie_id}"
+    if report.left:
+        left = counted(len(report.left), "ledger")
+        raise PartlyDoneError(
+            f"{left} left on {bookie_id}, which is read-only now",
+            next_step=f"writers leave it with their next entry: run this again, or {then}",
+        )
+    session.note(f"{bookie_id} is empty, and takes nothing more; {then}")
+
+
+def _set_mode(
+    session: Session,
+    bookie_id: BookieId,
+    address: str | None,
+    token_file: Path | None,
+    *,
+    read_only: bool,
+) -> None:
+    from bkctl.bookies import admin_api
+
+    server = admin_api.connect(session, bookie_id, address, token_file)
+    admin_api.mode(server, bookie_id, read_only)
+
+
+def _cancel(
+    session: Session,
+    bookie_id: BookieId,
+    address: str | None,
+    token_file: Path | None,
+    *,
+    runs: bool,
+) -> None:
+    """Take back the marks of a bookie that runs again, and let it take adds.
+
+    Raises:
+        RefusedError: it does not run: its ledgers do lack replicas.
+    """
+    if not runs:
+        raise RefusedError(
+            f"{bookie_id} does not run, so that its ledgers do lack replicas",
+            next_step="interrupt the decommission, and start the bookie first",
+        )
+    is_writable = session.call(_is_writable, bookie_id)
+    if session.dry_run:
+        steps = [] if is_writable else [f"let {bookie_id} take adds"]
+        session.plan([f"take back the marks that name {bookie_id} alone", *steps])
+        return
+    marks: MarksTakenBack = session.call(cancel_decommission, bookie_id, _damaged_marks(session))
+    if marks.kept:
+        session.warn(f"it has lost replicas, and these keep their marks: {named(marks.kept)}")
+    if not is_writable:
+        _set_mode(session, bookie_id, address, token_file, read_only=False)
+    session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
+
+
+async def _is_writable(client: Client, bookie_id: BookieId) -> bool:
+    return bookie_id in await client.store.writable_bookies()
+
+
+# How it stands ----------------------------------------------------------------------------------
+
+
+def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
+    """Show what a bookie still holds."""
+    session.about = f"bookie {bookie_id}"
+    left: list[BookieLedger] = session.call(ledgers_left, bookie_id)
+    if detail:
+        lacking = [Lacking(one.ledger_id, (bookie_id,)) for one in left]
+        session.emit_all(session.iterate(prospects, lacking), LedgerProspect)
+    else:
+        found: DecommissionStatus = session.call(
+            decommission_status, bookie_id, left, _damaged_marks(session)
+        )
+        session.emit(found)
+        if found.is_out and found.state == "down":
+            _warn_of_unknown(session, bookie_id)
+
+
+def _warn_of_unknown(session: Session, bookie_id: BookieId) -> None:
+    """Say where an id that nothing has is nearly that of a bookie: it may be mistyped."""
+    similar = did_you_mean(
+        bookie_id, [one.bookie_id for one in session.call(operations.list_bookies)]
+    )
+    if similar:
+        session.warn(f"nothing in the cluster has the id {bookie_id}{similar}")

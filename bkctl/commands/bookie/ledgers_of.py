@@ -1,0 +1,136 @@
+"""What `ledger update-bookie` does, and the part of it that `bookie flip-id` does too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+from twisted.internet.task import deferLater
+
+from bkclient.admin import bookie_ids
+from bkclient.admin.bookie_ids import Renaming
+from bkctl.cli.command import Effect
+from bkctl.errors import PartlyDoneError, UsageError
+from bkctl.ledger_bookie import REGISTERED, UNVERIFIED
+from bkctl.output.units import counted
+from bkctl.session.safety import NAMED_MAX, Objection, heed
+from bkctl.session.stopped_bookie import is_registered
+from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bkclient.admin.bookie_ids import Renamed
+    from bkclient.client import Client
+    from bkclient.metadata.stored import StoredLedger
+    from bkctl.session.session import Session
+
+
+@attrs.frozen
+class BookieUpdated:
+    """What became of the ledgers that listed ``old``."""
+
+    old: BookieId
+    new: BookieId
+    ledgers: int
+    skipped: tuple[Renamed, ...]
+
+
+def update_bookie(
+    session: Session,
+    old: BookieId,
+    new: BookieId,
+    *,
+    limit: int | None,
+    rate: float,
+    force: Collection[str],
+) -> None:
+    """Show how many ledgers would change, ask, and change them.
+
+    Raises:
+        UsageError: the ids are equal.
+        RefusedError: a safety check says no, or nobody confirmed.
+        PartlyDoneError: some were left as they are.
+    """
+    if old == new:
+        raise UsageError("both ids are the same")
+    session.about = f"bookie {old}"
+    heed(session, _objections(session, old, new), force)
+    found: list[StoredLedger] = session.call(bookie_ids.ledgers_listing, old)[:limit]
+    if session.dry_run:
+        session.plan([f"put {new} for {old} in {counted(len(found), 'ledger')}"] if found else [])
+        return
+    verify = UNVERIFIED not in force
+    if found:
+        _confirm(session, old, new, len(found), verify=verify)
+    skipped = rename_all(session, found, old, new, verify=verify, rate=rate)
+    session.emit(BookieUpdated(old, new, len(found) - len(skipped), tuple(skipped)))
+    if skipped:
+        raise PartlyDoneError(
+            f"{counted(len(skipped), 'ledger')} still {'lists' if len(skipped) == 1 else 'list'} "
+            f"{old}",
+            next_step="run it again once the reason is gone",
+        )
+
+
+def _objections(session: Session, old: BookieId, new: BookieId) -> Iterator[Objection]:
+    if session.call(is_registered, old):
+        yield Objection(REGISTERED, f"{old} is registered: it runs", "stop it first")
+    if not session.call(is_registered, new):
+        yield Objection(
+            UNVERIFIED,
+            f"{new} is not registered, and cannot show that it has the entries",
+            "start it first",
+        )
+
+
+def _confirm(session: Session, old: BookieId, new: BookieId, count: int, *, verify: bool) -> None:
+    plan = [f"{counted(count, 'ledger')} will look for entries of {old} on {new}."]
+    if verify:
+        session.confirm(plan, "Go on?")
+        return
+    plan.append(f"Whether {new} has them is not asked: what it lacks counts as lost.")
+    session.confirm(plan, "Go on?", proof=old, effect=Effect.LOSES_DATA)
+
+
+def rename_all(
+    session: Session,
+    found: Sequence[StoredLedger],
+    old: BookieId,
+    new: BookieId,
+    *,
+    verify: bool,
+    rate: float = 100.0,
+) -> list[Renamed]:
+    """Rename in many ledgers, telling of each that is skipped; return those."""
+    skipped: list[Renamed] = []
+    before, session.resume = session.resume, "run it again: what is done stays done"
+    with session.progress("renaming", total=len(found), unit="ledgers") as progress:
+        renames = session.iterate(_renames, found, old, new, verify=verify, pause_s=1 / rate)
+        for number, one in enumerate(renames, 1):
+            progress.update(number)
+            if one.outcome in {Renaming.DONE, Renaming.GONE}:
+                continue
+            skipped.append(one)
+            if len(skipped) <= NAMED_MAX:
+                why = f" ({one.why})" if one.why else ""
+                session.warn(f"ledger {one.ledger_id}: {one.outcome.value}{why}")
+    session.resume = before
+    return skipped
+
+
+async def _renames(
+    client: Client,
+    found: Sequence[StoredLedger],
+    old: BookieId,
+    new: BookieId,
+    *,
+    verify: bool,
+    pause_s: float,
+) -> AsyncIterator[Renamed]:
+    clock = client.cluster.clock
+    for one in found:
+        began_s = clock.seconds()
+        yield await bookie_ids.rename_in_ledger(client, one.ledger_id, old, new, verify=verify)
+        rest_s = pause_s - (clock.seconds() - began_s)
+        if rest_s > 0:
+            await deferLater(clock, rest_s)

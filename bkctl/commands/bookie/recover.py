@@ -1,0 +1,277 @@
+"""What `bookie recover` does: the steps between options and results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from bkclient.admin import operations
+from bkclient.errors import LedgerRecoveryError
+from bkclient.repair.rack_outlook import RackOutlook, on_too_few_racks, outlook, shortfall
+from bkclient.repair.recover_bookies import (
+    BookieLedger,
+    LedgerMove,
+    LedgerOutcome,
+    RecoverOptions,
+    RecoverReport,
+    ledgers_on_bookies,
+    recover_bookies,
+)
+from bkctl.cli.command import Effect
+from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.output.units import counted, human_bytes
+from bkctl.session.safety import named
+from bkctl.session.stopped_bookie import is_registered, refuse_registered
+from bkctl.suggest import did_you_mean
+from wire.codes import LedgerState
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+
+
+def recover(
+    session: Session,
+    bookies: Sequence[BookieId],
+    *,
+    ledger_id: LedgerId | None,
+    query: bool,
+    skip_open: bool,
+    skip_unrecoverable: bool,
+    delete_cookie: bool,
+    bytes_per_s: int | None,
+    to: BookieId | None,
+    at_once: int,
+) -> None:
+    """List what bookies hold, or plan or do the moving of it.
+
+    Raises:
+        NothingFoundError: there is no such bookie or ledger, or ``to`` takes no adds.
+        RefusedError: nobody confirmed, or cookies are to go and a bookie runs.
+        PartlyDoneError: some ledgers were not moved.
+    """
+    bookies = tuple(dict.fromkeys(bookies))
+    session.about = f"bookie {', '.join(bookies)}"
+    if query:
+        _query(session, bookies, ledger_id)
+        return
+    if delete_cookie:
+        for bookie_id in bookies:
+            refuse_registered(session, bookie_id)
+    if to is not None and to not in session.call(_writable):
+        raise NothingFoundError(
+            f"bookie {to} takes no adds", next_step="`bkctl bookie list` shows who does"
+        )
+    options = RecoverOptions(
+        ledger_id=ledger_id,
+        dry_run=session.dry_run,
+        skip_open=skip_open,
+        skip_unrecoverable=skip_unrecoverable or session.dry_run,
+        bytes_per_s=bytes_per_s,
+        delete_cookies=delete_cookie and not session.dry_run,
+        to=to,
+        at_once=at_once,
+    )
+    found = list(session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id))
+    if ledger_id is not None and not found:
+        session.call(_insist_there, ledger_id)
+    insist_known(session, bookies, found)
+    racks = look_at_racks(session, bookies, found, to)
+    if racks.nowhere:
+        session.warn(left_behind(racks))
+    if session.dry_run:
+        _plan(session, bookies, options)
+        return
+    _confirm(session, bookies, found, options)
+    session.resume = f"what is moved stays so; to go on: {session.again()}"
+    report = move(session, bookies, options, len(found))
+    session.resume = ""
+    tell_of_racks(session, found)
+    session.emit(report)
+    if report.left:
+        left = f"{counted(len(report.left), 'ledger')} of {len(found)} not moved"
+        stay = "; the cookies stay" if delete_cookie else ""
+        raise PartlyDoneError(
+            f"{left}: {named([one.ledger_id for one in report.left])}{stay}",
+            next_step="the warnings say why; run it again once that is mended",
+        )
+
+
+def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | None) -> None:
+    """List what lists the bookies, as it is found; then say which of them nothing knows.
+
+    Raises:
+        NothingFoundError: there is no such bookie, or no such ledger.
+    """
+    listed: set[BookieId] = set()
+
+    def rows() -> Iterator[BookieLedger]:
+        for one in session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id):
+            listed.update(one.metadata.all_bookies())
+            yield one
+
+    session.emit_all(rows(), BookieLedger)
+    if ledger_id is not None and not listed:
+        session.call(_insist_there, ledger_id)
+    _insist_known(session, bookies, listed)
+
+
+def insist_known(
+    session: Session, bookies: Collection[BookieId], found: Collection[BookieLedger]
+) -> None:
+    """Refuse an id that nothing in the cluster has: mistyped, it would pass for one that is out.
+
+    Raises:
+        NothingFoundError: no ledger of these lists one of the bookies, and it has no cookie.
+    """
+    listed = frozenset[BookieId]().union(*(one.metadata.all_bookies() for one in found))
+    _insist_known(session, bookies, listed)
+
+
+def _insist_known(
+    session: Session, bookies: Collection[BookieId], listed: Collection[BookieId]
+) -> None:
+    known: set[BookieId] = {one.bookie_id for one in session.call(operations.list_bookies)}
+    for bookie_id in bookies:
+        if bookie_id not in known.union(listed):
+            raise NothingFoundError(
+                f"there is no bookie {bookie_id}: it has no cookie, is not registered, and no "
+                f"ledger lists it{did_you_mean(bookie_id, known.union(listed))}",
+                next_step=f"for the ledger: `bkctl ledger recover {bookie_id}`"
+                if bookie_id.isdecimal()
+                else "it is out already if that is its name; `bkctl bookie list` shows them",
+            )
+
+
+def look_at_racks(
+    session: Session,
+    leaving: Sequence[BookieId],
+    found: Collection[BookieLedger],
+    to: BookieId | None = None,
+) -> RackOutlook:
+    """Return what the move makes of the racks, and warn of ledgers that will span too few."""
+    racks: RackOutlook = session.call(outlook, leaving, found, to=to)
+    if racks.too_few:
+        session.warn(
+            f"{counted(len(racks.too_few), 'ledger')} will span {session.call(shortfall)}: "
+            f"{named(racks.too_few)}"
+        )
+    return racks
+
+
+def left_behind(racks: RackOutlook) -> str:
+    """Return which ledgers nobody may take over, and why."""
+    ledgers = counted(len(racks.nowhere), "ledger")
+    return f"{ledgers} would be left behind ({named(racks.nowhere)}): {racks.why}"
+
+
+def tell_of_racks(session: Session, moved: Collection[BookieLedger]) -> None:
+    """Warn of the ledgers that a move has left on too few racks, whoever has moved them."""
+    thin: list[LedgerId] = session.call(on_too_few_racks, moved)
+    if thin:
+        session.warn(
+            f"{counted(len(thin), 'ledger')} {'spans' if len(thin) == 1 else 'span'} "
+            f"{session.call(shortfall)}: {named(thin)}; workers with "
+            "repairedPlacementPolicyNotAdheringBookieEnabled=true spread them once they can"
+        )
+
+
+async def _insist_there(client: Client, ledger_id: LedgerId) -> None:
+    await client.read_metadata(ledger_id)
+
+
+async def _writable(client: Client) -> frozenset[BookieId]:
+    return await client.store.writable_bookies()
+
+
+def _plan(session: Session, bookies: Sequence[BookieId], options: RecoverOptions) -> None:
+    moves: list[LedgerMove] = []
+    session.call(recover_bookies, bookies, options, moves.append)
+    moves.sort(key=lambda move: move.ledger_id)
+    session.emit_all(moves, LedgerMove)
+    session.note(_total(moves))
+
+
+def _total(moves: Sequence[LedgerMove]) -> str:
+    """Return the plan in one line."""
+    fragments = sum(len(move.fragments) for move in moves)
+    copies = sum(move.copies for move in moves)
+    size = human_bytes(sum(move.size_bytes or 0 for move in moves))
+    ledgers = counted(len(moves), "ledger")
+    words = [f"{ledgers}, {counted(fragments, 'fragment')}, {copies} copies, about {size}"]
+    for what, count in (
+        ("to be fenced", sum(move.fenced for move in moves)),
+        ("that cannot be moved", sum(_is_stuck(move) for move in moves)),
+        ("of unknown size", sum(move.size_bytes is None for move in moves)),
+    ):
+        if count:
+            words.append(f"{count} {what}")
+    return "; ".join(words)
+
+
+def _is_stuck(move: LedgerMove) -> bool:
+    return move.outcome is LedgerOutcome.FAILED or move.is_unrecoverable
+
+
+def _confirm(
+    session: Session,
+    bookies: Sequence[BookieId],
+    found: Sequence[BookieLedger],
+    options: RecoverOptions,
+) -> None:
+    fenced = [one for one in found if _grows_there(one, bookies)]
+    loads = [one.load(bookies) for one in found]
+    fragments = counted(sum(len(one.fragments) for one in found), "fragment")
+    size = human_bytes(sum(load.size_bytes or 0 for load in loads))
+    ledgers, names = counted(len(found), "ledger"), ", ".join(bookies)
+    lines = [f"{ledgers} will move off {names}: {fragments}, about {size} to copy."]
+    if fenced and not options.skip_open:
+        lines.append(
+            f"{len(fenced)} of them may have a writer, which is fenced: --skip-open spares them."
+        )
+        lines += [
+            f"{bookie_id} runs, and its word counts where these end: stop it first if it may have "
+            "lost entries."
+            for bookie_id in bookies
+            if session.call(is_registered, bookie_id)
+        ]
+    if options.delete_cookies:
+        lines.append("Then the cookies go: these directories never start again.")
+        session.confirm(lines, "Go on?", proof=bookies[0], effect=Effect.LOSES_DATA)
+    elif found:
+        session.confirm(lines, "Go on?")
+
+
+def _grows_there(one: BookieLedger, bookies: Collection[BookieId]) -> bool:
+    is_open = one.metadata.state is LedgerState.OPEN
+    return is_open and not set(bookies).isdisjoint(one.metadata.ensemble)
+
+
+def move(
+    session: Session, bookies: Sequence[BookieId], options: RecoverOptions, total: int
+) -> RecoverReport:
+    """Move the ledgers, with progress; tell of each that is not moved."""
+    ended = moved = 0
+    with session.progress("moving", total=total, unit="ledgers") as progress:
+
+        def report(one: LedgerMove) -> None:
+            nonlocal ended, moved
+            ended += 1
+            moved += one.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}
+            progress.update(ended)
+            if one.error is not None:
+                session.warn(f"ledger {one.ledger_id}: {one.error}")
+            elif one.outcome is LedgerOutcome.SKIPPED_OPEN:
+                session.warn(f"ledger {one.ledger_id}: open, and its writer is spared")
+
+        try:
+            done: RecoverReport = session.call(recover_bookies, bookies, options, report)
+        except LedgerRecoveryError:
+            if not options.skip_unrecoverable:
+                session.failed = (
+                    f"{total - moved} of {counted(total, 'ledger')} are left, what is moved stays "
+                    "so; --skip-unrecoverable goes on behind such a ledger"
+                )
+            raise
+    return done

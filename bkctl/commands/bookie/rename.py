@@ -1,0 +1,270 @@
+"""What `bookie flip-id` and `bookie expand-storage` do.
+
+A flip goes in an order that can be cut short anywhere and run again: the new cookie is stored, the
+ledgers are renamed, the VERSION files are rewritten, the old cookie is removed. A file tells
+meanwhile which flip was begun: then a cookie under the new id is our own, else another bookie's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.admin import bookie_ids
+from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError
+from bkctl.commands.bookie.ledgers_of import rename_all
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
+from bkctl.output.units import counted
+from bkctl.session.stopped_bookie import (
+    StoppedBookie,
+    held,
+    insist_current,
+    locked,
+    refuse_registered,
+    repeatable,
+    stamp,
+    stopped_bookie,
+)
+from bookied.directories.cookie_check import master_cookie
+from bookied.directories.dirs import CURRENT, VERSION, prepare
+from bookied.storage.files.files import RealFiles
+from wire.errors import FormatError
+from wire.ids import BookieId
+from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.stored import StoredLedger
+    from bkctl.session.session import Session
+
+
+FLIPPING: Final = "bkctl.flipping"
+"""Beside ``current`` of the first directory, while a bookie gets another id: both ids."""
+
+
+@attrs.frozen
+class Flip:
+    """From one id to another."""
+
+    old: BookieId
+    new: BookieId
+
+    def encode(self) -> bytes:
+        """Return what the file says."""
+        return f"{self.old} {self.new}\n".encode()
+
+
+@attrs.frozen
+class IdFlipped:
+    """A bookie that goes by another id now."""
+
+    bookie_id: BookieId
+    was: BookieId
+    directories: int
+    ledgers: int | None
+    """How many list it under the new id; None where they were left alone."""
+
+
+@attrs.frozen
+class StorageExpanded:
+    """A bookie that may use more directories."""
+
+    bookie_id: BookieId
+    added: tuple[str, ...]
+
+
+# Another id -------------------------------------------------------------------------------------
+
+
+def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
+    """Show what would change, ask, and give the bookie the id of its settings.
+
+    Raises:
+        RefusedError: it runs, or has that id already, or another bookie has it.
+        PartlyDoneError: some ledgers list both ids.
+    """
+    bookie = stopped_bookie(session)
+    _insist_kind(bookie, kind)
+    insist_current(bookie.found)
+    begun = _begun(bookie)
+    flip = begun or Flip(_id_in_files(bookie), bookie.bookie_id)
+    if flip.old == flip.new:
+        raise RefusedError(
+            f"it is {flip.new} in its files and by its settings",
+            next_step="change the settings first",
+        )
+    refuse_registered(session, flip.old)
+    refuse_registered(session, flip.new)
+    cookie = session.call(_new_cookie, bookie, flip, resumed=begun is not None)
+    ledgers = session.call(bookie_ids.ledgers_listing, flip.old) if rename else []
+    steps = _steps(bookie, flip, len(ledgers) if rename else None)
+    if session.dry_run:
+        session.plan(steps)
+        return
+    session.confirm([f"To make {flip.old} {flip.new}:", *(f"  {one}" for one in steps)], "Go on?")
+    with held(bookie.found, port=bookie.config.port), repeatable(session, "run it again"):
+        _flip(session, bookie, flip, cookie, ledgers)
+    session.emit(
+        IdFlipped(flip.new, flip.old, len(bookie.found.all_dirs), len(ledgers) if rename else None)
+    )
+
+
+def _flip(
+    session: Session,
+    bookie: StoppedBookie,
+    flip: Flip,
+    cookie: Cookie,
+    ledgers: Sequence[StoredLedger],
+) -> None:
+    files, marker = RealFiles(), bookie.found.roots[0] / FLIPPING
+    files.write_atomic(marker, flip.encode())
+    session.call(_store_new, flip.new, encode_cookie(cookie))
+    skipped = rename_all(session, ledgers, flip.old, flip.new, verify=False)
+    if skipped:
+        raise PartlyDoneError(
+            f"{counted(len(skipped), 'ledger')} still "
+            f"{'lists' if len(skipped) == 1 else 'list'} {flip.old}",
+            next_step="no file was changed; mend or delete them, and run it again",
+        )
+    for directory in bookie.found.all_dirs:
+        files.write_atomic(directory / VERSION, encode_cookie(cookie))
+    session.call(_remove_old, flip.old)
+    files.remove(marker)
+
+
+def _begun(bookie: StoppedBookie) -> Flip | None:
+    """Return the flip that was cut short, if there is one.
+
+    Raises:
+        ConflictError: it was to another id than that of the settings.
+    """
+    try:
+        words = RealFiles().read(bookie.found.roots[0] / FLIPPING).decode().split()
+    except FileNotFoundError:
+        return None
+    flip = Flip(*map(BookieId, words))
+    if flip.new != bookie.bookie_id:
+        raise ConflictError(
+            f"a flip from {flip.old} to {flip.new} was begun, and the settings say "
+            f"{bookie.bookie_id}",
+            next_step=f"let the settings say {flip.new}, and end it first",
+        )
+    return flip
+
+
+def _insist_kind(bookie: StoppedBookie, kind: str | None) -> None:
+    if kind is None:
+        return
+    if kind == "hostname" and not bookie.config.use_host_name:
+        raise UsageError("the settings do not say so", next_step="set useHostNameAsBookieID=true")
+    if kind == "ip" and bookie.config.use_host_name:
+        raise UsageError("the settings do not say so", next_step="set useHostNameAsBookieID=false")
+
+
+def _id_in_files(bookie: StoppedBookie) -> BookieId:
+    """Return the id that all VERSION files have."""
+    ids = set()
+    for directory in bookie.found.all_dirs:
+        try:
+            ids.add(BookieId(decode_cookie(RealFiles().read(directory / VERSION)).bookie_id))
+        except FileNotFoundError as error:
+            raise NothingFoundError(
+                f"{directory} has no cookie", next_step="`bkctl disk check` tells what is there"
+            ) from error
+        except FormatError as error:
+            raise ConflictError(f"{directory / VERSION} is no cookie: {error}") from error
+    if len(ids) > 1:
+        raise ConflictError(f"the directories are of several bookies: {', '.join(sorted(ids))}")
+    return ids.pop()
+
+
+async def _new_cookie(
+    client: Client, bookie: StoppedBookie, flip: Flip, *, resumed: bool
+) -> Cookie:
+    """Return the cookie of the new id, if all that is stored fits but for the id.
+
+    Raises:
+        RefusedError: a stored cookie says something else, or another bookie has the new id.
+        NothingFoundError: the old id has none.
+    """
+    master = master_cookie(bookie.config, flip.new, await client.store.instance_id())
+    old, new = await _stored(client, flip.old), await _stored(client, flip.new)
+    if new is not None and not resumed:
+        raise RefusedError(
+            f"there is a bookie {flip.new} already",
+            next_step=f"`bkctl bookie info {flip.new}` shows it; give this one another id",
+        )
+    if old is None and new is None:
+        raise NothingFoundError(f"there is no cookie of {flip.old}: it is not of this cluster")
+    for cookie in (old, new):
+        if cookie is None:
+            continue
+        for one in cookie_differences(attrs.evolve(master, bookie_id=cookie.bookie_id), cookie):
+            raise RefusedError(
+                f"the stored cookie of {cookie.bookie_id} does not fit in its {one.field}: "
+                f"{one.theirs} there, {one.ours} by the settings",
+                next_step="change nothing but the id at a time",
+            )
+    return master
+
+
+async def _stored(client: Client, bookie_id: BookieId) -> Cookie | None:
+    try:
+        return decode_cookie((await client.store.read_cookie(bookie_id)).value)
+    except CookieNotFoundError:
+        return None
+
+
+def _steps(bookie: StoppedBookie, flip: Flip, ledgers: int | None) -> list[str]:
+    rename = [] if ledgers is None else [f"rename it in {counted(ledgers, 'ledger')}"]
+    return [
+        f"store a cookie of {flip.new}",
+        *rename,
+        f"rewrite VERSION in {len(bookie.found.all_dirs)} places",
+        f"remove the cookie of {flip.old}",
+    ]
+
+
+async def _store_new(client: Client, bookie_id: BookieId, text: bytes) -> None:
+    try:
+        await client.store.write_cookie(bookie_id, text, NEW)
+    except CookieExistsError:  # From a run that was cut short: ``_new_cookie`` has compared it.
+        return
+
+
+async def _remove_old(client: Client, bookie_id: BookieId) -> None:
+    try:
+        await client.store.remove_cookie(bookie_id)
+    except CookieNotFoundError:
+        return
+
+
+# More directories -------------------------------------------------------------------------------
+
+
+def expand_storage(session: Session) -> None:
+    """Stamp the directories that are new in the settings.
+
+    Raises:
+        NothingFoundError: the bookie has no cookie: it is new, or not of this cluster.
+        RefusedError: it runs, a directory is not empty or was in use before, or cookies do not fit.
+    """
+    bookie = stopped_bookie(session)
+    refuse_registered(session, bookie.bookie_id)
+    if bookie.stored.read() is None:
+        raise NothingFoundError(
+            f"there is no cookie of {bookie.bookie_id}",
+            next_step="a new bookie makes all its directories when it first starts",
+        )
+    added = tuple(
+        str(root) for root in bookie.found.roots if not (root / CURRENT / VERSION).exists()
+    )
+    if session.dry_run:
+        session.plan(f"add {name}" for name in added)
+        return
+    with locked(bookie.found, port=bookie.config.port):
+        prepare(RealFiles(), bookie.found)
+        stamp(session, bookie, expand=True)
+    session.emit(StorageExpanded(bookie.bookie_id, added))

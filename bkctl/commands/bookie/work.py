@@ -1,0 +1,193 @@
+"""What `bookie info` and `bookie sanity` do: the steps between options and printed values."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from bkclient.admin import cookies, operations
+from bkclient.admin.bookie_test import Sanity, check_bookie
+from bkclient.admin.ledger_scan import walk
+from bkclient.metadata.api import CookieNotFoundError
+from bkclient.metadata.tree.nodes import together
+from bkctl.bookies import figures as bookie_figures
+from bkctl.bookies.admin_api import http_address
+from bkctl.bookies.figures import Figures
+from bkctl.cli.params import BOOKIE_ID
+from bkctl.commands.cluster import work as cluster_work
+from bkctl.errors import NothingFoundError, error_message
+from bkctl.output.units import human_bytes
+from bkctl.suggest import did_you_mean
+from wire.errors import BookKeeperError
+from wire.ids import BookieId
+from wire.records import BookieServiceInfo
+
+if TYPE_CHECKING:
+    from bkclient.admin.operations import BookieStatus
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+    from wire.records import Cookie, Endpoint
+
+
+@attrs.frozen(kw_only=True)
+class BookieDetails:
+    """One bookie whole; ``unreachable`` says why it did not tell its disks."""
+
+    bookie_id: BookieId
+    state: str
+    endpoints: tuple[Endpoint, ...] = ()
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    free: int | None = None
+    total: int | None = None
+    unreachable: str = ""
+    cookie: Cookie | None = None
+    ledgers: int | None = None
+    not_closed: int | None = None
+    rack: str | None = None
+    """Its network location, where a topology script is configured."""
+    figures: Figures | None = None
+    """What its metrics say, where they were asked for and it has some."""
+
+    @property
+    def host(self) -> str:
+        return self.endpoints[0].host if self.endpoints else ""
+
+
+def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
+    """Return the bookies that a command line names; ``-`` stands for those on stdin.
+
+    Raises:
+        NothingFoundError: some were to be named, and none is.
+    """
+    found = tuple(map(BookieId, session.words(given, BOOKIE_ID)))
+    if given and not found:
+        raise NothingFoundError("no bookie ids on stdin")
+    return found
+
+
+def show(session: Session, wanted: Sequence[BookieId], *, count_ledgers: bool) -> None:
+    """Print bookies whole; all of them where none is named, with the sum of their space.
+
+    Raises:
+        NothingFoundError: one that is named is neither registered nor has a cookie.
+    """
+    found: list[BookieDetails] = session.call(details, wanted, count_ledgers=count_ledgers)
+    if len(wanted) == 1:
+        session.emit(found[0])
+        return
+    session.emit_all(found, BookieDetails)
+    if not wanted and found:
+        session.finish()
+        free, total = space(found)
+        session.note(f"together {human_bytes(free)} free of {human_bytes(total)}")
+
+
+def show_one(session: Session, bookie_id: BookieId) -> None:
+    """Print one bookie whole, with what its metrics say.
+
+    Raises:
+        NothingFoundError: it is neither registered nor has a cookie.
+    """
+    session.about = f"bookie {bookie_id}"
+    found: BookieDetails = session.call(details, [bookie_id], count_ledgers=False)[0]
+    address = http_address(BookieServiceInfo(found.endpoints), session.config)
+    told = bookie_figures.ask_all([address], cluster_work.FIGURES_TIMEOUT_S)[0]
+    if isinstance(told, BookKeeperError):
+        session.warn(f"its metrics are not known: {error_message(told)}")
+    elif told is not None:
+        found = attrs.evolve(found, figures=told)
+    session.emit(found)
+
+
+class HasDisks(Protocol):
+    """A bookie that told its disks, or did not."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def free(self) -> int | None: ...
+
+    @property
+    def total(self) -> int | None: ...
+
+
+def space(found: Sequence[HasDisks]) -> tuple[int, int]:
+    """Return free and total bytes; bookies of one host with equal totals share their disks."""
+    disks = {(one.host, one.total): one.free for one in found if one.free is not None}
+    return sum(free or 0 for free in disks.values()), sum(total or 0 for _, total in disks)
+
+
+async def details(
+    client: Client, wanted: Sequence[BookieId], *, count_ledgers: bool
+) -> list[BookieDetails]:
+    """Return bookies whole, asking those that are up; in the order wanted, else by id."""
+    known = {one.bookie_id: one for one in await operations.list_bookies(client)}
+    missing = [bookie_id for bookie_id in wanted if bookie_id not in known]
+    if missing:
+        raise NothingFoundError(
+            f"there is no bookie {missing[0]}{did_you_mean(missing[0], known)}",
+            next_step="`bkctl bookie list` shows them",
+        )
+    chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
+    racks = await cluster_work.racks_of(
+        client, [one.bookie_id for one in chosen if one.info is not None]
+    )
+    found = await together(_details(client, one, racks.get(one.bookie_id)) for one in chosen)
+    return await _with_ledgers(client, found) if count_ledgers else found
+
+
+async def _with_ledgers(client: Client, found: Sequence[BookieDetails]) -> list[BookieDetails]:
+    """Count the ledgers that list each bookie, in one walk over all."""
+    ledgers: Counter[BookieId] = Counter()
+    not_closed: Counter[BookieId] = Counter()
+    async for one in walk(client.store):
+        if one.metadata is not None:
+            ledgers.update(one.metadata.all_bookies())
+            if not one.metadata.is_closed:
+                not_closed.update(one.metadata.all_bookies())
+    return [
+        attrs.evolve(one, ledgers=ledgers[one.bookie_id], not_closed=not_closed[one.bookie_id])
+        for one in found
+    ]
+
+
+async def _details(client: Client, one: BookieStatus, rack: str | None) -> BookieDetails:
+    found = BookieDetails(bookie_id=one.bookie_id, state=one.state.value, rack=rack)
+    if one.info is not None:
+        found = attrs.evolve(
+            found, endpoints=one.info.endpoints, properties=dict(one.info.properties)
+        )
+        try:
+            disks = await operations.bookie_info(client, one.bookie_id)
+        except BookKeeperError as error:
+            found = attrs.evolve(found, unreachable=str(error))
+        else:
+            found = attrs.evolve(found, free=disks.free_bytes, total=disks.total_bytes)
+    with contextlib.suppress(CookieNotFoundError):
+        found = attrs.evolve(found, cookie=(await cookies.read(client, one.bookie_id)).cookie)
+    return found
+
+
+def sanity(session: Session, bookie_id: BookieId | None, entries: int) -> Sanity:
+    """Test one bookie; without an id the one of the settings.
+
+    Raises:
+        NothingFoundError: it is not registered.
+    """
+    if bookie_id is None:
+        from bkctl.session.stopped_bookie import stopped_bookie
+
+        bookie_id = stopped_bookie(session).bookie_id
+    session.about = f"bookie {bookie_id}"
+    states = {one.bookie_id: one.state for one in session.call(operations.list_bookies)}
+    if states.get(bookie_id) in {None, operations.BookieState.DOWN}:
+        up = [one for one, state in states.items() if state is not operations.BookieState.DOWN]
+        meant = did_you_mean(bookie_id, up)
+        raise NothingFoundError(f"bookie {bookie_id} is not registered: it does not run{meant}")
+    found: Sanity = session.call(check_bookie, bookie_id, entries)
+    return found

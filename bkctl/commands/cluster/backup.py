@@ -1,0 +1,409 @@
+"""What `cluster backup` and `cluster restore` do: all metadata into a file, and back.
+
+The file is JSON lines: a head, a node a line with parents before children, and an end with how many
+there were and the SHA-256 of every byte before it. So a file that was cut is noticed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.blocking import with_store
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
+from bkclient.metadata.known_nodes import known
+from bkctl.commands.cluster.metadata_commands import ROOT
+from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
+from bkctl.output.units import counted, rfc3339
+from bkctl.session.safety import Objection, heed, named
+from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.api import MetadataStore
+    from bkctl.output.progress import Progress
+    from bkctl.session.session import Session
+
+FORMAT: Final = "bkctl-backup"
+FORMAT_VERSION: Final = 1
+
+IDS_SPARED: Final = 1000
+"""Ids behind the highest in a backup that are not given again: of ledgers deleted before it."""
+
+_NODES_AT_ONCE: Final = 500
+_HEAD_BYTES_MAX: Final = 1 << 16
+_KINDS: Final = ("ledger", "cookie", "mark", "log")
+
+
+@attrs.frozen(kw_only=True)
+class BackupInfo:
+    """What a backup is of, and what it has. Times are milliseconds since the epoch."""
+
+    uri: str
+    instance_id: str | None
+    layout: str
+    time_ms: int
+    nodes: int = 0
+    kinds: Mapping[str, int] = attrs.field(factory=dict)
+    """How many ledgers, cookies, marks and logs."""
+    highest_ledger: LedgerId | None = None
+
+    def lines(self) -> list[str]:
+        """Return what it has, for people."""
+        return [counted(self.kinds[kind], kind) for kind in _KINDS if self.kinds.get(kind)]
+
+
+@attrs.frozen(kw_only=True)
+class BackupWritten:
+    """A file that holds a cluster's metadata."""
+
+    file: str
+    info: BackupInfo
+    file_bytes: int
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class ClusterRestored:
+    """A cluster whose metadata is back. ``kept`` nodes were there with another value, and stay."""
+
+    uri: str
+    info: BackupInfo
+    kept: tuple[str, ...] = ()
+
+
+class BackupDamagedError(CommandError):
+    """The file is no backup, or not a whole one."""
+
+
+@attrs.define
+class _Tally:
+    """What the nodes of a backup come to."""
+
+    info: BackupInfo
+    nodes: int = 0
+    kinds: Counter[str] = attrs.field(factory=Counter)
+    highest: LedgerId | None = None
+
+    def add(self, path: str) -> None:
+        """Count one node."""
+        self.nodes += 1
+        found = known(path, b"", self.info.layout)
+        if found.kind in _KINDS:
+            self.kinds[found.kind] += 1
+        if found.kind == "ledger" and found.ledger_id is not None:
+            self.highest = max(self.highest or found.ledger_id, found.ledger_id)
+
+    def result(self) -> BackupInfo:
+        """Return the info with all that was counted."""
+        return attrs.evolve(
+            self.info, nodes=self.nodes, kinds=dict(self.kinds), highest_ledger=self.highest
+        )
+
+
+# Backup -----------------------------------------------------------------------------------------
+
+
+def backup(session: Session, file: Path) -> None:
+    """Write everything that lasts to a file.
+
+    Raises:
+        RefusedError: the file is there, and is no backup.
+        NothingFoundError: its directory is not there.
+        CommandError: it cannot be written.
+    """
+    _insist_replaceable(file)
+    began_s = time.monotonic()
+    info: BackupInfo = session.call(_about)
+    found = session.iterate(_lasting)
+    with session.progress("backing up", unit="nodes") as progress:
+        try:
+            info, size = _write(file, info, found, progress)
+        except FileNotFoundError as error:
+            raise NothingFoundError(f"{file.parent}: no such directory") from error
+        except OSError as error:
+            raise CommandError(f"{file}: {error.strerror or error}") from error
+    session.emit(
+        BackupWritten(
+            file=str(file), info=info, file_bytes=size, seconds=time.monotonic() - began_s
+        )
+    )
+
+
+def _insist_replaceable(file: Path) -> None:
+    if not file.exists():
+        return
+    try:
+        with file.open("rb") as stream:
+            _head(stream.readline(_HEAD_BYTES_MAX))
+    except (BackupDamagedError, OSError) as error:
+        raise RefusedError(
+            f"{file} is there, and is no backup", next_step="choose another name"
+        ) from error
+
+
+async def _about(client: Client) -> BackupInfo:
+    store = client.store
+    return BackupInfo(
+        uri=store.uri,
+        instance_id=await store.instance_id(),
+        layout=(await store.layout()).name,
+        time_ms=int(client.cluster.clock.seconds() * 1000),
+    )
+
+
+async def _lasting(client: Client) -> AsyncIterator[tuple[StoredNode, ...]]:
+    """Yield the nodes that no session owns, but for what makes ids and for the root itself."""
+    async for some in client.store.nodes():
+        yield tuple(node for node in some if _lasts(node))
+
+
+def _lasts(node: StoredNode) -> bool:
+    name = node.path.rpartition("/")[2]
+    return not node.is_ephemeral and bool(node.path) and not name.startswith(zk_paths.ID_PREFIX)
+
+
+def _write(
+    file: Path, info: BackupInfo, found: Iterator[Sequence[StoredNode]], progress: Progress
+) -> tuple[BackupInfo, int]:
+    """Write beside the file, sync, and rename; return what was written, and its bytes."""
+    directory = file.resolve().parent
+    fd, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=directory)  # Its owner's alone.
+    digest, tally = hashlib.sha256(), _Tally(info)
+    try:
+        with os.fdopen(fd, "wb") as stream:
+
+            def put(line: Mapping[str, Any]) -> None:
+                data = json.dumps(line).encode() + b"\n"
+                digest.update(data)
+                stream.write(data)
+
+            put(_head_line(info))
+            for some in found:
+                for node in some:
+                    put(_node_line(node))
+                    tally.add(node.path)
+                progress.update(tally.nodes)
+            put({"end": True, "nodes": tally.nodes, "sha256": digest.hexdigest()})
+            stream.flush()
+            os.fsync(stream.fileno())
+            size = stream.tell()
+        Path(name).replace(file)
+        _sync(directory)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return tally.result(), size
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _head_line(info: BackupInfo) -> dict[str, Any]:
+    return {
+        FORMAT: FORMAT_VERSION,
+        "uri": info.uri,
+        "instance_id": info.instance_id,
+        "layout": info.layout,
+        "time": rfc3339(info.time_ms),
+        "time_ms": info.time_ms,
+    }
+
+
+def _node_line(node: StoredNode) -> dict[str, Any]:
+    line: dict[str, Any] = {"path": node.path, "version": node.version}
+    if node.value:
+        line["value_b64"] = base64.b64encode(node.value).decode()
+    return line
+
+
+# The file ---------------------------------------------------------------------------------------
+
+
+def _head(line: bytes) -> BackupInfo:
+    try:
+        head = json.loads(line)
+        version = head[FORMAT]
+        info = BackupInfo(
+            uri=str(head["uri"]),
+            instance_id=head["instance_id"],
+            layout=str(head["layout"]),
+            time_ms=int(head["time_ms"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise BackupDamagedError("it does not begin as a backup") from error
+    if version != FORMAT_VERSION:
+        raise BackupDamagedError(f"it is a backup of version {version}; known is {FORMAT_VERSION}")
+    if info.layout not in zk_paths.LAYOUTS:
+        raise BackupDamagedError(f"its layout {info.layout} is unknown")
+    return info
+
+
+def _node(line: bytes, number: int) -> StoredNode:
+    try:
+        found = json.loads(line)
+        value = base64.b64decode(found.get("value_b64", ""), validate=True)
+        return StoredNode(str(found["path"]), value, int(found["version"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupDamagedError(f"line {number} is no node") from error
+
+
+def read(file: Path) -> BackupInfo:
+    """Read a backup through; return what it has.
+
+    Raises:
+        BackupDamagedError: it is none, or not whole.
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        line = stream.readline()
+        tally = _Tally(_head(line))
+        for number, following in enumerate(stream, 2):
+            digest.update(line)
+            line = following
+            if b'"end"' in line and _is_end(line, tally.nodes, digest.hexdigest()):
+                if stream.read(1):
+                    raise BackupDamagedError(f"line {number} is its end, and more follows")
+                return tally.result()
+            tally.add(_node(line, number).path)
+    raise BackupDamagedError("its end is missing: it was cut")
+
+
+def _is_end(line: bytes, nodes: int, digest: str) -> bool:
+    """Return whether a line is the end; raise ``BackupDamagedError`` for one that does not fit."""
+    try:
+        found = json.loads(line)
+        if not found.get("end"):
+            return False
+        fits = (found["nodes"], found["sha256"]) == (nodes, digest)
+    except (ValueError, KeyError, AttributeError) as error:
+        raise BackupDamagedError("its last line is damaged") from error
+    if not fits:
+        raise BackupDamagedError("its checksum does not fit: it was changed, or damaged")
+    return True
+
+
+def stored_nodes(file: Path) -> Iterator[list[StoredNode]]:
+    """Yield the nodes of a backup that was read through, some at a time, in its order."""
+    with file.open("rb") as stream:
+        stream.readline()
+        some: list[StoredNode] = []
+        for number, line in enumerate(stream, 2):
+            if b'"end"' in line and json.loads(line).get("end"):
+                break
+            some.append(_node(line, number))
+            if len(some) == _NODES_AT_ONCE:
+                yield some
+                some = []
+        if some:
+            yield some
+
+
+# Restore ----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Target:
+    """What is where a backup is to go: whether there is anything, and of which cluster."""
+
+    nodes: int
+    instance_id: str | None
+
+
+def restore(session: Session, file: Path, force: Sequence[str]) -> None:
+    """Check a backup, ask, and bring it back.
+
+    Raises:
+        BackupDamagedError: the file is no whole backup.
+        RefusedError: the root is not empty, or nobody confirmed.
+        ConflictError: there is another cluster.
+    """
+    session.about = str(file)
+    info = read(file)
+    session.about = ""
+    target: _Target = _with_store(session, _target)
+    if target.instance_id not in {None, info.instance_id}:
+        raise ConflictError(
+            f"{session.uri} is the cluster {target.instance_id}; the backup is of"
+            f" {info.instance_id}",
+            next_step="restore into another root",
+        )
+    heed(session, _objections(session, target), force)
+    has = ", ".join(info.lines()) or "no ledger"
+    if session.dry_run:
+        session.plan(
+            [f"restore {counted(info.nodes, 'node')} of cluster {info.instance_id}: {has}"]
+        )
+        return
+    session.confirm(
+        [f"The backup of {rfc3339(info.time_ms)} has {has}."],
+        f"Restore cluster {info.instance_id} to {session.uri}?",
+    )
+    # The layout comes last: what breaks off is no cluster, and can be gone on with.
+    session.resume = session.failed = "`--force root` goes on with what is there"
+    with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
+        kept: list[str] = _with_store(session, lambda store: _put(store, file, info, progress))
+    session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept)))
+    if kept:
+        session.warn(f"{counted(len(kept), 'node')} differ and stay as they are: {named(kept)}")
+
+
+def _objections(session: Session, target: _Target) -> Iterator[Objection]:
+    if target.nodes:
+        yield Objection(
+            ROOT,
+            f"{session.uri} is not empty: it has {counted(target.nodes, 'node')} at its top",
+            "`bkctl cluster nuke` removes a cluster",
+        )
+
+
+def _with_store(session: Session, work: Any) -> Any:
+    return with_store(session.uri, work, session_timeout_s=session.config.zk_timeout_ms / 1000)
+
+
+async def _target(store: MetadataStore) -> _Target:
+    try:
+        (root,) = [
+            node async for some in store.nodes("", depth=0) for node in some if not node.path
+        ]
+    except NotFoundError:
+        return _Target(0, None)
+    try:
+        instance_id = await store.instance_id()
+    except NotInitializedError:
+        instance_id = None
+    return _Target(root.children, instance_id)
+
+
+async def _put(store: MetadataStore, file: Path, info: BackupInfo, progress: Progress) -> list[str]:
+    """Make the nodes; the layout last, so that half of it is no cluster."""
+    kept: list[str] = []
+    last: list[StoredNode] = []
+    done = 0
+    for some in stored_nodes(file):
+        now = [node for node in some if node.path != zk_paths.LAYOUT]
+        last += [node for node in some if node.path == zk_paths.LAYOUT]
+        kept += await store.add_nodes(now, info.layout)
+        done += len(some)
+        progress.update(done)
+    kept += await store.add_nodes(last, info.layout)
+    if info.highest_ledger is not None:
+        await store.skip_ledger_ids(LedgerId(info.highest_ledger + IDS_SPARED))
+    return kept

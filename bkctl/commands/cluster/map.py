@@ -1,0 +1,228 @@
+"""What `cluster map` and `cluster topology` draw: racks, the bookies in them, how full they are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.admin import operations
+from bkctl.commands.bookie.work import space
+from bkctl.commands.cluster import work as cluster_work
+from bkctl.output.canvas import Canvas
+from bkctl.output.table import display_width
+from bkctl.output.units import counted, free_of, human_bytes
+from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+    from bkctl.views import BookieSummary
+
+_BAR_MIN, _BAR_MAX = 8, 40
+_PERCENT_WIDTH: Final = 6
+_FREE_WIDTH: Final = 16
+_STATE_WIDTH: Final = 10
+
+
+@attrs.frozen
+class Rack:
+    """Bookies at one location; the name is empty where nobody knows it."""
+
+    name: str
+    bookies: tuple[BookieSummary, ...]
+
+    def machine(self) -> dict[str, Any]:
+        """Return it as machine forms have it."""
+        return {
+            "rack": self.name or None,
+            "bookies": [
+                {
+                    "bookie_id": one.bookie_id,
+                    "state": one.state,
+                    "free": one.free,
+                    "total": one.total,
+                    "unreachable": one.unreachable or None,
+                }
+                for one in self.bookies
+            ],
+        }
+
+
+@attrs.frozen(kw_only=True)
+class ClusterMap:
+    """All bookies in their racks. Disks that bookies of a host share count once."""
+
+    instance_id: str | None
+    racks: tuple[Rack, ...]
+    free: int | None = None
+    total: int | None = None
+
+    @property
+    def bookies(self) -> list[BookieSummary]:
+        return [one for rack in self.racks for one in rack.bookies]
+
+
+@attrs.frozen
+class Topology:
+    """Which bookies are at which location; not ``known`` without a topology script."""
+
+    known: bool
+    locations: Mapping[str, tuple[BookieId, ...]]
+    states: Mapping[BookieId, str]
+
+
+# What there is ----------------------------------------------------------------------------------
+
+
+def draw(session: Session, *, ask: bool) -> None:
+    """Print the map."""
+    found: ClusterMap = session.call(look, ask=ask)
+    session.emitter.draw(found, lambda canvas: drawing(found, canvas))
+
+
+async def look(client: Client, *, ask: bool) -> ClusterMap:
+    """Return all bookies in their racks, asked for their space."""
+    found = await cluster_work.bookies(client, None, ask=ask)
+    in_racks: dict[str, list[BookieSummary]] = defaultdict(list)
+    for one in found:
+        in_racks[one.rack or ""].append(one)
+    told = [one for one in found if one.total is not None]
+    free, total = space(told) if told else (None, None)
+    return ClusterMap(
+        instance_id=await client.store.instance_id(),
+        # Those of which nobody knows a rack come last.
+        racks=tuple(
+            Rack(name, tuple(bookies))
+            for name, bookies in sorted(in_racks.items(), key=lambda one: (not one[0], one[0]))
+        ),
+        free=free,
+        total=total,
+    )
+
+
+def topology(session: Session) -> None:
+    """Print the tree of locations."""
+    found: Topology = session.call(locations)
+    session.emitter.draw(found, lambda canvas: tree(found, canvas))
+    if not found.known:
+        session.note(
+            "no racks are known: networkTopologyScriptFileName names no script in the settings"
+        )
+
+
+async def locations(client: Client) -> Topology:
+    """Return where the registered bookies are."""
+    listed = [one for one in await operations.list_bookies(client) if one.info is not None]
+    racks = await cluster_work.racks_of(client, [one.bookie_id for one in listed])
+    found: dict[str, list[BookieId]] = defaultdict(list)
+    for one in listed:
+        found[racks.get(one.bookie_id, "")].append(one.bookie_id)
+    return Topology(
+        client.cluster.topology is not None,
+        {place: tuple(bookies) for place, bookies in sorted(found.items())},
+        {one.bookie_id: one.state.value for one in listed},
+    )
+
+
+# Drawings ---------------------------------------------------------------------------------------
+
+
+def glyph(state: str, canvas: Canvas) -> str:
+    """Return the sign for a bookie's state; its word stands beside it or in a legend."""
+    signs = {"writable": ("●", "+"), "read-only": ("◐", "-"), "down": ("✗", "x")}
+    return canvas.pick(*signs.get(state, ("?", "?")))
+
+
+def drawing(found: ClusterMap, canvas: Canvas) -> Iterator[str]:
+    """Yield the lines of the map."""
+    states = [one.state for one in found.bookies]
+    kinds = ", ".join(
+        f"{states.count(state)} {state}" for state in ("writable", "read-only", "down")
+        if state in states
+    )  # fmt: skip
+    many = counted(len(states), "bookie")
+    yield canvas.bold(f"cluster {found.instance_id or '-'}")
+    yield f"{many}: {kinds}" if kinds else many
+    names = max((display_width(one.bookie_id) for one in found.bookies), default=0)
+    for rack in found.racks:
+        unknown = "bookies" if len(found.racks) == 1 else "no rack known"
+        yield from box(rack.name or unknown, [*_rows(rack.bookies, names, canvas)], canvas)
+    if found.total is not None:
+        yield f"together {free_of(found.free, found.total)}"
+
+
+def box(title: str, rows: Sequence[str], canvas: Canvas) -> Iterator[str]:
+    """Yield rows, each as wide as the canvas less four, in a box with a title."""
+    line, side = canvas.pick("─", "-"), canvas.pick("│", "|")
+    corners = canvas.pick("┌┐└┘", "++++")
+    title = canvas.fitted(title, min(display_width(title), canvas.width - 6))
+    head = f"{corners[0]}{line} {canvas.bold(title)} "
+    rest = canvas.width - display_width(title) - 5
+    yield f"{head}{line * rest}{corners[1]}"
+    yield from (f"{side} {row} {side}" for row in rows)
+    yield f"{corners[2]}{line * (canvas.width - 2)}{corners[3]}"
+
+
+def _rows(bookies: Sequence[BookieSummary], names: int, canvas: Canvas) -> Iterator[str]:
+    """Yield a line for each bookie; ``names`` is how wide the widest of all ids is."""
+    room = canvas.width - 4
+    names = min(names, room - 2 - 1 - _STATE_WIDTH - 1 - _PERCENT_WIDTH)
+    left = room - 2 - names - 1 - _STATE_WIDTH - 1 - _PERCENT_WIDTH - 1
+    with_free = left >= _BAR_MIN + _FREE_WIDTH
+    bar = min(_BAR_MAX, left - _FREE_WIDTH if with_free else left)
+    for one in bookies:
+        name = canvas.fitted(one.bookie_id, names)
+        state = canvas.state(f"{glyph(one.state, canvas)} ", one.state)
+        word = canvas.state(canvas.fitted(one.state, _STATE_WIDTH), one.state)
+        text, width = _disks(one, bar, canvas, with_free=with_free)
+        fill = " " * (room - 2 - names - 1 - _STATE_WIDTH - 1 - width)
+        yield f"{state}{name} {word} {text}{fill}"
+
+
+def _disks(one: BookieSummary, bar: int, canvas: Canvas, *, with_free: bool) -> tuple[str, int]:
+    """Return what is drawn of a bookie's disks, and how wide that is."""
+    room = _PERCENT_WIDTH + 1 + max(bar, 0) + (_FREE_WIDTH if with_free else 0)
+    if one.free is None or not one.total:
+        words = one.unreachable or ("" if one.state == "down" else "not asked")
+        words = canvas.fitted(words, room).rstrip()
+        return canvas.state(words, "unreachable"), display_width(words)
+    share = 1 - one.free / one.total
+    percent = f"{100 * share:.0f} %".rjust(_PERCENT_WIDTH)
+    if bar < _BAR_MIN:
+        return percent, _PERCENT_WIDTH
+    free = f"{human_bytes(one.free)} free".rjust(_FREE_WIDTH) if with_free else ""
+    return f"{canvas.bar(share, bar)} {percent}{free}", bar + 1 + _PERCENT_WIDTH + len(free)
+
+
+def tree(found: Topology, canvas: Canvas) -> Iterator[str]:
+    """Yield the lines of the tree of locations, down to the bookies."""
+    root: dict[str, Any] = {}
+    for place, bookies in found.locations.items():
+        node = root
+        for part in filter(None, (place or "no rack known").split("/")):
+            node = node.setdefault(part, {})
+        for bookie in bookies:
+            node[bookie] = found.states.get(bookie, "")
+    yield "/"
+    yield from branches(root, canvas, lambda name, state: _leaf(name, state, canvas))
+
+
+def _leaf(name: str, state: Any, canvas: Canvas) -> str:
+    if isinstance(state, dict):
+        return canvas.bold(name)
+    return f"{canvas.state(glyph(state, canvas), state)} {name} {canvas.state(state, state)}"
+
+
+def branches(node: Mapping[str, Any], canvas: Canvas, leaf: Any, lead: str = "") -> Iterator[str]:
+    """Yield the lines below one node of a tree; ``leaf`` gives what is written for a child."""
+    tee, last, bar = (
+        canvas.pick("├─ ", "|- "), canvas.pick("└─ ", "`- "), canvas.pick("│  ", "|  ")
+    )  # fmt: skip
+    for n, (name, child) in enumerate(node.items(), 1):
+        at_end = n == len(node)
+        yield f"{lead}{last if at_end else tee}{leaf(name, child)}"
+        if isinstance(child, dict):
+            yield from branches(child, canvas, leaf, lead + ("   " if at_end else bar))

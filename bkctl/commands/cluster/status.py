@@ -1,0 +1,249 @@
+"""What `cluster status` and `cluster ping` do: ask everybody once, and say what that comes to."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.admin.ledger_scan import walk
+from bkclient.metadata.tree.nodes import together
+from bkclient.placement.free_space import ask_sizes
+from bkclient.repair import autorecovery
+from bkctl.commands.bookie.work import space
+from bkctl.commands.cluster import work as cluster_work
+from bkctl.errors import CommandError, ProblemsError, error_message
+from bkctl.exit_status import ExitStatus
+from bkctl.output.units import counted, human_duration
+from wire.codes import ProtocolVersion
+from wire.errors import BookKeeperError
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.connection.pool import BookiePool
+    from bkctl.session.session import Session
+    from bkctl.views import BookieSummary
+
+METADATA: Final = "metadata"
+
+_FULL_AT: Final = 0.95
+
+
+@attrs.frozen(kw_only=True)
+class ClusterStatus:
+    """A cluster as it is now, and what is not as it should be."""
+
+    uri: str
+    instance_id: str | None
+    layout: str
+    writable: int
+    read_only: int
+    down: int
+    versions: Mapping[str, int]
+    """How many bookies run what; those that do not tell are in none."""
+    free: int
+    total: int
+    """Bytes; disks that bookies share count once."""
+    racks: Mapping[str, int]
+    """How many registered bookies are in each; empty where nobody knows racks."""
+    ensemble_size: int
+    headroom: int
+    """How many writable bookies may go before there are fewer than ``ensemble_size``."""
+    autorecovery: autorecovery.Status
+    ledgers: int | None = None
+    not_closed: int | None = None
+    problems: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Pong:
+    """What came of asking one peer; ``error`` is empty where it answered.
+
+    ``peer`` is ``metadata`` or a bookie's id.
+    """
+
+    peer: str
+    kind: str
+    state: str
+    address: str | None = None
+    connect_s: float | None = None
+    answer_s: float | None = None
+    error: str = ""
+
+
+# Status -----------------------------------------------------------------------------------------
+
+
+@attrs.define
+class _Walked:
+    """What a walk over all ledgers counts."""
+
+    ledgers: int = 0
+    not_closed: int = 0
+    ensemble_max: int = 0
+
+
+def status(session: Session, ensemble_size: int, *, count_ledgers: bool, fail_if_any: bool) -> None:
+    """Print how the cluster is.
+
+    Raises:
+        ProblemsError: there are problems, and ``fail_if_any``.
+    """
+    bookies: list[BookieSummary] = session.call(cluster_work.bookies, None, ask=True)
+    bookies = cluster_work.with_figures(bookies, now_s=time.time())
+    found: ClusterStatus = session.call(
+        _status, bookies, ensemble_size, count_ledgers=count_ledgers
+    )
+    session.emit(found)
+    if fail_if_any and found.problems:
+        session.finish()
+        raise ProblemsError(
+            f"{counted(len(found.problems), 'problem')}: {'; '.join(found.problems)}",
+            next_step="`bkctl doctor` says what mends them",
+        )
+
+
+async def _status(
+    client: Client, bookies: Sequence[BookieSummary], ensemble_size: int, *, count_ledgers: bool
+) -> ClusterStatus:
+    store = client.store
+    walked = await _walk(client) if count_ledgers else None
+    if walked is not None:
+        ensemble_size = max(ensemble_size, walked.ensemble_max)
+    states = Counter(one.state for one in bookies)
+    writable = states[operations.BookieState.WRITABLE.value]
+    free, total = space([one for one in bookies if one.total is not None])
+    found = ClusterStatus(
+        uri=store.uri,
+        instance_id=await store.instance_id(),
+        layout=(await store.layout()).name,
+        writable=writable,
+        read_only=states[operations.BookieState.READ_ONLY.value],
+        down=states[operations.BookieState.DOWN.value],
+        versions=dict(sorted(Counter(one.version for one in bookies if one.version).items())),
+        free=free,
+        total=total,
+        racks=dict(sorted(Counter(one.rack for one in bookies if one.rack).items())),
+        ensemble_size=ensemble_size,
+        headroom=writable - ensemble_size,
+        autorecovery=await autorecovery.status(client),
+        ledgers=None if walked is None else walked.ledgers,
+        not_closed=None if walked is None else walked.not_closed,
+    )
+    domain = client.cluster.placement.domain if found.racks else ""
+    return attrs.evolve(found, problems=tuple(_problems(found, bookies, domain)))
+
+
+async def _walk(client: Client) -> _Walked:
+    walked = _Walked()
+    async for one in walk(client.store):
+        walked.ledgers += 1
+        if one.metadata is not None and not one.metadata.is_closed:
+            walked.not_closed += 1
+            walked.ensemble_max = max(walked.ensemble_max, one.metadata.ensemble_size)
+    return walked
+
+
+def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary], domain: str) -> list[str]:
+    """Return what is not as it should be, the worst first; bookies are kept apart by ``domain``."""
+    silent = sum(bool(one.unreachable) for one in bookies)
+    full = sum(
+        one.total is not None and one.free is not None and one.free < one.total * (1 - _FULL_AT)
+        for one in bookies
+    )
+    repair = found.autorecovery
+    lacking = -found.headroom
+    # A region or a zone is the first part of a location.
+    apart = {rack if domain == "rack" else rack.split("/")[1] for rack in found.racks}
+    ensemble = f"ledgers of an ensemble of {found.ensemble_size}"
+    told = (
+        (lacking > 0, f"{counted(lacking, 'writable bookie')} too few for {ensemble}"),
+        (repair.marked, f"{counted(repair.marked, 'ledger')} under-replicated"),
+        (silent, f"{counted(silent, 'registered bookie')} unreachable"),
+        (found.down, f"{counted(found.down, 'bookie')} down"),
+        (found.read_only, f"{counted(found.read_only, 'bookie')} read-only"),
+        (full, f"{counted(full, 'bookie')} with full disks"),
+        (not repair.enabled, "autorecovery is disabled"),
+        (repair.enabled and repair.auditor is None, "no auditor is elected"),
+        (len(apart) == 1, f"all bookies are in one {domain}"),
+    )
+    return [words for holds, words in told if holds]
+
+
+# Ping -------------------------------------------------------------------------------------------
+
+
+def ping(session: Session, *, registered: bool) -> None:
+    """Print who answers, and how soon.
+
+    Raises:
+        CommandError: somebody does not; status 5.
+    """
+    found: list[Pong] = session.call(pong_of_all, registered=registered)
+    session.emit_all(found, Pong)
+    session.finish()
+    silent = [one.peer for one in found if one.error]
+    if silent:
+        raise CommandError(
+            f"{len(silent)} of {len(found)} did not answer: {', '.join(silent)}",
+            status=ExitStatus.UNREACHABLE,
+        )
+    slowest = max(found, key=lambda one: one.answer_s or 0.0)
+    session.note(
+        f"all {len(found)} answered; the slowest is {slowest.peer} with"
+        f" {human_duration(slowest.answer_s or 0.0)}"
+    )
+
+
+async def pong_of_all(client: Client, *, registered: bool) -> list[Pong]:
+    """Return the metadata service's answer, and each bookie's, over connections of their own."""
+    clock = client.cluster.clock
+    began_s = clock.seconds()
+    await client.store.instance_id()
+    metadata = Pong(
+        peer=METADATA,
+        kind=METADATA,
+        state="connected",
+        address=client.store.uri,
+        answer_s=clock.seconds() - began_s,
+    )
+    listed = await operations.list_bookies(client)
+    wanted = [one for one in listed if one.info is not None or not registered]
+    pool = client.cluster.pool.anew()
+    try:
+        return [metadata, *await together(_pong(pool, one) for one in wanted)]
+    finally:
+        pool.close()
+
+
+async def _pong(pool: BookiePool, one: operations.BookieStatus) -> Pong:
+    endpoint = None if one.info is None else one.info.endpoint()
+    found = Pong(
+        peer=one.bookie_id,
+        kind="bookie",
+        state=one.state.value,
+        address=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+    )
+    if one.state is operations.BookieState.DOWN:
+        return attrs.evolve(found, error="it is not registered")
+    try:
+        return await _timed_pong(pool, one.bookie_id, found)
+    except BookKeeperError as error:
+        return attrs.evolve(found, error=error_message(error))
+
+
+async def _timed_pong(pool: BookiePool, bookie_id: BookieId, found: Pong) -> Pong:
+    began_s = pool.clock.seconds()
+    await pool.channel(bookie_id, LedgerId(0), ProtocolVersion.V3)
+    connected_s = pool.clock.seconds()
+    await ask_sizes(pool, bookie_id)
+    return attrs.evolve(
+        found,
+        connect_s=connected_s - began_s,
+        answer_s=pool.clock.seconds() - connected_s,
+    )

@@ -1,0 +1,160 @@
+"""What `cluster watch` does: look again whenever something may have changed, and tell what has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
+from bkclient.repair.autorecovery import count_marks
+from bkctl.commands.load.looks import MARKS_MAX, flushed
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+_SESSION_WORDS: Final = {
+    SessionEvent.CONNECTED: "connected",
+    SessionEvent.SUSPENDED: "suspended",
+    SessionEvent.LOST: "lost",
+}
+
+
+@attrs.frozen(kw_only=True)
+class ClusterEvent:
+    """One change. ``event`` is a stable word; ``was`` and ``now`` what it changed from and to."""
+
+    time_ms: int
+    event: str
+    now: str
+    was: str | None = None
+    bookie_id: BookieId | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Seen:
+    """What is watched, at one look."""
+
+    bookies: Mapping[BookieId, str]
+    auditor: BookieId | None
+    enabled: bool
+    marks: int
+
+
+def watch(session: Session, for_s: float | None, interval_s: float) -> None:
+    """Print events as they come."""
+    session.options.no_pager = True
+    found = session.iterate(events, for_s, interval_s)
+    session.emit_all(flushed(session, found), ClusterEvent)
+
+
+async def events(
+    client: Client, for_s: float | None, interval_s: float
+) -> AsyncIterator[ClusterEvent]:
+    """Yield what changes, after how things are; for a time, or without end."""
+    clock = client.cluster.clock
+    end_s = None if for_s is None else clock.seconds() + for_s
+    wake = _Wake(client)
+    before: Seen | None = None
+    with ExitStack() as watches:
+        watches.callback(client.store.on_session(wake.session).cancel)
+        watches.callback((await client.store.watch_bookies(wake)).cancel)
+        watches.callback((await client.store.watch_underreplicated(wake)).cancel)
+        while True:
+            for word in wake.sessions():
+                yield ClusterEvent(time_ms=_ms(client), event="metadata", now=word)
+            try:
+                now = await look(client)
+            except MetadataUnavailableError:
+                pass  # The session's events tell it.
+            else:
+                for event in changes(before, now, _ms(client)):
+                    yield event
+                before = now
+            left_s = interval_s if end_s is None else min(interval_s, end_s - clock.seconds())
+            if left_s <= 0:
+                return
+            await wake.wait(left_s)
+
+
+def _ms(client: Client) -> int:
+    return int(client.cluster.clock.seconds() * 1000)
+
+
+class _Wake:
+    """Ends a wait when something was heard; a call to it is such a thing."""
+
+    def __init__(self, client: Client) -> None:
+        self._clock = client.cluster.clock
+        self._waiter: Deferred[None] | None = None
+        self._heard = False
+        self._words: list[str] = []
+
+    def __call__(self) -> None:
+        self._heard = True
+        if self._waiter is not None and not self._waiter.called:
+            self._waiter.callback(None)
+
+    def session(self, event: SessionEvent) -> None:
+        self._words.append(_SESSION_WORDS[event])
+        self()
+
+    def sessions(self) -> list[str]:
+        """Return what the session went through since the last call."""
+        words, self._words = self._words, []
+        return words
+
+    async def wait(self, seconds: float) -> None:
+        """Return after a time, or as soon as something was heard since the last wait."""
+        if not self._heard:
+            self._waiter = Deferred()
+            timer = self._clock.callLater(seconds, self)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                if timer.active():
+                    timer.cancel()
+        self._heard = False
+
+
+async def look(client: Client) -> Seen:
+    """Look once."""
+    store = client.store
+    states = dict.fromkeys(await store.known_bookies(), "down")
+    states |= dict.fromkeys(await store.read_only_bookies(), "read-only")
+    states |= dict.fromkeys(await store.writable_bookies(), "writable")
+    marks = await count_marks(store, MARKS_MAX)
+    return Seen(
+        bookies=dict(sorted(states.items())),
+        auditor=await store.current_auditor(),
+        enabled=await store.replication_enabled(),
+        marks=marks,
+    )
+
+
+def changes(before: Seen | None, now: Seen, time_ms: int) -> Iterator[ClusterEvent]:
+    """Yield what has changed from one look to the next; from nothing, how it is."""
+
+    def event(word: str, is_now: str, was: str | None) -> ClusterEvent:
+        return ClusterEvent(time_ms=time_ms, event=word, now=is_now, was=was)
+
+    old = {} if before is None else before.bookies
+    for bookie in sorted(old.keys() | now.bookies.keys()):
+        was, is_now = old.get(bookie), now.bookies.get(bookie, "gone")
+        if was != is_now:
+            yield attrs.evolve(event("bookie", is_now, was), bookie_id=bookie)
+    values: tuple[tuple[str, Callable[[Seen], str]], ...] = (
+        ("auditor", lambda seen: seen.auditor or "none"),
+        ("autorecovery", lambda seen: "enabled" if seen.enabled else "disabled"),
+        ("under-replicated", lambda seen: str(seen.marks)),
+    )
+    for word, get in values:
+        former = None if before is None else get(before)
+        if former != get(now):
+            yield event(word, get(now), former)

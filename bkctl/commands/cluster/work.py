@@ -1,0 +1,199 @@
+"""What the cluster and bookie commands do: the steps between parsed options and printed values.
+
+Functions whose first argument is a ``client`` are coroutines for the reactor's thread, given to
+``Session.call``. Those that take a ``session`` run on the main thread and block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
+from bkclient.metadata import open_metadata
+from bkclient.metadata.access import store_options
+from bkclient.metadata.api import AlreadyInitializedError
+from bkclient.metadata.tree.nodes import together
+from bkclient.repair.autorecovery import count_marks
+from bkctl.bookies import figures as bookie_figures
+from bkctl.bookies import summary
+from bkctl.bookies.admin_api import http_address
+from bkctl.errors import NothingFoundError, error_message
+from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary, HealthCheck
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bkclient.client import Client
+    from bkclient.metadata.api import MetadataStore
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+T = TypeVar("T")
+
+FIGURES_TIMEOUT_S: Final = 3.0
+"""How long one bookie's metrics may take where they are only an addition."""
+
+
+async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[BookieSummary]:
+    """Return the bookies in a state (``None``: all), by id; ``ask`` them for their free space."""
+    found = [
+        one for one in await operations.list_bookies(client) if wanted in {None, one.state.value}
+    ]
+    racks = await racks_of(client, [one.bookie_id for one in found if one.info is not None])
+    return await together(_look_at(client, one, racks.get(one.bookie_id), ask=ask) for one in found)
+
+
+async def _look_at(
+    client: Client, one: operations.BookieStatus, rack: str | None, *, ask: bool
+) -> BookieSummary:
+    found = summary.summary(one)
+    if one.info is None:
+        return found
+    found = attrs.evolve(found, http=http_address(one.info, client.config), rack=rack)
+    if not ask:
+        return found
+    try:
+        disks = await operations.bookie_info(client, one.bookie_id)
+    except BookKeeperError as error:
+        # The state is what metadata says; the sizes stay unknown.
+        return attrs.evolve(found, unreachable=error_message(error))
+    return attrs.evolve(found, free=disks.free_bytes, total=disks.total_bytes)
+
+
+async def racks_of(client: Client, bookies: Collection[BookieId]) -> Mapping[BookieId, str]:
+    """Return where bookies are in the network; nothing where no topology script is configured."""
+    topology = client.cluster.topology if client.has_topology_script else None
+    if topology is None:
+        return {}
+    await topology.learn(bookies)
+    return {bookie: topology.rack_of(bookie) for bookie in bookies}
+
+
+def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[BookieSummary]:
+    """Return bookies with what only their metrics tell, where they can be asked; blocks."""
+    told = bookie_figures.ask_all([one.http for one in found], FIGURES_TIMEOUT_S)
+    return [
+        attrs.evolve(
+            one,
+            version=figures.version,
+            uptime_s=None if figures.started_s is None else max(0.0, now_s - figures.started_s),
+        )
+        if isinstance(figures, bookie_figures.Figures)
+        else one
+        for one, figures in zip(found, told, strict=True)
+    ]
+
+
+async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:
+    """Return what the cluster is; counting ledgers takes a walk over all of them."""
+    store = client.store
+    writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
+    down = await store.known_bookies() - writable - read_only
+    ledgers = None
+    if count_ledgers:
+        ledgers = 0
+        async for ids in store.ledger_ranges():
+            ledgers += len(ids)
+    return ClusterSummary(
+        uri=store.uri,
+        instance_id=await store.instance_id(),
+        layout=(await store.layout()).name,
+        writable=len(writable),
+        read_only=len(read_only),
+        down=len(down),
+        autorecovery=await store.replication_enabled(),
+        auditor=await store.current_auditor(),
+        underreplicated=await count_marks(store, 1) > 0,
+        ledgers=ledgers,
+    )
+
+
+async def cluster_id(client: Client) -> ClusterId:
+    """Return the cluster's instance id.
+
+    Raises:
+        NothingFoundError: it has none.
+    """
+    found = await client.store.instance_id()
+    if found is None:
+        raise NothingFoundError("the cluster has no instance id")
+    return ClusterId(found)
+
+
+async def health_check(client: Client, wanted: bool | None) -> HealthCheck:  # noqa: FBT001  # a value
+    """Return whether clients may quarantine bookies, after switching it where that is wanted."""
+    store = client.store
+    enabled = await store.health_check_enabled()
+    if wanted is None or wanted is enabled:
+        return HealthCheck(enabled, changed=False)
+    await store.set_health_check_enabled(enabled=wanted)
+    return HealthCheck(wanted, changed=True)
+
+
+def init(session: Session, layout: str | None) -> ClusterCreated:
+    """Make a new cluster where the session's URI points.
+
+    Raises:
+        AlreadyInitializedError: there is one.
+    """
+    options = store_options(session.config, session.uri)
+
+    async def make(store: MetadataStore) -> ClusterCreated:
+        instance_id = await operations.init_cluster(store, layout)
+        return ClusterCreated(store.uri, instance_id, (await store.layout()).name)
+
+    created: ClusterCreated = with_store(session.uri, make, **options)
+    return created
+
+
+class Watched:
+    """A cluster's metadata, for what starts its bookies: make it, and see who is registered.
+
+    Connects at the first use, when there is something to connect to.
+    """
+
+    def __init__(self, uri: Callable[[], str]) -> None:
+        self._uri = uri
+        self._reactor = reactor_in_thread()
+        self._store: MetadataStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._store is not None:
+            self._run(self._store.close)
+            self._store = None
+
+    def initialize(self) -> None:
+        """Make the cluster, unless it is there already."""
+        self._run(self._initialize)
+
+    async def _initialize(self) -> None:
+        store = await self._connected()
+        try:
+            await store.initialize()
+        except AlreadyInitializedError:
+            return
+
+    def writable(self) -> frozenset[str]:
+        """Return the bookies that take adds."""
+        found: frozenset[str] = self._run(self._writable)
+        return found
+
+    async def _writable(self) -> frozenset[BookieId]:
+        return await (await self._connected()).writable_bookies()
+
+    def _run(self, work: Callable[[], Any]) -> Any:
+        return call_in_reactor(self._reactor, work)
+
+    async def _connected(self) -> MetadataStore:
+        if self._store is None:
+            self._store = open_metadata(self._uri(), reactor=self._reactor)
+            await self._store.connect()
+        return self._store

@@ -1,0 +1,203 @@
+"""What `cookie verify` and `cookie repair` do: one bookie's cookies, wherever they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.metadata.api import NEW
+from bkctl.errors import ConflictError, ProblemsError, RefusedError
+from bkctl.output.units import counted
+from bkctl.session.stopped_bookie import StoppedBookie, held, refuse_registered, stopped_bookie
+from bookied.directories.cookie_check import master_cookie
+from bookied.directories.dirs import VERSION
+from bookied.storage.files.files import RealFiles
+from wire.errors import FormatError
+from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+STORED: Final = "metadata service"
+"""Where the cluster keeps a cookie."""
+
+ID: Final = "bookie id"
+INSTANCE: Final = "instance id"
+
+
+@attrs.frozen
+class FoundCookie:
+    """What is kept at one place; ``cookie`` is ``None`` where it is lost, or no cookie."""
+
+    place: str
+    cookie: Cookie | None
+    problem: str = ""
+    is_empty: bool = False
+    """A directory with nothing in it."""
+
+
+@attrs.frozen
+class CookieProblem:
+    """One field, at one place, that is not as the settings have it."""
+
+    place: str
+    field: str
+    configured: str
+    found: str
+
+
+@attrs.frozen
+class CookiesRepaired:
+    """Where a bookie's cookie was written anew."""
+
+    bookie_id: BookieId
+    places: tuple[str, ...]
+
+
+@attrs.frozen
+class _Seen:
+    bookie: StoppedBookie
+    master: Cookie
+    version: int
+    """Of the stored cookie; ``NEW`` where there is none."""
+    cookies: tuple[FoundCookie, ...]
+
+
+def problems(master: Cookie, found: FoundCookie) -> Iterator[CookieProblem]:
+    """Yield in what a cookie differs from the one that settings and cluster call for."""
+    if found.cookie is None:
+        yield CookieProblem(found.place, "cookie", "one", found.problem)
+        return
+    for one in cookie_differences(master, found.cookie):
+        yield CookieProblem(found.place, one.field, one.ours, one.theirs)
+
+
+def verify(session: Session) -> None:
+    """Compare all cookies of a bookie with its settings.
+
+    Raises:
+        ProblemsError: one does not fit.
+    """
+    seen = _look(session)
+    found = [problem for one in seen.cookies for problem in problems(seen.master, one)]
+    session.emit_all(found, CookieProblem)
+    if found:
+        raise ProblemsError(
+            f"{counted(len({one.place for one in found}), 'cookie')} of {len(seen.cookies)} "
+            "not as the settings have it",
+            next_step="`bkctl cookie repair` writes lost ones anew; `bkctl bookie flip-id` and "
+            "`bkctl bookie expand-storage` follow changed settings",
+        )
+    session.note(f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as set")
+
+
+def _look(session: Session) -> _Seen:
+    bookie = stopped_bookie(session)
+    master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
+    stored = bookie.stored.read()
+    return _Seen(
+        bookie,
+        master,
+        NEW if stored is None else stored.version,
+        (
+            _decoded(STORED, None if stored is None else stored.value),
+            *map(_local, bookie.found.all_dirs),
+        ),
+    )
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
+
+
+def _local(directory: Path) -> FoundCookie:
+    place = str(directory / VERSION)
+    try:
+        text: bytes | None = RealFiles().read(directory / VERSION)
+    except FileNotFoundError:
+        text = None
+    is_empty = not directory.is_dir() or not any(directory.iterdir())
+    return attrs.evolve(_decoded(place, text), is_empty=is_empty)
+
+
+def _decoded(place: str, text: bytes | None) -> FoundCookie:
+    if text is None:
+        return FoundCookie(place, None, "none")
+    try:
+        return FoundCookie(place, decode_cookie(text))
+    except FormatError as error:
+        return FoundCookie(place, None, f"damaged: {error}")
+
+
+# Repair -----------------------------------------------------------------------------------------
+
+
+def to_rewrite(master: Cookie, cookies: tuple[FoundCookie, ...]) -> tuple[str, ...]:
+    """Return at which places the cookie has to be written anew.
+
+    Raises:
+        ConflictError: a cookie is another bookie's, of another cluster, or of other directories.
+        RefusedError: none is left that fits, or a directory is empty.
+    """
+    bad = [one for one in cookies if any(problems(master, one))]
+    for problem in (found for one in bad if one.cookie for found in problems(master, one)):
+        raise ConflictError(
+            f"{problem.place}: {problem.field} is {problem.found}, and {problem.configured} by the "
+            "settings",
+            next_step=_OTHERS.get(problem.field, _DIRECTORIES),
+        )
+    if bad and len(bad) == len(cookies):
+        raise RefusedError(
+            "no cookie is left that says whose directories these are",
+            next_step="`bkctl cookie get` on another cluster's service, or a backup, may have one",
+        )
+    for one in bad:
+        if one.is_empty:
+            raise RefusedError(
+                f"{Path(one.place).parent} is empty: what was on it is lost",
+                next_step="is its disk mounted? Else take the bookie out (`bkctl recover`), and "
+                "start it as a new one",
+            )
+    return tuple(one.place for one in bad)
+
+
+_OTHERS: Final = {
+    ID: "`bkctl bookie flip-id` gives a bookie another id",
+    INSTANCE: "it belongs to another cluster: check metadataServiceUri",
+}
+_DIRECTORIES: Final = "let the settings name the same directories, or `bkctl bookie expand-storage`"
+
+
+def repair(session: Session) -> None:
+    """Show where a bookie's cookie would be written anew, ask, and write it.
+
+    Raises:
+        RefusedError, ConflictError: as ``to_rewrite``; or it runs, or nobody confirmed.
+    """
+    seen = _look(session)
+    bookie_id = seen.bookie.bookie_id
+    refuse_registered(session, bookie_id)
+    places = to_rewrite(seen.master, seen.cookies)
+    if session.dry_run:
+        session.plan(f"write the cookie of {bookie_id} to {place}" for place in places)
+        return
+    if places:
+        lines = [f"The cookie of {bookie_id} will be written to:", *(f"  {p}" for p in places)]
+        session.confirm(lines, "Go on?")
+        with held(seen.bookie.found, port=seen.bookie.config.port):
+            _write(seen, places)
+    session.emit(CookiesRepaired(bookie_id, places))
+
+
+def _write(seen: _Seen, places: tuple[str, ...]) -> None:
+    text = encode_cookie(seen.master)
+    for place in places:
+        if place == STORED:
+            seen.bookie.stored.write(text, seen.version)
+        else:
+            RealFiles().write_atomic(Path(place), text)

@@ -1,0 +1,325 @@
+"""What the cookie commands do: the steps between parsed options and printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient.admin import cookies
+from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkctl.commands.cookie.commands import ONLY_COPIES, OPEN_LEDGERS, REGISTERED
+from bkctl.errors import NothingFoundError, RefusedError, UsageError
+from bkctl.output.units import counted
+from bkctl.output.whole_file import write_whole
+from bkctl.session.safety import Objection, heed, named
+from bkctl.suggest import did_you_mean
+from wire.errors import FormatError
+from wire.ids import BookieId
+from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+
+if TYPE_CHECKING:
+    from bkclient.admin.cookies import Reliance, StoredCookie
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+
+
+@attrs.frozen
+class CookieText:
+    """A cookie as it is, or would be, stored."""
+
+    bookie_id: BookieId
+    text: bytes
+    cookie: Cookie | None
+    version: int | None = None
+
+
+@attrs.frozen
+class CookieChanged:
+    """What became of a cookie: created, updated or deleted."""
+
+    bookie_id: BookieId
+    change: str
+    version: int | None = None
+
+
+# Look -------------------------------------------------------------------------------------------
+
+
+def print_cookie(session: Session, bookie_id: BookieId) -> None:
+    """Print a cookie as it is stored."""
+    session.about = f"bookie {bookie_id}"
+    found = _stored(session, bookie_id)
+    if found.cookie is None:
+        session.warn(f"this is no cookie that a bookie can read: {found.problem}")
+    session.emit(CookieText(bookie_id, found.stored.value, found.cookie, found.stored.version))
+
+
+def generate(
+    session: Session,
+    bookie_id: BookieId | None,
+    *,
+    journal_dirs: Sequence[str],
+    ledger_dirs: Sequence[str],
+    index_dirs: Sequence[str],
+    instance_id: str | None,
+    out: str | None,
+) -> None:
+    """Print the cookie of a bookie with these directories, or of the one of the settings.
+
+    Raises:
+        UsageError: some are named, and not all that are needed.
+    """
+    named = bool(journal_dirs or ledger_dirs or index_dirs)
+    if named and not (bookie_id and journal_dirs and ledger_dirs):
+        raise UsageError(
+            "half of a bookie is named",
+            next_step="give its id, --journal-dir and --ledger-dir, or all of it by -c FILE",
+        )
+    cluster = instance_id or session.call(_instance_id)
+    if named:
+        made = Cookie(
+            bookie_id or "",
+            ",".join(journal_dirs),
+            tuple(ledger_dirs),
+            tuple(index_dirs) or None,
+            cluster,
+        )
+    else:
+        made = _of_settings(session, bookie_id, cluster)
+    text = CookieText(BookieId(made.bookie_id), encode_cookie(made), made)
+    if out is None:
+        session.emit(text)
+        return
+    write_whole(out, text.text)
+    session.emit(CookieChanged(text.bookie_id, f"written to {out}"))
+
+
+def _of_settings(session: Session, bookie_id: BookieId | None, cluster: str | None) -> Cookie:
+    """Return the cookie that the daemon would write, by its own code."""
+    from bkctl.session.stopped_bookie import stopped_bookie
+    from bookied.directories.cookie_check import master_cookie
+
+    bookie = stopped_bookie(session)
+    return master_cookie(bookie.config, bookie_id or bookie.bookie_id, cluster)
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
+
+
+# Create and update ------------------------------------------------------------------------------
+
+
+def create(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> None:
+    """Store a new cookie."""
+    session.about = f"bookie {bookie_id}"
+    text = _given(session, bookie_id, path, check=check)
+    if session.dry_run:
+        session.plan([f"store a cookie of {bookie_id}"])
+        return
+    session.emit(CookieChanged(bookie_id, "created", session.call(_write, bookie_id, text, NEW)))
+
+
+def update(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> None:
+    """Show what would change in a cookie, ask, and replace it if it has not changed meanwhile."""
+    session.about = f"bookie {bookie_id}"
+    found = _stored(session, bookie_id)
+    text = _given(session, bookie_id, path, check=check)
+    lines = difference(found, text)
+    if session.dry_run:
+        session.plan([f"change the {line}" for line in lines])
+        return
+    if lines:
+        session.confirm(
+            [f"The cookie of {bookie_id} changes:", *(f"  {line}" for line in lines)],
+            f"Update the cookie of {bookie_id}?",
+        )
+    version = session.call(_write, bookie_id, text, found.stored.version)
+    session.emit(CookieChanged(bookie_id, "updated", version))
+
+
+def difference(found: StoredCookie, text: bytes) -> list[str]:
+    """Return what a new cookie changes, one line a field."""
+    if found.stored.value == text:
+        return []
+    try:
+        new = decode_cookie(text)
+    except FormatError:
+        return ["whole text, into what is no cookie"]
+    if found.cookie is None:
+        return ["whole text, which is no cookie now"]
+    fields = cookie_differences(new, found.cookie)
+    return [f"{one.field}: {one.theirs} becomes {one.ours}" for one in fields] or ["form only"]
+
+
+def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> bytes:
+    """Return the cookie in a file.
+
+    Raises:
+        NothingFoundError: there is no such file.
+        RefusedError: it is no cookie, or not of this bookie and cluster, and ``check`` is on.
+    """
+    if path == "-":
+        text = session.stdin_bytes.read()
+    else:
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+    wrong = _wrong(text, bookie_id, session.call(_instance_id))
+    if wrong and check:
+        raise RefusedError(wrong, next_step="no bookie would start with it; --force content")
+    if wrong:
+        session.warn(f"overridden: {wrong}")
+    return text
+
+
+def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
+    """Return what keeps the bookie from starting with such a cookie."""
+    try:
+        new = decode_cookie(text)
+    except FormatError as error:
+        return f"this is no cookie: {error}"
+    if new.bookie_id != bookie_id:
+        return f"this is the cookie of {new.bookie_id}, not of {bookie_id}"
+    if new.instance_id != cluster:
+        return f"this is a cookie of the cluster {new.instance_id}, and this is {cluster}"
+    return ""
+
+
+async def _write(client: Client, bookie_id: BookieId, text: bytes, version: int) -> int:
+    return await client.store.write_cookie(bookie_id, text, version)
+
+
+# Delete -----------------------------------------------------------------------------------------
+
+
+def delete_with_files(session: Session, bookie_id: BookieId | None, force: Collection[str]) -> None:
+    """Remove the cookie of the settings' bookie, which is stopped, here and in the cluster.
+
+    Raises:
+        UsageError: another bookie is named.
+        RefusedError: it runs, or something relies on it that must not be lost.
+    """
+    from bkctl.session.stopped_bookie import held, stopped_bookie
+    from bookied.directories.dirs import VERSION
+
+    bookie = stopped_bookie(session)
+    if bookie_id not in {None, bookie.bookie_id}:
+        raise UsageError(
+            f"the settings are those of {bookie.bookie_id}", next_step="leave the id out"
+        )
+    with held(bookie.found, port=bookie.config.port):
+        files = [directory / VERSION for directory in bookie.found.all_dirs]
+        delete(session, bookie.bookie_id, force, files=[one for one in files if one.exists()])
+
+
+def delete(
+    session: Session, bookie_id: BookieId, force: Collection[str], *, files: Sequence[Path] = ()
+) -> None:
+    """Show what relies on a bookie, ask, and remove its cookie; ``files`` are its VERSION files.
+
+    Those go first, as with Java: it is the stored one that another bookie must not find gone.
+
+    Raises:
+        CookieNotFoundError: there is none, and no file either.
+        RefusedError: something does that must not be lost.
+    """
+    session.about = f"bookie {bookie_id}"
+    found = _if_stored(session, bookie_id, needed=not files)
+    reliance: Reliance = session.call(cookies.reliance_on, bookie_id)
+    heed(session, _objections(reliance), force)
+    if session.dry_run:
+        for line in _remarks(reliance):
+            session.note(line)
+        stored = [f"remove the cookie of {bookie_id}"] if found else []
+        session.plan([*(f"remove {path}" for path in files), *stored])
+        return
+    session.confirm(
+        [
+            f"The cookie of {bookie_id} will be removed, and its directories never start again:",
+            *(f"  {line}" for line in (_held(found) if found else ["(none is stored)"])),
+            *(f"  {line}" for line in _remarks(reliance)),
+            *(f"  {path}" for path in files),
+        ],
+        f"Remove the cookie of {bookie_id}?",
+        proof=bookie_id,
+    )
+    for path in files:
+        path.unlink()
+    if found is not None:
+        session.call(_remove, bookie_id, found.stored.version)
+    session.emit(CookieChanged(bookie_id, "deleted"))
+
+
+def _if_stored(session: Session, bookie_id: BookieId, *, needed: bool) -> StoredCookie | None:
+    try:
+        return _stored(session, bookie_id)
+    except CookieNotFoundError:
+        if needed:
+            raise
+        return None
+
+
+def _stored(session: Session, bookie_id: BookieId) -> StoredCookie:
+    """Return a stored cookie; where there is none, the error names the one that is most like it."""
+    try:
+        found: StoredCookie = session.call(cookies.read, bookie_id)
+    except CookieNotFoundError as error:
+        others = [one.bookie_id for one in session.call(cookies.list_cookies)]
+        raise CookieNotFoundError(f"{error}{did_you_mean(bookie_id, others)}") from error
+    return found
+
+
+def _held(found: StoredCookie) -> list[str]:
+    if found.cookie is None:
+        return ["(it cannot be read)"]
+    return [
+        f"journals {found.cookie.journal_dirs}",
+        f"ledgers {', '.join(found.cookie.ledger_dirs)}",
+    ]
+
+
+def _remarks(reliance: Reliance) -> list[str]:
+    if not reliance.ledgers:
+        return []
+    return [f"listed by {counted(reliance.ledgers, 'ledger')}"]
+
+
+def _objections(reliance: Reliance) -> Iterator[Objection]:
+    """Yield what speaks against removing a cookie."""
+    bookie_id = reliance.bookie_id
+    if reliance.registered:
+        yield Objection(REGISTERED, f"{bookie_id} is registered: it runs", "stop it first")
+    if reliance.not_closed:
+        count = len(reliance.not_closed)
+        what = (
+            "ledger that is not closed lists" if count == 1 else "ledgers that are not closed list"
+        )
+        yield Objection(
+            OPEN_LEDGERS,
+            f"{count} {what} it, and a new bookie of that id would know of no fence: "
+            f"{named(reliance.not_closed)}",
+            f"close them first (`bkctl ledger recover {reliance.not_closed[0]}`)",
+        )
+    if reliance.unreadable:
+        yield Objection(
+            OPEN_LEDGERS,
+            f"the metadata of {counted(len(reliance.unreadable), 'ledger')} cannot be read, and "
+            f"nobody knows whether it lists {bookie_id}: {named(reliance.unreadable)}",
+            "mend or delete them first",
+        )
+    if reliance.only_here:
+        yield Objection(
+            ONLY_COPIES,
+            f"entries of {counted(len(reliance.only_here), 'ledger')} have no other copy in "
+            f"service: {named(reliance.only_here)}",
+            "start it, and let its ledgers be copied",
+        )
+
+
+async def _remove(client: Client, bookie_id: BookieId, version: int) -> None:
+    await client.store.remove_cookie(bookie_id, version)

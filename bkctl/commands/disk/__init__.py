@@ -1,0 +1,1 @@
+"""`bkctl disk`: a stopped bookie's directories."""

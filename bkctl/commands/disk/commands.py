@@ -1,0 +1,121 @@
+"""``bkctl disk``: look into a bookie's directories, check them, repair them.
+
+The commands here work on files alone: those of a stopped bookie, ours or Java's. This module has
+only what every one of them needs to be declared; each command is imported when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from bkctl.cli.command import SubGroup
+from bkctl.exit_status import ExitStatus
+
+FAILURES: Final = (ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED)
+"""What every command that reads directories can exit with."""
+
+disk = SubGroup(
+    name="disk",
+    short_help="A bookie's directories: look into them, check them, repair them.",
+    help="""A bookie's directories: look into them, check them, repair them.
+
+    They work on the files alone, of a stopped bookie, this one or Java's: neither the bookie nor
+    the metadata service has to run. What only reads can also be used beside a running bookie.
+
+    Directories are taken from the bookie's settings (-c FILE, as the bookie reads it), or are named
+    with --journal-dir, --ledger-dir and --index-dir.
+    """,
+    lazy={
+        "journal": (
+            "bkctl.disk_journal:journal_",
+            "Print the records of journals, or verify them.",
+        ),
+        "entrylog": (
+            "bkctl.disk_entrylog:entrylog",
+            "Print the records of an entry log, or what it holds of each ledger.",
+        ),
+        "ledger": (
+            "bkctl.disk_ledger:ledger",
+            "Print where the entries of a ledger are, and what they hold.",
+        ),
+        "ledgers": (
+            "bkctl.disk_ledger:ledgers",
+            "List the ledgers that a bookie has on its disks.",
+        ),
+        "index": ("bkctl.disk_ledger:index", "Print what the index has of a ledger."),
+        "lastmark": (
+            "bkctl.commands.disk.look.state:lastmark",
+            "Print where the next start begins to replay.",
+        ),
+        "files": (
+            "bkctl.commands.disk.look.state:files",
+            "List a bookie's journals, entry logs and index files.",
+        ),
+        "usage": (
+            "bkctl.commands.disk.look.state:usage",
+            "Print what takes room, and what compaction would free.",
+        ),
+        "check": (
+            "bkctl.disk_check:check",
+            "Check cookies, marks, journals, entry logs and index.",
+        ),
+        "lock-status": (
+            "bkctl.commands.disk.look.state:lock_status",
+            "Tell who uses a bookie's directories.",
+        ),
+        "flush": (
+            "bkctl.disk_repair:flush",
+            "Replay the journals of a stopped bookie into its files.",
+        ),
+        "rebuild-index": (
+            "bkctl.disk_repair:rebuild_index",
+            "Make index files anew from logs and journals.",
+        ),
+        "rebuild-db": (
+            "bkctl.disk_db:rebuild_db",
+            "Make the databases of DbLedgerStorage anew.",
+        ),
+        "convert": (
+            "bkctl.disk_db:convert",
+            "Move the index to DbLedgerStorage, or back to files.",
+        ),
+        "salvage": (
+            "bkctl.disk_repair:salvage",
+            "Copy a ledger's entries out of logs and journals.",
+        ),
+        "upgrade": (
+            "bkctl.disk_upgrade:upgrade",
+            "Bring directories of an old release up to date, or back.",
+        ),
+        "init": ("bkctl.disk_format:init", "Make sure that a new bookie can begin."),
+        "expand": (
+            "bkctl.bookie_change:expand_storage",
+            "Let a stopped bookie use more directories.",
+        ),
+        "format": ("bkctl.disk_format:format_", "Remove all data of a stopped bookie."),
+    },
+)
+
+
+def directory_options(function: Any) -> Any:
+    """Add the options that name directories; the callback gets them as one ``Where``."""
+    for option in reversed(
+        (
+            click.option(
+                "--journal-dir", "journal_dirs", metavar="DIR", multiple=True,
+                help="Journal directory; once for each, in the order of the settings.",
+            ),
+            click.option(
+                "--ledger-dir", "ledger_dirs", metavar="DIR", multiple=True,
+                help="Ledger directory, likewise.",
+            ),
+            click.option(
+                "--index-dir", "index_dirs", metavar="DIR", multiple=True,
+                help="Index directory, likewise.  [default: the ledger directories]",
+            ),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function

@@ -1,0 +1,1 @@
+"""Commands that read a stopped bookie's directories."""

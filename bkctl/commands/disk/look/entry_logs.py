@@ -1,0 +1,193 @@
+"""What ``bkctl disk entrylog`` and ``usage`` do, on values of ``bookied.offline.logs``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkctl.commands.disk.look import records as disk_records
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.session.directories import open_bookie
+from bookied.errors import CorruptError
+from bookied.offline.bookie import Shard, StoredEntry
+from bookied.offline.logs import LedgerShare, LogSummary, summarize
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog import reader as logs
+from bookied.storage.files.files import RealFiles
+from wire.ids import EntryId, LedgerId
+
+if TYPE_CHECKING:
+    from bkctl.commands.disk.look.journals import Dirs
+    from bkctl.commands.disk.look.records import Damage, LogRow
+    from bkctl.commands.disk.params import FileRef
+    from bkctl.session.session import Session
+
+
+@attrs.frozen
+class Chosen:
+    """Which records of a log are wanted; offsets are those of length fields."""
+
+    ledger_id: int | None
+    entries: tuple[int, int | None] | None
+    start: int
+    end: int | None
+
+    def takes(self, record: logs.LogRecord) -> bool:
+        at = layout.split_location(record.location)[1] - layout.LENGTH.size
+        if self.ledger_id is not None and record.ledger_id != self.ledger_id:
+            return False
+        if at < self.start or (self.end is not None and at > self.end):
+            return False
+        if self.entries is None:
+            return True
+        first, last = self.entries
+        return first <= record.entry_id and (last is None or record.entry_id <= last)
+
+
+@attrs.frozen
+class FoundLog:
+    """One entry log; with ``shard`` its index is at hand."""
+
+    path: Path
+    shard: Shard | None
+
+
+@attrs.frozen
+class LiveShare:
+    """What a log holds of one ledger, and how much of that is wanted; None where nobody asked."""
+
+    share: LedgerShare
+    live_bytes: int | None
+
+
+@attrs.frozen
+class LogContents:
+    """One entry log as a whole."""
+
+    summary: LogSummary
+    ledgers: tuple[LiveShare, ...]
+
+    @property
+    def live_bytes(self) -> int | None:
+        found = [one.live_bytes for one in self.ledgers if one.live_bytes is not None]
+        return sum(found) if len(found) == len(self.ledgers) else None
+
+
+@contextlib.contextmanager
+def find_log(session: Session, wanted: FileRef, dirs: Dirs, *, live: bool) -> Iterator[FoundLog]:
+    """Give the log that a command is about.
+
+    Raises:
+        NothingFoundError: there is none.
+        UsageError: there are several, or a path was given and the index is needed.
+    """
+    if wanted.path is not None:
+        if live:
+            raise UsageError(
+                "--live asks the index", next_step="name the log by its id, with -c FILE"
+            )
+        if not wanted.path.is_file():
+            raise NothingFoundError(f"{wanted.path}: no such file")
+        yield FoundLog(wanted.path, None)
+        return
+    bookie = open_bookie(session, **dirs)
+    name = layout.file_name(wanted.number or 0)
+    with bookie.shards() as shards:
+        found = [
+            FoundLog(path, shard)
+            for shard in shards
+            for path in shard.entry_logs()
+            if path.name == name
+        ]
+        if not found:
+            places = ", ".join(map(str, bookie.found.ledgers))
+            raise NothingFoundError(
+                f"there is no entry log {wanted}, {name}, in {places}",
+                next_step="`bkctl disk files --entrylog` lists those that are there",
+            )
+        if len(found) > 1:
+            paths = " or ".join(str(one.path) for one in found)
+            raise UsageError(f"each directory has its own {name}", next_step=f"name {paths}")
+        yield found[0]
+
+
+def log_rows(
+    session: Session,
+    found: FoundLog,
+    chosen: Chosen,
+    damage: Damage,
+    *,
+    payload: bool,
+    live: bool,
+) -> Iterator[LogRow]:
+    """Give the chosen records of a log."""
+    scan = logs.open_scan(RealFiles(), found.path)
+    try:
+        with session.progress(f"reading {found.path.name}", total=scan.size) as progress:
+            shown = progress if disk_records.may_draw(session) else None
+            records = disk_records.counted(damage.passing(scan), shown, lambda _one: scan.end)
+            for record in records:
+                if chosen.takes(record) and (not live or is_live(found.shard, record)):
+                    yield disk_records.log_row(session, stored(found.path, record), payload=payload)
+        if scan.is_torn:
+            session.note(f"(the last record, at {scan.end}, is cut, as a crash leaves it)")
+    finally:
+        scan.close()
+
+
+def stored(path: Path, record: logs.LogRecord) -> StoredEntry:
+    """Return a record as a value."""
+    return StoredEntry(
+        path=path,
+        offset=layout.split_location(record.location)[1] - layout.LENGTH.size,
+        location=record.location,
+        ledger_id=LedgerId(record.ledger_id),
+        entry_id=EntryId(record.entry_id),
+        packet=record.body,
+    )
+
+
+def is_live(shard: Shard | None, record: logs.LogRecord) -> bool:
+    """Whether the index finds an entry at this very place."""
+    assert shard is not None
+    try:
+        return shard.index.location(record.ledger_id, record.entry_id) == record.location
+    except CorruptError:
+        return False
+
+
+def contents(session: Session, found: FoundLog, damage: Damage, *, live: bool) -> LogContents:
+    """Return what a log holds of each ledger."""
+    files = RealFiles()
+    total = files.size(found.path)
+    with session.progress(f"reading {found.path.name}", total=total) as progress:
+        summary = summarize(files, found.path, by_scan=live, tick=progress.update)
+        if summary.damage is not None:
+            damage.note(summary.damage)
+        alive = _live_bytes(found) if live else None
+    return LogContents(
+        summary,
+        tuple(
+            LiveShare(share, None if alive is None else alive.get(share.ledger_id, 0))
+            for share in summary.ledgers
+        ),
+    )
+
+
+def _live_bytes(found: FoundLog) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    scan = logs.open_scan(RealFiles(), found.path)
+    try:
+        for record in scan:
+            if is_live(found.shard, record):
+                size = layout.LENGTH.size + len(record.body)
+                sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
+    except CorruptError:
+        pass  # Told with the summary.
+    finally:
+        scan.close()
+    return sizes

@@ -1,0 +1,113 @@
+"""What the commands that look into a bookie's directories do, on values of ``bookied.offline``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkctl.commands.disk.look import records as disk_records
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.session.directories import open_bookie
+from bookied.directories.dirs import Directories
+from bookied.errors import CorruptError
+from bookied.offline.bookie import OfflineBookie, journal_entry
+from bookied.offline.journals import JournalVerdict, verify
+from bookied.offline.ledger import records_of
+from bookied.offline_dirs import named
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal import format as journal_layout
+
+if TYPE_CHECKING:
+    from bkctl.commands.disk.look.records import Damage, JournalRow
+    from bkctl.commands.disk.params import FileRef
+    from bkctl.session.session import Session
+
+Dirs = Mapping[str, tuple[str, ...]]
+
+
+# Journals ----------------------------------------------------------------------------------------
+
+
+def find_journals(
+    session: Session, wanted: FileRef | None, directory: str | None, dirs: Dirs
+) -> list[Path]:
+    """Return the journals that a command is about; all of them where it names none.
+
+    Raises:
+        NothingFoundError: there is no such journal, or no such directory.
+        UsageError: nothing says which directories.
+    """
+    if wanted is not None and wanted.path is not None:
+        return [_existing(wanted.path)]
+    bookie = open_bookie(session, **dirs)
+    if not bookie.found.journals:
+        raise UsageError("no journal directory is named", next_step="add --journal-dir DIR")
+    roots = bookie.found.journals if directory is None else (_one_of(bookie, directory),)
+    found = [path for path in bookie.journals() if path.parent.parent in roots]
+    if wanted is None:
+        return found
+    name = journal_layout.file_name(wanted.number or 0)
+    matching = [path for path in found if path.name == name]
+    if not matching:
+        raise NothingFoundError(
+            f"there is no journal {wanted}, {name}, in {', '.join(map(str, roots))}",
+            next_step="`bkctl disk files --journal` lists those that are there",
+        )
+    return matching
+
+
+def _one_of(bookie: OfflineBookie, directory: str) -> Path:
+    (root,) = named((directory,), ()).journals
+    if root not in bookie.found.journals:
+        known = ", ".join(map(str, bookie.found.journals))
+        raise NothingFoundError(f"--dir {directory}: the journal directories are {known}")
+    return root
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise NothingFoundError(f"{path}: no such file")
+    return path
+
+
+def journal_rows(
+    session: Session,
+    paths: list[Path],
+    offset: int,
+    ledger_id: int | None,
+    damage: Damage,
+    *,
+    payload: bool,
+) -> Iterator[JournalRow]:
+    """Give the records of journals; ``offset`` is for the first."""
+    files = RealFiles()
+    bookie = OfflineBookie(files, Directories((), (), ()))
+    for path in paths:
+        title = f"reading {path.name}"
+        with session.progress(title, total=files.size(path)) as progress:
+            records = records_of(bookie, path, offset, damage)
+            shown = progress if disk_records.may_draw(session) else None
+            for record in disk_records.counted(records, shown, lambda one: one.offset):
+                if ledger_id is None or record.ledger_id == ledger_id:
+                    entry = journal_entry(path, record)
+                    yield disk_records.journal_row(session, entry, payload=payload)
+        offset = 0
+
+
+def verdicts(session: Session, paths: list[Path], damage: Damage) -> Iterator[JournalVerdict]:
+    """Give for each journal what reading it to its end has shown."""
+    files = RealFiles()
+    for path in paths:
+        with session.progress(f"verifying {path.name}", total=files.size(path)) as progress:
+            verdict = verify(files, path, progress.update)
+        if verdict.is_bad:
+            damage.note(verdict.damage or _wrong_digest(verdict))
+        yield verdict
+
+
+def _wrong_digest(verdict: JournalVerdict) -> CorruptError:
+    first = verdict.wrong[0]
+    what = f"entry {first.entry_id} of ledger {first.ledger_id} fails its digest"
+    more = f", as do {verdict.wrong_count - 1} more" if verdict.wrong_count > 1 else ""
+    return CorruptError(verdict.path, first.offset, what + more)

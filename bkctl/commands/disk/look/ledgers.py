@@ -1,0 +1,240 @@
+"""What ``bkctl disk ledger``, ``ledgers`` and ``index`` do, on values of ``bookied.offline``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkctl.commands.disk.look import records
+from bkctl.errors import NothingFoundError
+from bkctl.session.directories import open_bookie
+from bookied.errors import CorruptError
+from bookied.offline.bookie import OfflineBookie, Shard, shard_of
+from bookied.offline.index import entries_of
+from bookied.offline.journal_tail import JournalTail, bytes_to_replay, read_tail
+from bookied.offline.ledger import LocalLedger, local_ledgers, placed_entries
+from bookied.offline.logs import LedgerShare, summarize
+from bookied.storage.entrylog.format import LENGTH, split_location
+from bookied.storage.index.ledger_pages import StoredLedger
+
+if TYPE_CHECKING:
+    from bkctl.commands.disk.look.journals import Dirs
+    from bkctl.commands.disk.look.records import Damage, PlacedRow
+    from bkctl.session.session import Session
+    from wire.ids import LedgerId
+
+
+@attrs.frozen
+class LedgerRow:
+    """One ledger of a list."""
+
+    ledger: LocalLedger
+
+    @property
+    def source(self) -> str:
+        if self.ledger.damage is not None:
+            return "damaged"
+        if self.ledger.stored is None:
+            return "journal"
+        return "index" if self.ledger.pending is None else "index, journal"
+
+
+@attrs.frozen
+class SizedLedgerRow(LedgerRow):
+    """And what the entry logs hold of it."""
+
+    size_bytes: int = 0
+
+
+@attrs.frozen
+class IndexRow:
+    """Where the index says that an entry is; ``offset`` is that of its length field."""
+
+    ledger_id: int
+    entry_id: int
+    location: int
+
+    @property
+    def log_id(self) -> int:
+        return split_location(self.location)[0]
+
+    @property
+    def offset(self) -> int:
+        return split_location(self.location)[1] - LENGTH.size
+
+
+@attrs.frozen
+class Hole:
+    """A range of entries that the index does not have, both ends included."""
+
+    ledger_id: int
+    first: int
+    last: int
+
+
+@attrs.frozen
+class IndexMeta:
+    """What is stored of a ledger itself."""
+
+    path: Path
+    kind: str
+    ledger_id: int
+    stored: StoredLedger = attrs.field(repr=False)
+    key: str
+    entries: int
+    first_entry: int | None
+
+
+@attrs.frozen
+class FoundIndex:
+    """The index of one ledger."""
+
+    shard: Shard
+    ledger_id: LedgerId
+    stored: StoredLedger
+
+    def places(self) -> Iterator[IndexRow]:
+        for entry_id, location in entries_of(self.shard.index, self.ledger_id):
+            yield IndexRow(self.ledger_id, entry_id, location)
+
+    def holes(self) -> Iterator[Hole]:
+        wanted = 0
+        for entry_id, _ in entries_of(self.shard.index, self.ledger_id):
+            if entry_id > wanted:
+                yield Hole(self.ledger_id, wanted, entry_id - 1)
+            wanted = entry_id + 1
+
+
+@contextlib.contextmanager
+def open_index(session: Session, ledger_id: LedgerId, dirs: Dirs) -> Iterator[FoundIndex]:
+    """Give the index of a ledger.
+
+    Raises:
+        NothingFoundError: the index does not have the ledger.
+        ProblemsError: it is damaged.
+    """
+    damage = records.Damage(session)
+    bookie = open_bookie(session, **dirs)
+    with bookie.shards() as shards:
+        shard = shard_of(shards, ledger_id)
+        try:
+            stored = shard.index.load(ledger_id)
+            if stored is None:
+                raise _no_ledger(ledger_id, bookie)
+            yield FoundIndex(shard, ledger_id, stored)
+        except CorruptError as error:
+            damage.note(error)
+    damage.finish()
+
+
+def _no_ledger(ledger_id: int, bookie: OfflineBookie) -> NothingFoundError:
+    places = ", ".join(map(str, bookie.found.indexes))
+    return NothingFoundError(
+        f"the index in {places} has no ledger {ledger_id} ({ledger_id:#x})",
+        next_step=f"`bkctl disk ledger {ledger_id}` looks into the journals too",
+    )
+
+
+def meta(session: Session, found: FoundIndex) -> IndexMeta:
+    """Return what is stored of a ledger itself, and how many entries it has."""
+    index = found.shard.index
+    entries, first = 0, None
+    for entry_id, _ in entries_of(index, found.ledger_id):
+        first, entries = entry_id if first is None else first, entries + 1
+    return IndexMeta(
+        path=index.place(found.ledger_id)[0],
+        kind=index.kind.value,
+        ledger_id=found.ledger_id,
+        stored=found.stored,
+        key=records.key_words(found.stored.header.master_key, secrets=session.options.show_secrets),
+        entries=entries,
+        first_entry=first,
+    )
+
+
+# Ledgers -----------------------------------------------------------------------------------------
+
+
+def ledger_rows(
+    session: Session, dirs: Dirs, damage: Damage, *, with_bytes: bool, with_journal: bool
+) -> Iterator[LedgerRow]:
+    """Give all ledgers, by id."""
+    bookie = open_bookie(session, **dirs)
+    tail = _tail(session, bookie, damage) if with_journal else JournalTail()
+    sizes = _sizes(session, bookie, damage) if with_bytes else None
+    for ledger in local_ledgers(bookie, tail, damage):
+        if sizes is None:
+            yield LedgerRow(ledger)
+        else:
+            yield SizedLedgerRow(ledger, sizes.get(ledger.ledger_id, 0))
+
+
+def _tail(session: Session, bookie: OfflineBookie, damage: Damage) -> JournalTail:
+    with session.progress("reading journals", total=bytes_to_replay(bookie)) as progress:
+        return read_tail(bookie, damage, progress.update)
+
+
+def _sizes(session: Session, bookie: OfflineBookie, damage: Damage) -> dict[int, int]:
+    """Add up what the entry logs hold of each ledger, dead copies included."""
+    paths = list(bookie.entry_logs())
+    sizes: dict[int, int] = {}
+    total, done = sum(map(bookie.files.size, paths)), 0
+    with session.progress("reading entry logs", total=total) as progress:
+        for path in paths:
+            for share in _shares(bookie, path, damage):
+                sizes[share.ledger_id] = sizes.get(share.ledger_id, 0) + share.size_bytes
+            done += bookie.files.size(path)
+            progress.update(done)
+    return sizes
+
+
+def _shares(bookie: OfflineBookie, path: Path, damage: Damage) -> tuple[LedgerShare, ...]:
+    try:
+        summary = summarize(bookie.files, path)
+    except CorruptError as error:
+        damage(error)
+        return ()
+    if summary.damage is not None:
+        damage(summary.damage)
+    return summary.ledgers
+
+
+def placed_rows(
+    session: Session,
+    ledger_id: LedgerId,
+    entries: tuple[int, int | None],
+    dirs: Dirs,
+    damage: Damage,
+    *,
+    payload: bool,
+    with_journal: bool,
+) -> Iterator[PlacedRow]:
+    """Give the entries of a ledger with their places.
+
+    Raises:
+        NothingFoundError: there is none.
+    """
+    bookie = open_bookie(session, **dirs)
+    total = bytes_to_replay(bookie) if with_journal else None
+    first, last = entries
+    count = 0
+    with session.progress("reading journals", total=total) as progress:
+        found = placed_entries(
+            bookie, ledger_id, first=first, last=last, with_journal=with_journal, report=damage,
+            tick=progress.update,
+        )  # fmt: skip
+        for entry in found:
+            count += 1
+            if entry.damage is not None:
+                damage.note(entry.damage)
+            yield records.placed_row(session, entry, payload=payload)
+    if not count and not damage.errors:
+        what = "no entry" if entries == (0, None) else f"no entry from {first} to {last}"
+        raise NothingFoundError(
+            f"{what} of this ledger is here",
+            next_step="`bkctl disk ledgers` lists the ledgers that are",
+        )

@@ -1,0 +1,207 @@
+"""Records of journals and entry logs as ``bkctl disk`` prints them, and damage told on the way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from bkctl.commands.ledger.read import payload_value
+from bkctl.entry_views import preview
+from bkctl.errors import ProblemsError
+from bookied.errors import CorruptError
+from bookied.offline.packets import find_digest, payload_of
+from wire.codes import ENTRY_HEADER_BYTES
+from wire.digest import header
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from bookied.offline.bookie import JournalEntry, StoredEntry
+    from bookied.offline.ledger import PlacedEntry
+
+T = TypeVar("T")
+
+TICK_RECORDS: Final = 512
+_WIDTH: Final = 120
+_OTHER_COLUMNS: Final = 60
+_PREVIEW_MIN: Final = 20
+_DIGEST_WORDS: Final = {"CRC32C": "crc32c", "CRC32": "crc32"}
+
+
+@attrs.frozen
+class DiskRecord:
+    """One record of a file. ``size`` is that of its body, without the length field.
+
+    ``payload`` is None where it was not asked for, or cannot be told from the digest.
+    """
+
+    path: Path
+    offset: int
+    kind: str
+    ledger_id: int
+    entry_id: int | None
+    size: int
+    last_add_confirmed: int | None = None
+    ledger_length: int | None = None
+    digest: str | None = None
+    payload: bytes | None = attrs.field(default=None, repr=False)
+    text: Any = None
+    detail: str | None = None
+
+    @property
+    def file(self) -> str:
+        return self.path.name
+
+
+class JournalRow(DiskRecord):
+    """A record of a journal."""
+
+
+class LogRow(DiskRecord):
+    """A record of an entry log."""
+
+
+class PlacedRow(DiskRecord):
+    """An entry of a ledger, wherever it is."""
+
+
+class Damage:
+    """What was found damaged while records were printed; the end of the command tells it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.errors: list[CorruptError] = []
+
+    def __call__(self, error: CorruptError) -> None:
+        self.errors.append(error)
+        self._session.warn(str(error))
+
+    def note(self, error: CorruptError) -> None:
+        """Remember damage that the output itself tells."""
+        self.errors.append(error)
+
+    def passing(self, values: Iterable[T]) -> Iterator[T]:
+        """Give values up to damage, which is told."""
+        try:
+            yield from values
+        except CorruptError as error:
+            self(error)
+
+    def finish(self) -> None:
+        """End the command with its own status if there was damage.
+
+        Raises:
+            ProblemsError: there was.
+        """
+        if self.errors:
+            self._session.finish()
+            first = self.errors[0]
+            more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
+            raise ProblemsError(
+                f"damage was found{more}: {first}",
+                next_step="`bkctl disk check --deep` looks at everything",
+            )
+
+
+def packet_fields(
+    session: Session, packet: bytes, *, payload: bool, digest: bool = False
+) -> dict[str, Any]:
+    """Return what an entry's own bytes say: LAC and length, its digest, and its ``payload``."""
+    if len(packet) < ENTRY_HEADER_BYTES:
+        return {"detail": f"{len(packet)} bytes: too short for an entry"}
+    head = header(packet)
+    found: dict[str, Any] = {"last_add_confirmed": head.lac, "ledger_length": head.length}
+    if not payload and not digest:
+        return found
+    kind = find_digest(packet)
+    if kind is None:
+        return {**found, "digest": "unknown", **(_unknown(packet) if payload else {})}
+    found["digest"] = _DIGEST_WORDS[kind.name]
+    if payload:
+        data = payload_of(packet, kind)
+        found.update(payload=data, **_shown(session, data))
+    return found
+
+
+def _unknown(packet: bytes) -> dict[str, Any]:
+    rest = len(packet) - ENTRY_HEADER_BYTES
+    return {"detail": f"{rest} bytes of digest and payload"}
+
+
+def _shown(session: Session, data: bytes) -> dict[str, Any]:
+    """Return a payload as the output has room for it."""
+    if session.options.output in {None, "table", "wide"}:
+        width = shutil.get_terminal_size().columns if session.host.stdout.isatty() else _WIDTH
+        return {"detail": preview(data, max(_PREVIEW_MIN, width - _OTHER_COLUMNS))}
+    return {"text": payload_value(data, session.options.entry_format)}
+
+
+def journal_row(session: Session, entry: JournalEntry, *, payload: bool) -> JournalRow:
+    """Return a journal's record as it is printed."""
+    from bookied.offline.bookie import RecordKind
+
+    more: dict[str, Any] = {}
+    size = len(entry.content)
+    if entry.kind is RecordKind.ENTRY:
+        more = packet_fields(session, entry.content, payload=payload)
+    elif entry.kind is RecordKind.LEDGER_KEY:
+        more = {"detail": key_words(entry.content, secrets=session.options.show_secrets)}
+    elif entry.kind is RecordKind.EXPLICIT_LAC:
+        lac = lac_of(entry.content)
+        more = {"detail": f"explicit LAC {lac}", "last_add_confirmed": lac}
+    return JournalRow(
+        entry.path, entry.offset, entry.kind.value, entry.ledger_id, entry.entry_id, size, **more
+    )
+
+
+def log_row(session: Session, entry: StoredEntry, *, payload: bool) -> LogRow:
+    """Return an entry log's record as it is printed."""
+    more = packet_fields(session, entry.packet, payload=payload)
+    return LogRow(
+        entry.path, entry.offset, "entry", entry.ledger_id, entry.entry_id, len(entry.packet),
+        **more,
+    )  # fmt: skip
+
+
+def placed_row(session: Session, entry: PlacedEntry, *, payload: bool) -> PlacedRow:
+    """Return an entry of a ledger as it is printed."""
+    kind = "journal" if entry.is_journal else "entry log"
+    if entry.packet is None:
+        return PlacedRow(
+            entry.path, entry.offset, kind, entry.ledger_id, entry.entry_id, 0,
+            detail=f"cannot be read: {entry.damage.expected if entry.damage else 'damaged'}",
+        )  # fmt: skip
+    more = packet_fields(session, entry.packet, payload=payload, digest=True)
+    return PlacedRow(
+        entry.path, entry.offset, kind, entry.ledger_id, entry.entry_id, len(entry.packet), **more
+    )
+
+
+def key_words(key: bytes | None, *, secrets: bool) -> str:
+    """Return what people are told of a master key: it lets its holder add, so it is a secret."""
+    if not key:
+        return "no key"
+    if not key.strip(b"\0"):
+        return f"key of {len(key)} zeros"
+    return f"key {key.hex()}" if secrets else f"key of {len(key)} bytes"
+
+
+def lac_of(packet: bytes | None) -> int | None:
+    """Return the LAC of a LAC packet: ledger id, LAC, digest."""
+    return None if packet is None else int.from_bytes(packet[8:16], "big", signed=True)
+
+
+def counted(rows: Iterable[T], progress: Any, position: Any) -> Iterator[T]:
+    """Pass rows through and tell a progress display where ``position`` says that they are."""
+    for count, row in enumerate(rows, 1):
+        yield row
+        if progress is not None and count % TICK_RECORDS == 0:
+            progress.update(position(row), count)
+
+
+def may_draw(session: Session) -> bool:
+    """Tell whether a bar would not get between the rows."""
+    return not session.host.stdout.isatty()

@@ -1,0 +1,1 @@
+"""Commands that change a stopped bookie's directories."""

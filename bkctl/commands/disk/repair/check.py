@@ -1,0 +1,122 @@
+"""``bkctl disk check``: runs the stages of ``bookied.offline.check.check`` and adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkctl.errors import NothingFoundError, ProblemsError
+from bkctl.output.units import counted
+from bkctl.session.directories import open_bookie
+from bookied.directories.in_use import uses
+from bookied.offline.check.check import Findings, Problem, Severity, stages
+from bookied.offline.index import IndexKind
+
+if TYPE_CHECKING:
+    from bkctl.commands.disk.look.journals import Dirs
+    from bkctl.session.session import Session
+    from bookied.offline.bookie import Shard
+
+
+@attrs.frozen
+class RepairStep:
+    """One thing to do, for all the problems that it helps against."""
+
+    step: str
+    severity: Severity
+    count: int
+    kinds: tuple[str, ...]
+
+
+class Checking:
+    """One check, with what it has looked at and found."""
+
+    def __init__(self, session: Session, *, deep: bool, only_db: bool) -> None:
+        self._session, self._deep, self._only_db = session, deep, only_db
+        self._findings = Findings()
+        self._severities: Counter[Severity] = Counter()
+
+    def run(self, dirs: Dirs) -> Iterator[Problem]:
+        """Give what is wrong, as it is found.
+
+        Raises:
+            NothingFoundError: RocksDB alone is to be looked at, and there is none.
+        """
+        bookie = open_bookie(self._session, **dirs)
+        self._findings.is_live = any(use.is_used for use in uses(bookie.found.roots))
+        with bookie.shards() as shards:
+            self._insist_on_db(shards)
+            for stage in stages(bookie, self._findings, shards=shards, deep=self._deep):
+                if self._only_db and stage.title not in {"journals", "index"}:
+                    continue
+                title = f"checking {stage.title}"
+                progress = self._session.progress(title, total=stage.total, unit=stage.unit)
+                with progress as shown:
+                    for problem in stage.run(shown.update):
+                        if self._only_db and stage.title != "index":
+                            continue  # Read only to know what the next start brings back.
+                        self._severities[problem.severity] += max(1, problem.entries)
+                        yield problem
+
+    def _insist_on_db(self, shards: tuple[Shard, ...]) -> None:
+        if self._only_db and all(shard.index.kind is not IndexKind.DB for shard in shards):
+            raise NothingFoundError(
+                "there is no RocksDB index here", next_step="leave --db out to check index files"
+            )
+
+    def finish(self) -> None:
+        """Say what was looked at, and end with status 10 if there was a problem.
+
+        Raises:
+            ProblemsError: there was.
+        """
+        self._session.finish()  # What was found comes before the sum.
+        counts = self._findings.counts
+        digests = f", {counted(counts.verified, 'digest')}" if self._deep else ""
+        seen = (
+            counted(counts.ledgers, "ledger"),
+            counted(counts.entries, "entry") + digests,
+            counted(counts.logs, "entry log"),
+            counted(counts.journals, "journal"),
+        )
+        self._session.note(f"checked {', '.join(seen)}: {self._sum()}")
+        if self._deep and counts.unverified:
+            self._session.note(
+                f"({counted(counts.unverified, 'entry')} of ledgers with a digest that needs the "
+                "password, or without one: only their heads were compared)"
+            )
+        if self._severities[Severity.PROBLEM]:
+            raise ProblemsError(
+                counted(self._severities[Severity.PROBLEM], "problem") + " found",
+                next_step="--repair-plan says what to do",
+            )
+
+    def _sum(self) -> str:
+        found = [
+            counted(self._severities[severity], severity.value)
+            for severity in Severity
+            if self._severities[severity]
+        ]
+        return ", ".join(found) or "all is well"
+
+
+def plan(problems: Iterable[Problem]) -> Iterator[RepairStep]:
+    """Give what to do about problems: each step once, those against the worst first."""
+    found: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.fix and problem.severity is not Severity.NOTE:
+            found.setdefault(problem.fix, []).append(problem)
+    order = list(Severity)
+    steps = [
+        RepairStep(
+            step,
+            min((one.severity for one in about), key=order.index),
+            sum(max(1, one.entries) for one in about),
+            tuple(dict.fromkeys(one.kind for one in about)),
+        )
+        for step, about in found.items()
+    ]
+    yield from sorted(steps, key=lambda step: order.index(step.severity))

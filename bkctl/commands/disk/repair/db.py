@@ -1,0 +1,183 @@
+"""What `disk rebuild-db` and `disk convert` do: between parsed options and printed values."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from bkctl.commands.disk.repair.rebuild import keys, offline_settings, warn_damage
+from bkctl.errors import ConflictError, PartlyDoneError, UsageError
+from bkctl.output.units import counted
+from bkctl.session.directories import find_directories
+from bkctl.session.stopped_bookie import held, insist_current, insist_named, repeatable
+from bookied.offline.repair.convert import Conversion
+from bookied.offline.repair.flush import flush
+from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb, RebuiltLocations
+from bookied.offline.repair.rescan import size_of
+from bookied.offline.repair.storages import open_rocks, open_rocks_read_only, storages_of
+from bookied.storage.files.files import RealFiles
+from bookied.storage.kind import has_index_files
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from bookied.directories.dirs import Directories
+    from bookied.errors import CorruptError
+
+AGAIN = "the old databases are as they were, or the new ones are there; run the same command again"
+
+
+@attrs.frozen
+class RebuiltDb:
+    """One database that was made anew."""
+
+    database: str
+    directory: str
+    ledgers: int
+    entries: int | None
+    unreadable: int
+    keyless: tuple[int, ...]
+    backup: str | None
+
+
+def rebuild_db(
+    session: Session,
+    *,
+    locations: bool,
+    ledgers: bool,
+    password_file: str | None,
+    dirs: Any,
+) -> None:
+    """Make databases anew; ``ledgers`` first, for the locations need it.
+
+    Raises:
+        UsageError: neither of them.
+        ConflictError: the index is one of files.
+        PartlyDoneError: something could not be read, or a key is not known.
+    """
+    if not (locations or ledgers):
+        raise UsageError("which database? --ledgers, --locations, or both")
+    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=False)
+    insist_current(found)
+    _insist_no_index_files(found)
+    total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
+    key_of = keys(session, password_file, named=any(dirs.values()))
+    done: list[RebuiltDb] = []
+    damaged: dict[str, CorruptError] = {}
+    with (
+        held(found, port=0 if config is None else config.port),
+        repeatable(session, AGAIN),
+        session.progress("scanning", total=total * (ledgers + locations)) as progress,
+    ):
+        work = RebuildDb(
+            RealFiles(),
+            found,
+            open_rocks_read_only if session.dry_run else open_rocks,
+            _stamp(),
+            progress.update,
+            session.dry_run,
+        )
+        if ledgers:
+            for one in work.ledgers(key_of):
+                done.append(_row("ledgers", one, keyless=one.keyless))
+                damaged |= {str(error): error for error in one.damaged}
+        for other in _locations(session, work, after_ledgers=ledgers) if locations else ():
+            done.append(_row("locations", other, entries=other.entries, kept=other.unreadable))
+            damaged |= {str(error): error for error in other.damaged}
+    session.emit_all(done, RebuiltDb)
+    keyless = [one for row in done for one in row.keyless]
+    if keyless:
+        session.warn(
+            f"no master key is known of {counted(len(keyless), 'ledger')}, {keyless[0]} for one: "
+            "the first key that is presented will be its own; -u URI or --password-file gives the "
+            "right one"
+        )
+    if warn_damage(session, damaged.values()):
+        raise PartlyDoneError(
+            f"{counted(len(damaged), 'file')} cannot be read as a whole",
+            next_step="`bkctl disk check --deep` shows what is lost",
+        )
+
+
+def _locations(session: Session, work: RebuildDb, *, after_ledgers: bool) -> list[RebuiltLocations]:
+    try:
+        return work.locations()
+    except NoLedgersError:
+        if not (session.dry_run and after_ledgers):
+            raise
+        session.note("locations can be shown once there are ledgers")
+        return []
+
+
+def _insist_no_index_files(found: Directories) -> None:
+    for directory in found.index_dirs:
+        if has_index_files(RealFiles(), directory):
+            raise ConflictError(
+                f"{directory} holds index files, as Interleaved and SortedLedgerStorage have them",
+                next_step="`bkctl disk rebuild-index` makes those anew, "
+                "`bkctl disk convert --to db` moves them to databases",
+            )
+
+
+def _row(
+    database: str,
+    one: Any,
+    *,
+    entries: int | None = None,
+    kept: int = 0,
+    keyless: tuple[int, ...] = (),
+) -> RebuiltDb:
+    return RebuiltDb(
+        database=database,
+        directory=str(one.directory),
+        ledgers=one.ledgers,
+        entries=entries,
+        unreadable=kept,
+        keyless=keyless,
+        backup=None if one.backup is None else str(one.backup),
+    )
+
+
+def _stamp() -> str:
+    """Return a name for this attempt: when it was."""
+    return time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+
+
+# convert ------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class StorageConverted:
+    """An index that is of another kind now; counts are None where an earlier run made them."""
+
+    to: str
+    changed: bool
+    ledgers: int | None
+    entries: int | None
+    logs: int
+
+
+def convert(session: Session, to: str, dirs: Any) -> None:
+    """Replay the journals, then move the index to the other kind of storage."""
+    found, config = find_directories(session, **dirs), offline_settings(session, dirs)
+    insist_named(found, journals=True)
+    insist_current(found)
+    with (
+        held(found, port=0 if config is None else config.port),
+        repeatable(session, "nothing is lost; run the same command again"),
+        session.progress("ledgers", unit="ledgers") as progress,
+    ):
+        work = Conversion(RealFiles(), found, open_rocks, _stamp(), progress.update)
+        plan = work.plan(to)
+        if session.dry_run:
+            session.plan([*(["replay the journals"] if plan else []), *plan])
+            return
+        if plan and not work.is_cut_short(to):
+            skip = config is not None and config.skip_invalid_records
+            storages = storages_of(RealFiles(), found, config, as_found=True)
+            flush(RealFiles(), found, storages, skip_invalid=skip)
+        version = 1 if config is None else config.file_info_format_version
+        done = work.to_db() if to == "db" else work.to_interleaved(version)
+    session.emit(StorageConverted(to, bool(plan), done.ledgers, done.entries, done.logs_placed))

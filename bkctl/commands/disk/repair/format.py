@@ -1,0 +1,277 @@
+"""What `disk format` and `disk init` do: the steps between parsed options and printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
+from bkclient.quorum.replicas import is_only_copy
+from bkctl.errors import RefusedError
+from bkctl.output.units import counted, human_bytes
+from bkctl.session.stopped_bookie import (
+    REGISTERED,
+    StoppedBookie,
+    is_registered,
+    locked,
+    refuse_other_owner,
+    refuse_registered,
+    repeatable,
+    stamp,
+    stopped_bookie,
+)
+from bookied.directories.dirs import CURRENT, LOCK, Directories, prepare
+from bookied.errors import BadCookieError, CorruptError
+from bookied.exit_status import DirectoryError
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.index import entries_of
+from bookied.offline.repair.format import Contents, contents, wipe
+from bookied.offline.repair.old_layout import read_cookie
+from bookied.storage.files.files import RealFiles
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+
+METADATA: Final = "metadata"
+"""The safety check that asks the metadata service."""
+
+NAMED_MAX: Final = 10
+
+
+@attrs.frozen
+class Formatted:
+    """A bookie whose directories are empty now."""
+
+    bookie_id: BookieId
+    directories: tuple[str, ...]
+    files: int
+    size_bytes: int
+    ledgers: int
+    cookie_removed: bool
+
+
+@attrs.frozen
+class Initialized:
+    """A bookie that could be started anew; ``written`` if its directories and cookie are made."""
+
+    bookie_id: BookieId
+    directories: tuple[str, ...]
+    written: bool
+
+
+@attrs.frozen
+class _Doomed:
+    roots: list[Contents]
+    ledgers: list[int]
+    entries: int
+    damaged: int
+    only_here: list[int] | None
+    """None where the metadata was not asked."""
+
+    def lost(self) -> list[str]:
+        """Return what goes, for people."""
+        ledgers = counted(len(self.ledgers), "ledger")
+        at_least = "at least " if self.damaged else ""
+        return [
+            *(
+                f"{one.root}: {counted(one.files, 'file')}, {human_bytes(one.size_bytes)}"
+                for one in self.roots
+            ),
+            f"{ledgers} with {at_least}{counted(self.entries, 'entry')}",
+        ]
+
+    def remarks(self) -> list[str]:
+        """Return what is to be known about it."""
+        remarks = []
+        if self.damaged:
+            remarks.append(
+                f"the index of {counted(self.damaged, 'ledger')}, or all of it, is damaged"
+            )
+        if self.only_here is None:
+            remarks.append("whether other bookies have copies was not asked")
+        elif self.only_here:
+            named = ", ".join(map(str, self.only_here[:NAMED_MAX]))
+            more = ", ..." if len(self.only_here) > NAMED_MAX else ""
+            remarks.append(
+                f"no bookie that is up has another copy of entries of "
+                f"{counted(len(self.only_here), 'ledger')}: {named}{more}"
+            )
+        return remarks
+
+
+def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]) -> None:
+    """Show what would go, ask, and empty the bookie's directories.
+
+    Raises:
+        RefusedError: it runs, is of another cluster than is asked, or nobody confirmed.
+    """
+    bookie = stopped_bookie(session)
+    if METADATA not in force:
+        _insist_same_cluster(session, bookie)
+        refuse_registered(session, bookie.bookie_id, forced=REGISTERED in force)
+    existing = Directories(
+        *(tuple(root for root in roots if root.is_dir()) for roots in attrs.astuple(bookie.found))
+    )
+    refuse_other_owner(existing)
+    also = () if bookie.metadata_cache is None else (bookie.metadata_cache,)
+    if session.dry_run:
+        doomed = _doomed(session, bookie, also, ask=METADATA not in force)
+        for line in doomed.remarks():
+            session.note(line)
+        session.plan([f"remove {line}" for line in doomed.lost()] + _last(delete_cookie))
+        return
+    with locked(bookie.found, port=bookie.config.port):
+        doomed = _doomed(session, bookie, also, ask=METADATA not in force)
+        _confirm(session, bookie, doomed, delete_cookie=delete_cookie)
+        stored = bookie.stored if delete_cookie else None
+        with repeatable(session, "no bookie starts on what is left; run the same command again"):
+            removed = wipe(RealFiles(), bookie.found, also=also, stored=stored)
+    session.emit(
+        Formatted(
+            bookie.bookie_id,
+            tuple(map(str, (*bookie.found.roots, *also))),
+            sum(one.files for one in doomed.roots),
+            sum(one.size_bytes for one in doomed.roots),
+            len(doomed.ledgers),
+            removed,
+        )
+    )
+
+
+def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
+    """Refuse to ask a cluster that the bookie is none of: it would have nothing against it."""
+    cluster = session.call(_instance_id)
+    for root in bookie.found.roots:
+        try:
+            cookie = read_cookie(RealFiles(), root / CURRENT)
+        except (BadCookieError, OSError):
+            continue  # It goes, whatever it says.
+        if cookie is not None and cookie.instance_id not in {None, cluster}:
+            raise RefusedError(
+                f"{root} is of the cluster {cookie.instance_id}, and asked is {cluster}",
+                next_step="is -u or BKCTL_SERVICE_URI another's? --force metadata asks nobody",
+            )
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
+
+
+def _last(delete_cookie: bool) -> list[str]:  # noqa: FBT001  # one question
+    return ["remove the stored cookie"] if delete_cookie else []
+
+
+def _confirm(
+    session: Session, bookie: StoppedBookie, doomed: _Doomed, *, delete_cookie: bool
+) -> None:
+    if doomed.only_here:
+        session.warn(f"entries of {counted(len(doomed.only_here), 'ledger')} have no other copy")
+    if any(one.files for one in doomed.roots):
+        cookie = ["  and its stored cookie"] if delete_cookie else []
+        session.confirm(
+            [
+                f"All data of bookie {bookie.bookie_id} will be lost:",
+                *(f"  {line}" for line in doomed.lost()),
+                *cookie,
+                *doomed.remarks(),
+            ],
+            f"Format bookie {bookie.bookie_id}?",
+            proof=bookie.bookie_id,
+        )
+
+
+def _doomed(session: Session, bookie: StoppedBookie, also: Sequence[Path], *, ask: bool) -> _Doomed:
+    offline = OfflineBookie(RealFiles(), bookie.found)
+    ledgers, entries, damaged = _held(offline)
+    only_here = None
+    if ask:
+        only_here = session.call(only_copies, bookie.bookie_id, ledgers)
+    return _Doomed(
+        contents(RealFiles(), (*bookie.found.roots, *also)), ledgers, entries, damaged, only_here
+    )
+
+
+def _held(offline: OfflineBookie) -> tuple[list[int], int, int]:
+    """Return the ledgers that the indexes know, how many entries, and how many are damaged."""
+    ledgers: list[int] = []
+    damaged: list[CorruptError] = []
+    entries = 0
+    try:
+        with offline.shards() as shards:
+            for shard in shards:
+                for ledger_id in shard.index.ledger_ids():
+                    ledgers.append(ledger_id)
+                    try:
+                        entries += sum(1 for _ in entries_of(shard.index, ledger_id))
+                    except CorruptError as error:
+                        damaged.append(error)
+    except (CorruptError, DirectoryError):
+        return ledgers, entries, len(damaged) + 1
+    except FileNotFoundError:
+        pass  # A root that is not there yet, or an old layout.
+    return ledgers, entries, len(damaged)
+
+
+async def only_copies(client: Client, bookie_id: BookieId, ledgers: Sequence[int]) -> list[int]:
+    """Return the ledgers of which this bookie has entries that no bookie in service has too.
+
+    One whose metadata cannot be read counts: nobody knows who else has it.
+    """
+    store = client.store
+    alive = (await store.writable_bookies() | await store.read_only_bookies()) - {bookie_id}
+    return [
+        one.ledger_id
+        for at in range(0, len(ledgers), IDS_AT_ONCE)
+        for one in await read_ledgers(store, [LedgerId(n) for n in ledgers[at : at + IDS_AT_ONCE]])
+        if one.metadata is None or is_only_copy(one.metadata, bookie_id, alive)
+    ]
+
+
+# Init ---------------------------------------------------------------------------------------------
+
+
+def init_bookie(session: Session, *, write: bool) -> None:
+    """Make sure that a new bookie can begin here; with ``write`` make directories and cookie.
+
+    Raises:
+        RefusedError: it is registered or has a cookie, or a directory is not empty.
+    """
+    bookie = stopped_bookie(session)
+    _insist_new(session, bookie)
+    names = tuple(map(str, bookie.found.roots))
+    if write and session.dry_run:
+        session.plan([*(f"make {name}/{CURRENT}" for name in names), "write and store the cookie"])
+        return
+    if write:
+        with locked(bookie.found, port=bookie.config.port):
+            prepare(RealFiles(), bookie.found)
+            stamp(session, bookie)
+    session.emit(Initialized(bookie.bookie_id, names, written=write))
+
+
+def _insist_new(session: Session, bookie: StoppedBookie) -> None:
+    if session.call(is_registered, bookie.bookie_id):
+        raise RefusedError(
+            f"{bookie.bookie_id} is registered already: it runs",
+            next_step="stop it, or give the new one an id or port of its own",
+        )
+    if bookie.stored.read() is not None:
+        raise RefusedError(
+            f"the metadata service has a cookie of {bookie.bookie_id}: it was in use before",
+            next_step="`bkctl bookieformat --delete-cookie` ends it for good",
+        )
+    for root in bookie.found.roots:
+        full = [
+            str(directory)
+            for directory, ours in ((root, {CURRENT, LOCK}), (root / CURRENT, set[str]()))
+            if directory.is_dir() and {path.name for path in directory.iterdir()} - ours
+        ]
+        if full:
+            raise RefusedError(
+                f"{full[0]} is not empty", next_step="`bkctl bookieformat` empties directories"
+            )

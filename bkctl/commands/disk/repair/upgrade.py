@@ -1,0 +1,192 @@
+"""What `disk upgrade` does: the steps between parsed options and printed values."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl.cli.command import Effect
+from bkctl.errors import ProblemsError
+from bkctl.output.units import counted, human_bytes
+from bkctl.session.stopped_bookie import (
+    StoppedBookie,
+    held,
+    refuse_registered,
+    repeatable,
+    stopped_bookie,
+)
+from bookied.directories.cookie_check import master_cookie
+from bookied.offline.repair.old_layout import RootLayout, RootState, look
+from bookied.offline.repair.upgrade import Upgrade
+from bookied.storage.files.files import RealFiles
+from wire.ids import BookieId
+from wire.records import COOKIE_VERSION
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+
+EMPTY_DIRECTORY: Final = "empty-directory"
+"""The safety check that no root is empty among old ones."""
+
+AGAIN: Final = "run the same command again: it goes on where this one ended"
+
+
+@attrs.frozen
+class RootStatus:
+    """One root's layout, and what that means for the bookie."""
+
+    layout: RootLayout
+
+    @property
+    def state(self) -> str:
+        root = self.layout
+        if root.is_finalizing:
+            return "half finalized"
+        if root.rolled_back and root.state is RootState.UPGRADED:
+            return "half rolled back"
+        if root.state is RootState.CURRENT and root.cookie is not None:
+            return "current" if root.version == COOKIE_VERSION else "old cookie"
+        return root.state.value
+
+
+@attrs.frozen
+class LayoutChanged:
+    """What became of a bookie's directories; ``changed`` is False where all was so before."""
+
+    bookie_id: BookieId
+    action: str
+    changed: bool
+    files: int
+    next_step: str
+
+
+def check(session: Session) -> None:
+    """Show each root's layout; status 10 if something is to be done."""
+    found = disk_found(session)
+    roots = [RootStatus(root) for root in look(RealFiles(), found)]
+    session.emit_all(roots, RootStatus)
+    states = {root.state for root in roots}
+    if states & {"old", "old cookie"}:
+        raise ProblemsError(
+            "the layout is old", next_step="`bkctl upgrade --upgrade` brings it up to date"
+        )
+    if "half rolled back" in states or "half finalized" in states:
+        option = "--rollback" if "half rolled back" in states else "--finalize"
+        raise ProblemsError("not through", next_step=f"`bkctl upgrade {option}` goes on")
+
+
+def disk_found(session: Session) -> Any:
+    """Return the directories of the settings; neither bookie nor cluster need be known."""
+    from bkctl.session import directories
+
+    return directories.find_directories(session, (), (), ())
+
+
+def upgrade(session: Session, force: Sequence[str]) -> None:
+    """Bring the directories to the current layout."""
+    allow_empty = EMPTY_DIRECTORY in force
+    with _at_work(session) as (bookie, steps, told):
+        plan = steps.plan_upgrade(allow_empty=allow_empty)
+        if session.dry_run:
+            session.plan(plan)
+            return
+        for line in plan:
+            session.verbose(line)
+        changed = steps.upgrade(allow_empty=allow_empty)
+        _emit(session, bookie, "upgrade", told, changed=changed)
+
+
+def rollback(session: Session) -> None:
+    """Go back to the old data, after asking."""
+    with _at_work(session) as (bookie, steps, told):
+        losses = steps.losses()
+        lines = [
+            f"{loss.root}: {counted(loss.files, 'file')} (journals, logs, indexes), "
+            f"{human_bytes(loss.size_bytes)}"
+            for loss in losses
+        ]
+        if session.dry_run:
+            session.plan([f"remove {line}" for line in lines] + ["remove the stored cookie"])
+            return
+        if losses:
+            session.confirm(
+                ["What came after the upgrade will be lost:", *(f"  {line}" for line in lines)],
+                f"Roll bookie {bookie.bookie_id} back to its old layout?",
+                proof=bookie.bookie_id,
+            )
+        changed = steps.rollback()
+        _emit(session, bookie, "rollback", told, changed=changed)
+
+
+def finalize(session: Session) -> None:
+    """Remove the old data, after asking."""
+    with _at_work(session) as (bookie, steps, told):
+        doomed = steps.plan_finalize()
+        if session.dry_run:
+            session.plan([f"remove {path}" for path in doomed])
+            return
+        if doomed:
+            files = counted(len(doomed), "file")
+            going = f"{files} of the old layout will go; the upgraded data stays."
+            session.confirm(
+                [going],
+                "Remove the way back to the old layout?",
+                effect=Effect.REVERSIBLE,
+            )
+        changed = steps.finalize()
+        _emit(session, bookie, "finalize", told, changed=changed)
+
+
+_NEXT: Final = {
+    "upgrade": "start the bookie, look whether all is well, then `bkctl upgrade --finalize`; "
+    "`bkctl upgrade --rollback` goes back until then",
+    "rollback": "the old release can be started",
+    "finalize": "",
+}
+
+
+def _emit(
+    session: Session, bookie: StoppedBookie, action: str, told: list[Path], *, changed: bool
+) -> None:
+    next_step = _NEXT[action] if changed else ""
+    session.emit(LayoutChanged(bookie.bookie_id, action, changed, len(told), next_step))
+
+
+@contextmanager
+def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, Upgrade, list[Path]]]:
+    bookie = stopped_bookie(session)
+    told: list[Path] = []
+    with held(bookie.found, port=bookie.config.port):
+        refuse_registered(session, bookie.bookie_id)
+        master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
+        with (
+            repeatable(session, AGAIN),
+            session.progress("files", unit="files") as progress,
+        ):
+
+            def tell(path: Path) -> None:
+                told.append(path)
+                progress.update(len(told))
+
+            yield (
+                bookie,
+                Upgrade(
+                    RealFiles(),
+                    bookie.found,
+                    master,
+                    bookie.stored,
+                    lambda: secrets.token_hex(4),
+                    tell,
+                ),
+                told,
+            )
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()

@@ -1,0 +1,146 @@
+"""The doctor's rules about the bookie on this machine: functions of what was seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from bkclient.config.findings import Severity as SettingSeverity
+from bkctl.commands.doctor.state import Danger, Finding, SeenLocal
+from bkctl.output.units import human_duration
+from bookied.offline.check.check import Severity
+
+SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"
+"""What to do where a clock is wrong."""
+
+_OF_PROBLEM: Final = {
+    Severity.PROBLEM: Danger.RISK,
+    Severity.WARNING: Danger.TROUBLE,
+    Severity.NOTE: Danger.NOTE,
+}
+
+
+def local_findings(seen: SeenLocal) -> list[Finding]:
+    """Return everything that is wrong with the bookie, in the order of the rules."""
+    return [one for rule in _RULES for one in rule(seen)]
+
+
+def _local_missing(seen: SeenLocal) -> Iterator[Finding]:
+    if seen.missing:
+        names = tuple(map(str, seen.missing))
+        what = f"{names[0]} is not there" + (f", nor {len(names) - 1} more" if names[1:] else "")
+        fix = "mount its disk; a new bookie makes its directories when it first starts"
+        yield Finding(Danger.RISK, "local-directory-missing", what, fix, names, len(names))
+
+
+def _local_cookie(seen: SeenLocal) -> Iterator[Finding]:
+    if seen.cookie is None:
+        return
+    for one in seen.differs:
+        what = (
+            f"the cookie in the directories differs from the settings in its {one.field}: "
+            f"{one.theirs}, not {one.ours}"
+        )
+        yield Finding(Danger.RISK, f"local-{_word(one.field)}", what, _cookie_fix(one.field, seen))
+    if seen.stored is None and not seen.differs:
+        what = f"the directories have a cookie of {seen.bookie_id}, the cluster has none"
+        fix = f"bkctl cookie create {seen.bookie_id} --file {seen.version_file}"
+        yield Finding(Danger.RISK, "local-cookie-not-stored", what, fix)
+    told = {one.field for one in seen.differs}
+    for one in seen.stored_differs:
+        if one.field not in told:
+            what = (
+                f"the stored cookie differs from settings and directories in its {one.field}: "
+                f"{one.theirs}, not {one.ours}"
+            )
+            fix = f"bkctl cookie update {seen.bookie_id} --file {seen.version_file}"
+            yield Finding(Danger.RISK, f"local-stored-{_word(one.field)}", what, fix)
+
+
+def _word(field: str) -> str:
+    return field.replace(" ", "-")
+
+
+def _cookie_fix(field: str, seen: SeenLocal) -> str:
+    if field == "bookie id":
+        return f"bkctl bookie flip-id -c {seen.conf}"
+    if field in {"ledger directories", "index directories"}:
+        return f"bkctl bookie expand-storage -c {seen.conf}, if some were added; else the settings"
+    if field == "instance id":
+        return "is metadataServiceUri another cluster's? Else bkctl bookieformat, and begin anew"
+    return "put the settings back as they were"
+
+
+def _local_files(seen: SeenLocal) -> Iterator[Finding]:
+    for one in seen.problems:
+        if one.severity is Severity.NOTE:
+            continue
+        where = "" if one.path is None else f"{one.path}: "
+        fix = one.fix or f"bkctl disk check -c {seen.conf}"
+        yield Finding(_OF_PROBLEM[one.severity], f"local-{one.kind}", f"{where}{one.message}", fix)
+
+
+def _local_storage_kind(seen: SeenLocal) -> Iterator[Finding]:
+    if seen.storage_kind:
+        yield Finding(
+            Danger.RISK, "local-storage-kind", seen.storage_kind,
+            f"put ledgerStorageClass back in {seen.conf}",
+        )  # fmt: skip
+
+
+def _local_disks(seen: SeenLocal) -> Iterator[Finding]:
+    for directory, used in seen.disks.items():
+        if used > seen.warn_at:
+            is_full = used > seen.full_at
+            what = (
+                f"{directory} is {'full' if is_full else 'nearly full'} ({100 * used:.0f} % used)"
+            )
+            yield Finding(
+                Danger.RISK if is_full else Danger.TROUBLE,
+                "local-disk-full" if is_full else "local-disk-nearly-full",
+                what,
+                f"bkctl disk usage -c {seen.conf}",
+                (str(directory),),
+            )
+
+
+def _local_settings(seen: SeenLocal) -> Iterator[Finding]:
+    for severity, danger, name in (
+        (SettingSeverity.ERROR, Danger.RISK, "local-setting-refused"),
+        (SettingSeverity.WARNING, Danger.TROUBLE, "local-setting"),
+    ):
+        for one in seen.settings:
+            if one.severity is severity:
+                yield Finding(danger, name, str(one), f"change it in {seen.conf}", (one.key,))
+
+
+def _local_use(seen: SeenLocal) -> Iterator[Finding]:
+    if seen.is_registered and not seen.is_at_work:
+        what = (
+            f"{seen.bookie_id} is registered, and nobody uses these directories: it runs elsewhere"
+        )
+        fix = f"bkctl bookie info {seen.bookie_id}"
+        yield Finding(Danger.TROUBLE, "local-runs-elsewhere", what, fix)
+    elif seen.is_at_work and not seen.is_registered:
+        what = f"a bookie uses these directories, and {seen.bookie_id} is not registered"
+        fix = "look into its log: it is starting, or has lost the metadata service"
+        yield Finding(Danger.RISK, "local-not-registered", what, fix)
+    elif not seen.is_at_work:
+        what = f"{seen.bookie_id} does not run"
+        yield Finding(Danger.NOTE, "local-stopped", what, f"bookied --conf {seen.conf}")
+
+
+def _local_clock(seen: SeenLocal) -> Iterator[Finding]:
+    ahead_ms = seen.newest_ms - seen.now_ms
+    if ahead_ms > _AHEAD_MS_MAX:
+        late = human_duration(ahead_ms / 1000)
+        what = f"a file of this bookie was written {late} in the future: the clock went back"
+        yield Finding(Danger.TROUBLE, "local-clock", what, SAME_TIME)
+
+
+_AHEAD_MS_MAX: Final = 60_000
+
+_RULES: Final[tuple[Callable[[SeenLocal], Iterator[Finding]], ...]] = (
+    _local_missing, _local_cookie, _local_storage_kind, _local_files, _local_disks, _local_use,
+    _local_settings, _local_clock,
+)  # fmt: skip

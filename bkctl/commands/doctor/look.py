@@ -1,0 +1,315 @@
+"""What the doctor does: gathers what there is to be seen, once, and prints what the rules say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bkclient.admin import cookies as stored_cookies
+from bkclient.admin import operations
+from bkclient.admin.ledger_scan import walk
+from bkclient.config.settings import load
+from bkclient.errors import NoSuchLedgerError
+from bkclient.metadata.tree.nodes import together
+from bkclient.repair import autorecovery
+from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
+from bkctl.commands.doctor.state import (
+    Danger,
+    Finding,
+    Ledgers,
+    Limits,
+    SeenBookie,
+    SeenCluster,
+    SeenLocal,
+)
+from bkctl.errors import ProblemsError, WarningsError
+from bkctl.output.units import counted
+from bkctl.session import directories
+from bkctl.session.stopped_bookie import is_registered, stopped_bookie
+from bookied.config.bookie import BookieConfig
+from bookied.directories.cookie_check import master_cookie
+from bookied.directories.dirs import CURRENT, LOCK, VERSION, DiskLimits
+from bookied.directories.identity import Host, RealHost
+from bookied.directories.in_use import uses
+from bookied.errors import CorruptError, StorageKindError
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.check.start import check_start
+from bookied.storage.files.files import RealFiles
+from bookied.storage.kind import check_kind
+from wire.errors import BookKeeperError, FormatError
+from wire.records import Cookie, cookie_differences, decode_cookie
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.config.findings import Findings
+    from bkclient.metadata.api import Version
+    from bkctl.session.session import Session
+    from bkctl.session.stopped_bookie import StoppedBookie
+    from bookied.directories.dirs import Directories
+    from wire.errors import MetadataFormatError
+    from wire.ids import LedgerId
+
+TELL_EVERY: Final = 1000
+"""Ledgers between two signs of progress."""
+
+_BAD: Final = {Danger.LOSS, Danger.RISK}
+
+
+def run(session: Session, limits: Limits, *, local: bool) -> None:
+    """Print what is wrong.
+
+    Raises:
+        ProblemsError: something is lost or at risk.
+        WarningsError: nothing is, but something is not as it should be.
+    """
+    with session.progress("looking at ledgers", unit="ledgers") as progress:
+        now_ms = int(time.time() * 1000)
+        cluster = session.call(look_at_cluster, limits, now_ms, progress.update, RealHost())
+    seen_local = look_at_local(session, now_ms) if local else None
+    found = diagnose(cluster, seen_local)
+    session.emit_all(found, Finding)
+    session.finish()
+    _conclude(session, found, cluster)
+
+
+def _conclude(session: Session, found: list[Finding], cluster: SeenCluster) -> None:
+    looked = (
+        f"looked at {counted(len(cluster.bookies), 'bookie')} and "
+        f"{counted(cluster.ledgers.total, 'ledger')} by {len(CLUSTER_RULES)} rules"
+    )
+    bad = sum(one.danger in _BAD for one in found)
+    troubles = sum(one.danger is Danger.TROUBLE for one in found)
+    if bad:
+        session.note(looked)
+        raise ProblemsError(f"{counted(bad, 'finding')} of loss or risk")
+    if troubles:
+        session.note(looked)
+        raise WarningsError(f"{counted(troubles, 'finding')} of trouble")
+    session.note(f"{looked}: all is well")
+
+
+# The cluster ------------------------------------------------------------------------------------
+
+
+async def look_at_cluster(
+    client: Client, limits: Limits, now_ms: int, tell: Callable[[int], None], host: Host
+) -> SeenCluster:
+    """Return all there is to be seen of a cluster; walks over all ledgers."""
+    store = client.store
+    listed = await operations.list_bookies(client)
+    bookies = await together(_bookie(client, one) for one in listed)
+    damaged: dict[str, str] = {}
+
+    def mark_is_damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        damaged[str(error)] = f"bkctl autorecovery forget {ledger_id}"
+
+    marks = tuple([mark async for mark in autorecovery.marks(client, mark_is_damaged)])
+    ledgers = Ledgers(
+        now_ms=now_ms,
+        in_service=frozenset(one.bookie_id for one in bookies if one.is_up),
+        marks={mark.ledger_id: mark for mark in marks},
+        limits=limits,
+    )
+    async for ledger in walk(store):
+        ledgers.add(ledger)
+        if ledgers.total % TELL_EVERY == 0:
+            tell(ledgers.total)
+    tell(ledgers.total)
+    cookies = await stored_cookies.list_cookies(client)
+    return SeenCluster(
+        now_ms=now_ms,
+        limits=limits,
+        instance_id=await store.instance_id(),
+        bookies=tuple(bookies),
+        addresses=addresses(bookies, host),
+        cookies={one.bookie_id: one.cookie for one in cookies},
+        enabled=await store.replication_enabled(),
+        pause=await autorecovery.paused(client),
+        auditor=await store.current_auditor(),
+        delay_s=await _unless_damaged(
+            store.lost_bookie_recovery_delay(), damaged, "bkctl autorecovery delay 0"
+        ),
+        health_check=await store.health_check_enabled(),
+        checked_ms={
+            check: await _unless_damaged(
+                store.check_time(check), damaged, f"bkctl autorecovery trigger --check {check}"
+            )
+            for check in autorecovery.CHECKS
+        },
+        damaged=damaged,
+        marks=marks,
+        locks=tuple(await store.held_locks()),
+        ledgers=ledgers,
+        stuck=tuple(await _stuck(client, ledgers.recovering)),
+    )
+
+
+async def _unless_damaged(
+    reading: Awaitable[int | None], damaged: dict[str, str], fix: str
+) -> int | None:
+    """Return what is stored; of what cannot be read remember what mends it."""
+    try:
+        return await reading
+    except FormatError as error:
+        damaged[str(error)] = fix
+        return None
+
+
+async def _bookie(client: Client, one: operations.BookieStatus) -> SeenBookie:
+    endpoint = None if one.info is None else one.info.endpoint()
+    if endpoint is None:
+        is_down = one.state is operations.BookieState.DOWN
+        why = "" if is_down else "it has registered no address that can be read"
+        return SeenBookie(bookie_id=one.bookie_id, state=one.state, unreachable=why)
+    free = total = None
+    unreachable = ""
+    try:
+        disks = await operations.bookie_info(client, one.bookie_id)
+    except BookKeeperError as error:
+        unreachable = str(error) or type(error).__name__
+    else:
+        free, total = disks.free_bytes, disks.total_bytes
+    return SeenBookie(
+        bookie_id=one.bookie_id,
+        state=one.state,
+        host=endpoint.host,
+        port=endpoint.port,
+        free=free,
+        total=total,
+        unreachable=unreachable,
+    )
+
+
+async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[LedgerId]:
+    """Return the ledgers whose metadata has not changed since they were met in recovery."""
+    stuck = []
+    for ledger_id, version in recovering.items():
+        try:
+            stored = await client.read_metadata(ledger_id)
+        except NoSuchLedgerError:
+            continue
+        if stored.version == version:
+            stuck.append(ledger_id)
+    return stuck
+
+
+def addresses(bookies: Iterable[SeenBookie], host: Host) -> dict[str, str]:
+    """Return what names resolve to, where a bookie that is down may have another's address."""
+    seen = tuple(bookies)
+    down = [one.bookie_id.rpartition(":")[0] for one in seen if not one.is_up]
+    if not any(down):
+        return {}
+    found = {}
+    for name in dict.fromkeys((*down, *(one.host for one in seen))):
+        try:
+            found[name] = host.resolve(name)
+        except OSError:
+            continue  # It stands for itself.
+    return found
+
+
+# The bookie on this machine ---------------------------------------------------------------------
+
+
+def look_at_local(session: Session, now_ms: int) -> SeenLocal:
+    """Return all there is to be seen of the bookie of the settings; changes nothing.
+
+    Raises:
+        UsageError: nothing says which bookie.
+        ConfigError, AddressError: the settings do not say where its data is, or who it is.
+    """
+    bookie = stopped_bookie(session)
+    session.about = ""
+    found = bookie.found
+    files = RealFiles()
+    missing = tuple(root for root in found.roots if not (root / CURRENT).is_dir())
+    version_file, cookie = _local_cookie(found)
+    master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
+    stored = _stored_cookie(bookie)
+    limits = DiskLimits.of(bookie.config)
+    offline = OfflineBookie(files, found)
+    return SeenLocal(
+        conf=session.options.conf or "FILE",
+        bookie_id=bookie.bookie_id,
+        is_registered=session.call(is_registered, bookie.bookie_id),
+        is_at_work=any(use.is_used for use in uses(found.roots)),
+        settings=_settings(session),
+        missing=missing,
+        cookie=cookie,
+        stored=stored,
+        differs=() if cookie is None else tuple(cookie_differences(master, cookie)),
+        stored_differs=() if stored is None else tuple(cookie_differences(master, stored)),
+        version_file=version_file,
+        problems=() if missing else tuple(check_start(offline, lambda _done, _left: None)),
+        storage_kind="" if missing else _storage_kind(bookie),
+        disks=_disks(found),
+        warn_at=limits.warn_at,
+        full_at=limits.full_at,
+        newest_ms=_newest_ms(found),
+        now_ms=now_ms,
+    )
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
+
+
+def _local_cookie(found: Directories) -> tuple[Path | None, Cookie | None]:
+    """Return the first cookie that can be read; those that differ from it are told as such."""
+    for directory in found.all_dirs:
+        try:
+            return directory / VERSION, decode_cookie(RealFiles().read(directory / VERSION))
+        except (OSError, FormatError):
+            continue
+    return None, None
+
+
+def _stored_cookie(bookie: StoppedBookie) -> Cookie | None:
+    held = bookie.stored.read()
+    try:
+        return None if held is None else decode_cookie(held.value)
+    except FormatError:
+        return None  # Told among the cluster's cookies.
+
+
+def _settings(session: Session) -> Findings:
+    """Return what is odd about the settings; those that are refused are findings too."""
+    from bkclient.config.findings import ConfigError
+
+    try:
+        return load(BookieConfig, directories.bookie_properties(session, ()))[1]
+    except ConfigError as error:
+        return error.findings
+
+
+def _storage_kind(bookie: StoppedBookie) -> str:
+    try:
+        check_kind(RealFiles(), bookie.config.storage_class, bookie.found.index_dirs)
+    except (StorageKindError, CorruptError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _disks(found: Directories) -> dict[Path, float]:
+    used = {}
+    for root in dict.fromkeys((*found.journals, *found.ledgers, *found.indexes)):
+        try:
+            total, usable = RealFiles().disk_usage(root)
+        except OSError:
+            continue  # Told as missing.
+        used[root] = 1 - usable / total if total else 0.0
+    return used
+
+
+def _newest_ms(found: Directories) -> int:
+    """Return when the newest file right below the directories was written."""
+    newest_s = 0.0
+    for directory in found.all_dirs:
+        try:
+            times = [path.stat().st_mtime for path in directory.iterdir() if path.name != LOCK]
+        except OSError:
+            continue
+        newest_s = max([newest_s, *times])
+    return int(newest_s * 1000)

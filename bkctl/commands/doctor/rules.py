@@ -1,0 +1,471 @@
+"""The doctor's rules: what each thing seen means, how bad it is, and what mends it.
+
+Functions of values alone. A rule yields nothing where all is well. The order in a list is the order
+among findings of one danger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from bkclient.admin.operations import BookieState
+from bkctl.commands.autorecovery.work import told
+from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
+from bkctl.commands.doctor.state import Danger, Finding, SeenBookie, SeenCluster, SeenLocal, Some
+from bkctl.output.units import counted, human_bytes, human_duration
+from wire.ids import LEDGER_ID_REFUSED, LedgerId
+
+_DANGERS: Final = list(Danger)
+
+START_AUDITOR: Final = "bookied autorecovery --conf FILE"
+
+
+def diagnose(cluster: SeenCluster, local: SeenLocal | None) -> list[Finding]:
+    """Return everything that is wrong, the worst first."""
+    found = [one for rule in CLUSTER_RULES for one in rule(cluster)]
+    if local is not None:
+        found += local_findings(local)
+    return sorted(found, key=lambda one: _DANGERS.index(one.danger))
+
+
+def _of(danger: Danger, name: str, some: Some, what: str, fix: str) -> Iterator[Finding]:
+    """Yield a finding about ledgers, if there are any; ``what`` follows their number."""
+    if some.count:
+        ids = tuple(map(str, some.first))
+        yield Finding(danger, name, f"{counted(some.count, 'ledger')} {what}", fix, ids, some.count)
+
+
+def _about(
+    danger: Danger, name: str, bookies: Iterable[object], what: str, fix: str
+) -> Iterator[Finding]:
+    """Yield a finding about bookies, if there are any; ``what`` follows their number."""
+    ids = tuple(map(str, bookies))
+    if ids:
+        yield Finding(danger, name, f"{counted(len(ids), 'bookie')} {what}", fix, ids, len(ids))
+
+
+def _does(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many
+
+
+# Ledgers ----------------------------------------------------------------------------------------
+
+
+def _refused_id(seen: SeenCluster) -> Iterator[Finding]:
+    what = (
+        f"has the id {LEDGER_ID_REFUSED}: the next garbage collection of every Java bookie deletes "
+        "all that it holds"
+    )
+    fix = f"bkctl ledger delete {LEDGER_ID_REFUSED} --force open-ledger"
+    yield from _of(Danger.LOSS, "ledger-id-deadly", seen.ledgers.refused_id, what, fix)
+
+
+def _out_of_reach(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.out_of_reach
+    has = _does(some.count, "has", "have")
+    what = f"{has} entries of which no bookie in service has a copy"
+    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
+    first = some.first[0] if some.first else ""
+    salvage = f"bkctl disk salvage {first} --out DIR, where a disk has it still"
+    fix = f"start {' and '.join(down[:3])} again" if down else salvage
+    yield from _of(Danger.LOSS, "ledgers-out-of-reach", some, what, fix)
+
+
+def _lacking(seen: SeenCluster) -> Iterator[Finding]:
+    ledgers = seen.ledgers
+    some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy.count
+    what = f"{_does(some.count, 'lacks', 'lack')} copies on bookies that are in service"
+    if last:
+        what += f"; {_of_them(last, some.count)} one copy left of some entry"
+    if unmarked == some.count:
+        what += f"; {_does(some.count, 'it is not', 'none is')} marked to be mended"
+    elif unmarked:
+        what += f"; {unmarked} are not marked to be mended"
+    fix = _mends(seen, unmarked=bool(unmarked))
+    yield from _of(Danger.RISK, "ledgers-lack-copies", some, what, fix)
+
+
+def _of_them(part: int, whole: int) -> str:
+    if whole == 1:
+        return "it has"
+    return "all have" if part == whole else f"{part} {_does(part, 'has', 'have')}"
+
+
+def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:
+    """Return what makes autorecovery mend ledgers, by what keeps it from that."""
+    if not seen.enabled:
+        return "bkctl autorecovery enable"
+    if seen.auditor is None:
+        return START_AUDITOR
+    return "bkctl autorecovery trigger" if unmarked else "bkctl autorecovery list"
+
+
+def _unreadable(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.unreadable
+    what = (
+        f"{_does(some.count, 'has', 'have')} metadata that cannot be read; an auditor stops there"
+    )
+    fix = f"bkctl ledger show {some.first[0]}" if some.first else ""
+    yield from _of(Danger.RISK, "ledgers-unreadable", some, what, fix)
+
+
+def _damaged(seen: SeenCluster) -> Iterator[Finding]:
+    for what, fix in seen.damaged.items():
+        yield Finding(Danger.RISK, "metadata-damaged", what, fix)
+
+
+def _abandoned(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.abandoned
+    what = (
+        f"{_does(some.count, 'is', 'are')} open on a bookie that is down: no writer is at work, "
+        "or it adds nothing"
+    )
+    fix = f"bkctl ledger recover {some.first[0]}" if some.first else ""
+    yield from _of(Danger.RISK, "ledgers-abandoned", some, what, fix)
+
+
+def _stuck_in_recovery(seen: SeenCluster) -> Iterator[Finding]:
+    some = Some(len(seen.stuck), list(seen.stuck))
+    what = f"{_does(some.count, 'is', 'are')} in recovery; where no client is at work it stays so"
+    fix = f"bkctl ledger recover {seen.stuck[0]}" if seen.stuck else ""
+    yield from _of(Danger.TROUBLE, "ledgers-in-recovery", some, what, fix)
+
+
+def _open_long(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.open_long
+    age = human_duration(seen.limits.open_s)
+    what = f"{_does(some.count, 'is', 'are')} open for more than {age}: is a writer at work?"
+    fix = f"bkctl ledger recover {some.first[0]}" if some.first else ""
+    yield from _of(Danger.TROUBLE, "ledgers-open-long", some, what, fix)
+
+
+def _single(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.single
+    what = f"{_does(some.count, 'keeps', 'keep')} one copy of each entry, which nothing can mend"
+    yield from _of(
+        Danger.NOTE, "ledgers-single", some, what, "write with a write quorum of 2 or more"
+    )
+
+
+# Bookies ----------------------------------------------------------------------------------------
+
+
+def _too_few(seen: SeenCluster) -> Iterator[Finding]:
+    writable = len(seen.of_state(BookieState.WRITABLE))
+    needed = seen.ledgers.ensemble_max
+    if not writable:
+        yield Finding(Danger.RISK, "bookies-none-writable", "no bookie takes adds", "start bookies")
+    elif writable < needed:
+        what = (
+            f"{counted(writable, 'bookie')} {_does(writable, 'takes', 'take')} adds, and ensembles "
+            f"of {needed} are in use: none can be formed, and there is none to copy to"
+        )
+        yield Finding(Danger.RISK, "bookies-too-few", what, "start bookies")
+
+
+def _down(seen: SeenCluster) -> Iterator[Finding]:
+    gone = {one.bookie_id for one in seen.of_state(BookieState.DOWN)}
+    for bookie_id in sorted(gone):
+        ledgers = seen.ledgers.holds[bookie_id]
+        if ledgers:
+            what = f"{bookie_id} is down, and {counted(ledgers, 'ledger')} {_list_it(ledgers)}"
+            fix = f"start it, or give it up: bkctl decommission {bookie_id}"
+            yield Finding(Danger.RISK, "bookie-down", what, fix, (bookie_id,))
+        else:
+            what = f"{bookie_id} is down, and no ledger lists it"
+            yield Finding(
+                Danger.NOTE, "bookie-retired", what, f"bkctl cookie delete {bookie_id}",
+                (bookie_id,),
+            )  # fmt: skip
+
+
+def _list_it(count: int) -> str:
+    return _does(count, "lists it", "list it")
+
+
+def _unknown(seen: SeenCluster) -> Iterator[Finding]:
+    known = {one.bookie_id for one in seen.bookies}
+    lost = sorted(set(seen.ledgers.holds) - known)
+    what = f"{_does(len(lost), 'is', 'are')} listed by ledgers, without cookie or registration"
+    yield from _about(Danger.RISK, "bookies-unknown", lost, what, _mends(seen, unmarked=True))
+
+
+def _moved(seen: SeenCluster) -> Iterator[Finding]:
+    up = {(_address(seen, one.host), one.port): one for one in seen.bookies if one.is_up}
+    for one in seen.of_state(BookieState.DOWN):
+        host, _, port = one.bookie_id.rpartition(":")
+        if not host or not port.isdigit():
+            continue
+        now = up.get((_address(seen, host), int(port)))
+        if now is not None and seen.ledgers.holds[one.bookie_id]:
+            what = f"{one.bookie_id} is down, and {now.bookie_id} is at its address: has it moved?"
+            fix = f"bkctl ledger update-bookie {one.bookie_id} {now.bookie_id}"
+            yield Finding(Danger.RISK, "bookie-moved", what, fix, (one.bookie_id, now.bookie_id))
+
+
+def _address(seen: SeenCluster, host: str) -> str:
+    return seen.addresses.get(host, host)
+
+
+def _same_address(seen: SeenCluster) -> Iterator[Finding]:
+    by_place: dict[tuple[str, int], list[SeenBookie]] = {}
+    for one in seen.bookies:
+        if one.is_up and one.host:
+            by_place.setdefault((_address(seen, one.host), one.port), []).append(one)
+    for (host, port), ones in by_place.items():
+        if len(ones) > 1:
+            ids = tuple(one.bookie_id for one in ones)
+            what = f"{len(ones)} bookies are registered at {host}:{port}: entries go astray"
+            yield Finding(Danger.RISK, "bookies-at-one-address", what, "stop all but one", ids)
+
+
+def _unreachable(seen: SeenCluster) -> Iterator[Finding]:
+    for one in seen.bookies:
+        if one.unreachable:
+            what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
+            fix = f"bkctl bookie sanity {one.bookie_id}"
+            yield Finding(Danger.RISK, "bookie-unreachable", what, fix, (one.bookie_id,))
+
+
+def _read_only(seen: SeenCluster) -> Iterator[Finding]:
+    for one in seen.of_state(BookieState.READ_ONLY):
+        what = f"{one.bookie_id} is read-only{_fullness(one)}"
+        yield Finding(Danger.TROUBLE, "bookie-read-only", what, _ROOM, (one.bookie_id,))
+
+
+def _full(seen: SeenCluster) -> Iterator[Finding]:
+    for one in seen.of_state(BookieState.WRITABLE):
+        if one.used is not None and one.used > seen.limits.full_at:
+            what = f"{one.bookie_id} is nearly full{_fullness(one)}"
+            yield Finding(Danger.TROUBLE, "bookie-nearly-full", what, _ROOM, (one.bookie_id,))
+
+
+_ROOM: Final = "bkctl disk usage -c FILE, there, tells what can be freed"
+
+
+def _fullness(one: SeenBookie) -> str:
+    if one.free is None or one.total is None:
+        return ""
+    return f" ({human_bytes(one.free)} free of {human_bytes(one.total)})"
+
+
+def _cookies(seen: SeenCluster) -> Iterator[Finding]:
+    broken = [bookie_id for bookie_id, cookie in seen.cookies.items() if cookie is None]
+    what = f"{_does(len(broken), 'has a cookie', 'have cookies')} that cannot be read"
+    fix = f"bkctl cookie update {broken[0]} --file VERSION" if broken else ""
+    yield from _about(Danger.RISK, "cookies-unreadable", broken, what, fix)
+    yield from _cookies_of_others(seen)
+    without = [
+        one.bookie_id for one in seen.bookies if one.is_up and one.bookie_id not in seen.cookies
+    ]
+    what = f"{_does(len(without), 'runs', 'run')} without a stored cookie, and will not start again"
+    fix = f"bkctl cookie create {without[0]} --file VERSION" if without else ""
+    yield from _about(Danger.RISK, "cookies-missing", without, what, fix)
+
+
+def _cookies_of_others(seen: SeenCluster) -> Iterator[Finding]:
+    theirs = {
+        bookie_id: cookie.instance_id
+        for bookie_id, cookie in seen.cookies.items()
+        if cookie is not None and cookie.instance_id != seen.instance_id
+    }
+    if theirs and seen.instance_id is None:
+        ids = " or ".join(sorted({one for one in theirs.values() if one is not None}))
+        what = f"the cluster has no instance id, and no bookie will start again; cookies say {ids}"
+        fix = f"store {ids} as the node INSTANCEID with the metadata service's own tools"
+        yield Finding(Danger.RISK, "instance-id-missing", what, fix)
+        return
+    what = (
+        f"{_does(len(theirs), 'has a cookie', 'have cookies')} of another cluster than "
+        f"{seen.instance_id}, and will not start again"
+    )
+    fix = "bkctl cookie verify -c FILE, there, tells whether its directories are of this one"
+    yield from _about(Danger.RISK, "cookies-of-another-cluster", theirs, what, fix)
+
+
+# Autorecovery -----------------------------------------------------------------------------------
+
+
+def _disabled(seen: SeenCluster) -> Iterator[Finding]:
+    if not seen.enabled:
+        needed = _is_needed(seen)
+        why = "" if seen.pause is None else told(seen.pause, seen.now_ms / 1000)
+        yield Finding(
+            Danger.RISK if needed else Danger.TROUBLE,
+            "autorecovery-disabled",
+            f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is mended",
+            "bkctl autorecovery enable",
+        )
+
+
+def _no_auditor(seen: SeenCluster) -> Iterator[Finding]:
+    if seen.auditor is not None:
+        return
+    danger, why = Danger.TROUBLE, "nobody notices a lost bookie"
+    if _is_needed(seen):
+        danger = Danger.RISK
+    elif seen.is_on_one_machine:
+        danger, why = Danger.NOTE, "all bookies are on one machine, so that may be meant"
+    yield Finding(danger, "auditor-missing", f"no auditor is elected: {why}", START_AUDITOR)
+
+
+def _is_needed(seen: SeenCluster) -> bool:
+    return bool(seen.ledgers.lacking.count or seen.marks)
+
+
+def _stale_marks(seen: SeenCluster) -> Iterator[Finding]:
+    before_ms = seen.now_ms - seen.limits.stale_s * 1000
+    gone = seen.ledgers.marks_of_gone
+    old = [
+        mark.ledger_id
+        for mark in seen.marks
+        if mark.worker is None
+        and mark.since_ms is not None
+        and mark.since_ms < before_ms
+        and mark.ledger_id not in gone
+    ]
+    age = human_duration(seen.limits.stale_s)
+    what = (
+        f"{_does(len(old), 'is', 'are')} marked for more than {age}, and no worker is at "
+        f"{_does(len(old), 'it', 'them')}: {_why_idle(seen)}"
+    )
+    yield from _of(Danger.RISK, "marks-stale", Some(len(old), old), what, _mends(seen))
+
+
+def _why_idle(seen: SeenCluster) -> str:
+    """Return what most likely keeps the workers from their work."""
+    if not seen.enabled:
+        return "autorecovery is disabled"
+    writable = len(seen.of_state(BookieState.WRITABLE))
+    if writable < seen.ledgers.ensemble_max:
+        return f"{counted(writable, 'writable bookie')} leave none to copy to"
+    if seen.ledgers.unmendable.count:
+        return "some have no copy to be mended from"
+    return "do workers run?"
+
+
+def _unmendable(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.unmendable
+    what = (
+        f"{_does(some.count, 'is', 'are')} marked, and tried again for ever: no bookie in service "
+        "has a copy"
+    )
+    fix = f"start who held it, or bkctl ledger delete {some.first[0]}" if some.first else ""
+    yield from _of(Danger.TROUBLE, "marks-unmendable", some, what, fix)
+
+
+def _marks_in_service(seen: SeenCluster) -> Iterator[Finding]:
+    some = seen.ledgers.marked_in_service
+    what = (
+        f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
+        "or have lost some entries; a worker looks, and mends it or drops the mark"
+    )
+    yield from _of(Danger.NOTE, "marks-in-service", some, what, _forget(some.first))
+
+
+def _marks_of_gone(seen: SeenCluster) -> Iterator[Finding]:
+    gone = sorted(seen.ledgers.marks_of_gone)
+    what = f"{_does(len(gone), 'is', 'are')} marked and deleted; a worker drops such marks"
+    yield from _of(Danger.NOTE, "marks-of-deleted", Some(len(gone), gone), what, _forget(gone))
+
+
+def _forget(ledgers: Sequence[LedgerId]) -> str:
+    return f"bkctl autorecovery forget {ledgers[0]}" if ledgers else ""
+
+
+def _stale_locks(seen: SeenCluster) -> Iterator[Finding]:
+    before_ms = seen.now_ms - seen.limits.stale_s * 1000
+    old = [lock for lock in seen.locks if lock.since_ms < before_ms]
+    if old:
+        oldest = min(old, key=lambda lock: lock.since_ms)
+        age = human_duration((seen.now_ms - oldest.since_ms) / 1000)
+        held = _does(len(old), "a repair lock is", f"{len(old)} repair locks are")
+        what = f"{held} held for long, one for {age} by {oldest.owner or 'somebody unknown'}"
+        ids = tuple(str(lock.ledger_id) for lock in old)
+        fix = "restart that worker: its locks go with its session"
+        yield Finding(Danger.TROUBLE, "locks-stale", what, fix, ids, len(old))
+
+
+def _long_delay(seen: SeenCluster) -> Iterator[Finding]:
+    if seen.delay_s is not None and seen.delay_s > seen.limits.delay_s:
+        delay = human_duration(seen.delay_s)
+        what = f"a lost bookie is mended only after {delay}: was this forgotten?"
+        yield Finding(Danger.TROUBLE, "delay-long", what, "bkctl autorecovery delay 0")
+
+
+def _check_overdue(seen: SeenCluster) -> Iterator[Finding]:
+    last_ms = seen.checked_ms.get("all-ledgers")
+    if last_ms is not None and seen.now_ms - last_ms > seen.limits.check_s * 1000:
+        age = human_duration((seen.now_ms - last_ms) / 1000)
+        what = f"all ledgers were last checked {age} ago"
+        # To make it due would not help: that it is, an auditor only sees when it starts.
+        fix = START_AUDITOR if seen.auditor is None else f"restart the auditor, {seen.auditor}"
+        yield Finding(Danger.NOTE, "check-overdue", what, fix)
+
+
+def _health_check(seen: SeenCluster) -> Iterator[Finding]:
+    if not seen.health_check:
+        what = "the health check of bookies is off: clients go on with those that fail"
+        yield Finding(Danger.NOTE, "health-check-off", what, "bkctl cluster health-check enable")
+
+
+# Clocks -----------------------------------------------------------------------------------------
+
+
+def _clock_skew(seen: SeenCluster) -> Iterator[Finding]:
+    ahead = {
+        f"ledger {ledger_id} was created": seen.ledgers.future_ms
+        for ledger_id in seen.ledgers.from_future.first[:1]
+    }
+    for mark in seen.marks:
+        if mark.since_ms is not None:
+            ahead[f"ledger {mark.ledger_id} was marked"] = mark.since_ms - seen.now_ms
+    for lock in seen.locks:
+        ahead[f"ledger {lock.ledger_id} was locked"] = lock.since_ms - seen.now_ms
+    for check, time_ms in seen.checked_ms.items():
+        if time_ms is not None:
+            ahead[f"the check {check} ended"] = time_ms - seen.now_ms
+    what, most_ms = max(ahead.items(), key=lambda item: item[1], default=("", 0))
+    if most_ms > seen.limits.skew_s * 1000:
+        late = human_duration(most_ms / 1000)
+        yield Finding(
+            Danger.TROUBLE,
+            "clock-skew",
+            f"{what} {late} in the future: some clock is wrong",
+            SAME_TIME,
+        )
+
+
+CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[Finding]], ...]] = (
+    _refused_id,
+    _out_of_reach,
+    _too_few,
+    _moved,
+    _down,
+    _unknown,
+    _unreachable,
+    _same_address,
+    _lacking,
+    _disabled,
+    _no_auditor,
+    _cookies,
+    _unreadable,
+    _damaged,
+    _abandoned,
+    _stale_marks,
+    _unmendable,
+    _stuck_in_recovery,
+    _open_long,
+    _stale_locks,
+    _read_only,
+    _full,
+    _long_delay,
+    _clock_skew,
+    _single,
+    _marks_in_service,
+    _marks_of_gone,
+    _check_overdue,
+    _health_check,
+)
+"""In the order in which findings of one danger are told: causes come before what follows."""

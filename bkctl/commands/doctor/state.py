@@ -1,0 +1,294 @@
+"""What the doctor has seen of a cluster and of a local bookie: values, gathered once.
+
+Ledgers are counted while they are walked over, so that a million of them takes no more memory than
+one; of each kind the first few are remembered by id.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bkclient.admin.operations import BookieState
+from bkclient.config.findings import Findings
+from bkclient.ledger.handed_over import HANDOVER_KEY
+from bkclient.metadata.api import HeldLock, Version
+from bkclient.metadata.stored import StoredLedger
+from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
+from bkclient.repair.autorecovery import Mark, Pause
+from bookied.offline.check.check import Problem
+from wire.codes import LedgerState
+from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.records import Cookie, CookieDifference
+
+REMEMBERED_MAX: Final = 20
+
+
+class Danger(enum.Enum):
+    """How bad a finding is, the worst first; the value is what people read."""
+
+    LOSS = "loss"
+    """Entries cannot be read now, or are about to be deleted."""
+    RISK = "risk"
+    """One more failure can lose something, or nothing would heal it."""
+    TROUBLE = "trouble"
+    """It works, but not as it should."""
+    NOTE = "note"
+    """To be known; nothing has to be done at once."""
+
+
+@attrs.frozen
+class Finding:
+    """One thing that is wrong. ``name`` is a stable word for programs, ``fix`` what mends it."""
+
+    danger: Danger
+    name: str
+    what: str
+    fix: str
+    examples: tuple[str, ...] = ()
+    count: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What counts as old, long or full."""
+
+    stale_s: float = 3600.0
+    """A mark without a worker, or a lock, of this age makes no progress."""
+    open_s: float = 7 * 86400.0
+    """A ledger that is open for so long has perhaps lost its writer."""
+    delay_s: float = 3600.0
+    """A longer recovery delay was perhaps forgotten."""
+    skew_s: float = 60.0
+    """What lies further in the future was written by a clock that is wrong."""
+    check_s: float = 21 * 86400.0
+    """The check of all ledgers should not be longer ago."""
+    full_at: float = 0.95
+    """Share of a bookie's disks in use."""
+
+
+@attrs.define
+class Some:
+    """Ledgers of a kind: how many, and the first few of them."""
+
+    count: int = 0
+    first: list[LedgerId] = attrs.field(factory=list)
+
+    def add(self, ledger_id: LedgerId) -> None:
+        self.count += 1
+        if len(self.first) < REMEMBERED_MAX:
+            self.first.append(ledger_id)
+
+
+@attrs.frozen(kw_only=True)
+class SeenBookie:
+    """One bookie: what metadata says, and what it says itself."""
+
+    bookie_id: BookieId
+    state: BookieState
+    host: str = ""
+    port: int = 0
+    free: int | None = None
+    total: int | None = None
+    unreachable: str = ""
+    """Why it did not answer; empty if it did, or was not asked."""
+
+    @property
+    def is_up(self) -> bool:
+        return self.state is not BookieState.DOWN
+
+    @property
+    def used(self) -> float | None:
+        """Share of its disks in use."""
+        if self.free is None or not self.total:
+            return None
+        return 1 - self.free / self.total
+
+
+@attrs.define(kw_only=True)
+class Ledgers:
+    """What a walk over all ledgers counts; ``add`` is called once for each.
+
+    Args:
+        now_ms: this host's time.
+        in_service: the bookies that are registered.
+        marks: the ledgers that are marked.
+        limits: what is old.
+    """
+
+    now_ms: int
+    in_service: frozenset[BookieId]
+    marks: Mapping[LedgerId, Mark]
+    limits: Limits
+
+    total: int = 0
+    unreadable: Some = attrs.field(factory=Some)
+    out_of_reach: Some = attrs.field(factory=Some)
+    """Some entry has no copy in service."""
+    last_copy: Some = attrs.field(factory=Some)
+    """Some entry that should have several copies has one in service."""
+    lacking: Some = attrs.field(factory=Some)
+    """Some entry has fewer copies in service than it should."""
+    unmarked: Some = attrs.field(factory=Some)
+    """Of these, without a mark."""
+    unmendable: Some = attrs.field(factory=Some)
+    """Marked, and nobody has a copy to mend it from."""
+    marked_in_service: Some = attrs.field(factory=Some)
+    """Marked, though all that should have copies are in service; whether they do is not asked."""
+    single: Some = attrs.field(factory=Some)
+    """Ledgers that keep one copy of each entry."""
+    abandoned: Some = attrs.field(factory=Some)
+    """Open, and growing on a bookie that is down: a writer at work would have replaced it."""
+    open_long: Some = attrs.field(factory=Some)
+    refused_id: Some = attrs.field(factory=Some)
+    """The id that makes Java bookies delete everything."""
+    from_future: Some = attrs.field(factory=Some)
+    future_ms: int = 0
+    """How far in the future the furthest of them was created."""
+    ensemble_max: int = 0
+    """The largest ensemble of a ledger that is not closed, or lacks copies."""
+    holds: Counter[BookieId] = attrs.field(factory=Counter)
+    """How many ledgers list each bookie."""
+    recovering: dict[LedgerId, Version] = attrs.field(factory=dict)
+    """Ledgers in recovery, with the version of their metadata."""
+    marks_of_gone: set[LedgerId] = attrs.field(
+        default=attrs.Factory(lambda self: set(self.marks), takes_self=True)
+    )
+    """Marks of ledgers that the walk has not met; after it, those that are deleted."""
+
+    def add(self, one: StoredLedger) -> None:
+        """Look at one ledger."""
+        self.total += 1
+        self.marks_of_gone.discard(one.ledger_id)
+        if one.ledger_id == LEDGER_ID_REFUSED:
+            self.refused_id.add(one.ledger_id)
+        if one.stored is None:
+            self.unreadable.add(one.ledger_id)
+            return
+        metadata = one.stored.value
+        self.holds.update(metadata.all_bookies())
+        self._look_at_copies(one.ledger_id, metadata)
+        if metadata.write_quorum == 1:
+            self.single.add(one.ledger_id)
+        if metadata.state is LedgerState.IN_RECOVERY:
+            self.recovering[one.ledger_id] = one.stored.version
+        if not metadata.is_closed or lacks_copies(metadata, self.in_service):
+            self.ensemble_max = max(self.ensemble_max, metadata.ensemble_size)
+        self._look_at_time(one.ledger_id, metadata)
+
+    def _look_at_copies(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
+        marked = ledger_id in self.marks
+        if not lacks_copies(metadata, self.in_service):
+            if marked and self.marks[ledger_id].missing:
+                self.marked_in_service.add(ledger_id)
+            return
+        self.lacking.add(ledger_id)
+        if not marked:
+            self.unmarked.add(ledger_id)
+        if is_out_of_reach(metadata, self.in_service):
+            self.out_of_reach.add(ledger_id)
+            if marked:
+                self.unmendable.add(ledger_id)
+        elif metadata.write_quorum > 1 and any(
+            len(holders & self.in_service) == 1 for holders in write_sets(metadata)
+        ):
+            self.last_copy.add(ledger_id)
+        if (
+            metadata.state is LedgerState.OPEN
+            and HANDOVER_KEY not in metadata.custom
+            and not set(metadata.ensemble) <= self.in_service
+        ):
+            self.abandoned.add(ledger_id)
+
+    def _look_at_time(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
+        if metadata.ctime_ms is None:
+            return
+        age_ms = self.now_ms - metadata.ctime_ms
+        if -age_ms > self.limits.skew_s * 1000:
+            self.from_future.add(ledger_id)
+            self.future_ms = max(self.future_ms, -age_ms)
+        is_open = metadata.state is LedgerState.OPEN and HANDOVER_KEY not in metadata.custom
+        if is_open and age_ms > self.limits.open_s * 1000:
+            self.open_long.add(ledger_id)
+
+
+@attrs.frozen(kw_only=True)
+class SeenCluster:
+    """Everything the doctor has seen of a cluster."""
+
+    now_ms: int
+    limits: Limits
+    instance_id: str | None
+    bookies: tuple[SeenBookie, ...]
+    addresses: Mapping[str, str] = attrs.field(factory=dict)
+    """What the names in ids and endpoints resolve to, here."""
+    cookies: Mapping[BookieId, Cookie | None] = attrs.field(factory=dict)
+    """None for one that cannot be read."""
+    enabled: bool = True
+    pause: Pause | None = None
+    auditor: BookieId | None = None
+    delay_s: int | None = None
+    health_check: bool = True
+    checked_ms: Mapping[str, int | None] = attrs.field(factory=dict)
+    marks: tuple[Mark, ...] = ()
+    locks: tuple[HeldLock, ...] = ()
+    ledgers: Ledgers
+    damaged: Mapping[str, str] = attrs.field(factory=dict)
+    """What of the metadata cannot be read, besides ledgers and cookies; and what mends it."""
+    stuck: tuple[LedgerId, ...] = ()
+    """Ledgers that were in recovery from the beginning of the walk to its end."""
+
+    @property
+    def is_on_one_machine(self) -> bool:
+        """Whether every bookie that says where it is listens on a loopback address alone."""
+        hosts = {one.host for one in self.bookies if one.host}
+        return bool(hosts) and all(_is_loopback(self.addresses.get(one, one)) for one in hosts)
+
+    def of_state(self, state: BookieState) -> list[SeenBookie]:
+        return [one for one in self.bookies if one.state is state]
+
+
+@attrs.frozen(kw_only=True)
+class SeenLocal:
+    """Everything the doctor has seen of a bookie on this machine."""
+
+    conf: str
+    bookie_id: BookieId
+    is_registered: bool
+    is_at_work: bool
+    settings: Findings = ()
+    missing: tuple[Path, ...] = ()
+    """Directories of the settings that are not there."""
+    cookie: Cookie | None = None
+    """What the VERSION files say, where any does."""
+    stored: Cookie | None = None
+    differs: tuple[CookieDifference, ...] = ()
+    """Between the settings and the VERSION files."""
+    stored_differs: tuple[CookieDifference, ...] = ()
+    """Between the settings and the stored cookie."""
+    version_file: Path | None = None
+    problems: tuple[Problem, ...] = ()
+    """What the files themselves say of cookies and marks."""
+    storage_kind: str = ""
+    """Why the index is not of the configured kind."""
+    disks: Mapping[Path, float] = attrs.field(factory=dict)
+    """Share in use of each directory's disk."""
+    warn_at: float = 0.9
+    full_at: float = 0.95
+    newest_ms: int = 0
+    """When the newest of the bookie's files was written, by its own disk."""
+    now_ms: int = 0
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:  # A name that nothing resolves.
+        return False

@@ -1,0 +1,218 @@
+"""What `ledger verify`, `ledger orphans` and `ledger read --bookie` do."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
+from bkclient.ledger import handed_over
+from bkclient.log.ledger_list import LedgerList
+from bkclient.repair import verify as verifying
+from bkclient.repair.verify import Flaw, Verified
+from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
+from bkctl.commands.ledger.write import FRAMING_KEY
+from bkctl.errors import PartlyDoneError, ProblemsError
+from bkctl.ledger_ids import ids_in_file
+from bkctl.output.units import counted
+from wire.ids import EntryId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.output.progress import Progress
+    from bkctl.session.session import Session
+    from wire.digest import Entry
+    from wire.ids import BookieId, LedgerId
+    from wire.ledger_metadata import LedgerMetadata
+
+
+# Verify -----------------------------------------------------------------------------------------
+
+
+def verify(session: Session, ids: Iterable[LedgerId], share: float, *, tolerant: bool) -> None:
+    """Verify ledgers one by one, printing each.
+
+    ``tolerant``: a ledger that is gone by now is passed over, and one whose metadata cannot be read
+    is told of.
+
+    Raises:
+        ProblemsError: a copy is bad, or could not be read.
+    """
+    found = _Tally()
+    with session.progress("verifying", unit="entries") as progress:
+        session.emit_all(
+            found.count(_verified(session, ids, share, progress, found, tolerant=tolerant)),
+            Verified,
+        )
+    session.about = ""
+    if found.bad:
+        raise ProblemsError(
+            f"{counted(found.bad, 'ledger')} of {found.ledgers} with copies that are not as they "
+            "should be",
+            next_step="`bkctl autorecovery trigger --check all-ledgers` has copies made anew",
+        )
+
+
+@attrs.define
+class _Tally:
+    ledgers: int = 0
+    bad: int = 0
+    entries: int = 0
+
+    def count(self, values: Iterable[Verified]) -> Iterator[Verified]:
+        """Pass values through and count them."""
+        for one in values:
+            self.ledgers += 1
+            self.bad += not one.sound
+            self.entries += one.entries
+            yield one
+
+
+def _verified(
+    session: Session,
+    ids: Iterable[LedgerId],
+    share: float,
+    progress: Progress,
+    tally: _Tally,
+    *,
+    tolerant: bool,
+) -> Iterator[Verified]:
+    rng = random.Random()
+    for ledger_id in ids:
+        session.about = f"ledger {ledger_id}"
+        try:
+            for step in session.iterate(verifying.verify, ledger_id, share, rng):
+                if isinstance(step, Verified):
+                    yield step
+                else:
+                    progress.update(tally.entries + step.done, total=tally.entries + step.total)
+        except NoSuchLedgerError:
+            if not tolerant:
+                raise
+        except MetadataSerializationError as error:
+            if not tolerant:
+                raise
+            session.warn(f"ledger {ledger_id}: {error}")
+            tally.ledgers, tally.bad = tally.ledgers + 1, tally.bad + 1
+
+
+# One bookie's copies ----------------------------------------------------------------------------
+
+
+class CopiesOfBookie:
+    """What one bookie has of a ledger: its entries, and afterwards what it lacked."""
+
+    def __init__(
+        self, session: Session, ledger_id: LedgerId, metadata: LedgerMetadata, bookie_id: BookieId
+    ) -> None:
+        self._session, self._ledger_id, self._metadata = session, ledger_id, metadata
+        self._bookie_id = bookie_id
+        self._bad: list[EntryId] = []
+        self._first_error: ClientError | None = None
+
+    def entries(self, first: int, last: int) -> Iterator[Entry]:
+        """Yield the copies of these entries, both ends included, ascending.
+
+        Where no fragment lists the bookie, it is asked for every entry: it may have kept some.
+        """
+        listed = self._bookie_id in self._metadata.all_bookies()
+        if listed:
+            its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
+            ids: Iterable[int] = (entry_id for entry_id in its if entry_id >= first)
+        else:
+            self._session.note(f"no fragment lists {self._bookie_id}; it may have copies still")
+            ids = range(first, last + 1)
+        copies = self._session.iterate(verifying.read_copies, self._ledger_id, self._bookie_id, ids)
+        for some in copies:
+            for one in some:
+                if one.entry is not None:
+                    yield one.entry
+                elif listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
+                    self._bad.append(one.entry_id)
+                    self._first_error = self._first_error or one.error
+
+    def insist_whole(self) -> None:
+        """Tell what the bookie should have had.
+
+        Raises:
+            PartlyDoneError: something.
+        """
+        if self._bad:
+            ranges = ", ".join(
+                str(first) if first == last else f"{first}-{last}"
+                for first, last in verifying.in_ranges(self._bad)
+            )
+            raise PartlyDoneError(
+                f"{self._bookie_id} lacks {counted(len(self._bad), 'entry')}: {ranges} "
+                f"({self._first_error})",
+                next_step=f"`bkctl ledger verify {self._ledger_id}` looks at the other copies",
+            )
+
+
+# Orphans ----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Orphan:
+    """A ledger that nobody names, and what it says about its owner."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+
+    @property
+    def owner(self) -> str:
+        """Its custom metadata, without ours; applications write there who they are."""
+        return " ".join(
+            f"{key}={value.decode(errors='backslashreplace')}"
+            for key, value in sorted(self.metadata.custom.items(), key=_hints_first)
+            if key not in _OURS
+        )
+
+
+_OURS: Final = {handed_over.HANDOVER_KEY, handed_over.WRITER_KEY, FRAMING_KEY}
+_HINTS: Final = ("application", "component")
+
+
+def _hints_first(item: tuple[str, bytes]) -> tuple[int, str]:
+    key = item[0]
+    return (_HINTS.index(key) if key in _HINTS else len(_HINTS)), key
+
+
+def orphans(session: Session, keep_file: str, older_than_s: float) -> None:
+    """List the ledgers that neither a file nor a log names."""
+    keep = set(ids_in_file(session, keep_file))
+    if not keep:
+        session.warn(f"{keep_file} names no ledger: nothing is in use, it says")
+    kept = keep | session.call(_of_logs)
+    wanted = attrs.evolve(
+        LedgerFilter(), created_before_ms=int((time.time() - older_than_s) * 1000)
+    )
+    seen: set[LedgerId] = set()
+    session.emit_all(_orphans(session, kept, wanted, seen), Orphan)
+    gone = len(keep - seen)
+    if gone:
+        are = "is" if gone == 1 else "are"
+        session.note(f"{counted(gone, 'ledger')} that {keep_file} names {are} not there")
+
+
+def _orphans(
+    session: Session, kept: Collection[LedgerId], wanted: LedgerFilter, seen: set[LedgerId]
+) -> Iterator[Orphan]:
+    everything = ledgers(session, LedgerFilter(), after=None, limit=None, ids_only=False)
+    for one in each(everything):
+        seen.add(one.ledger_id)
+        if one.ledger_id not in kept and one.metadata and wanted.passes(one.metadata):
+            yield Orphan(one.ledger_id, one.metadata)
+
+
+async def _of_logs(client: Client) -> set[LedgerId]:
+    """Return the ledgers that logs are made of."""
+    found: set[LedgerId] = set()
+    for name in await client.store.list_logs():
+        record = (await LedgerList(client, name).read()).record
+        found.update(ledger.ledger_id for ledger in record.ledgers)
+    return found

@@ -1,0 +1,267 @@
+"""Bytes to entries and entries to bytes: how a file or a pipe is cut, and put together again.
+
+Cutting does no I/O: a cutter is fed what was read and gives whole entries. ``bkctl ledger write``
+and ``add`` use it one way, ``read`` and ``tail`` the other; what one wrote with a framing the other
+gives back with the same.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from bkctl.errors import CommandError
+from bkctl.exit_status import ExitStatus
+from bkctl.output.units import human_bytes
+
+LENGTH: Final = struct.Struct(">I")
+CHUNK_BYTES: Final = 1024 * 1024
+_HEX_BYTES: Final = 16
+_PRINTABLE: Final = range(0x20, 0x7F)
+
+
+class Framing(enum.Enum):
+    """How a stream of bytes is cut into entries."""
+
+    LINES = "lines"
+    """One entry a line, without its newline."""
+    LENGTH_PREFIXED = "length-prefixed"
+    """Each entry after its length: 4 bytes, big-endian."""
+    WHOLE = "whole"
+    """All of it is one entry."""
+    CHUNKS = "chunks"
+    """Entries of one size, the last one shorter."""
+
+
+class FramingError(CommandError):
+    """The input cannot be cut into entries as asked."""
+
+    exit_status = ExitStatus.USAGE
+
+
+class Cutter(Protocol):
+    """Cuts a stream into entries."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what comes next; return the entries that are whole by now.
+
+        Raises:
+            FramingError: an entry would be too large.
+        """
+        ...
+
+    def end(self) -> list[bytes]:
+        """Return what is left at the end.
+
+        Raises:
+            FramingError: the stream ends within an entry.
+        """
+        ...
+
+
+def cutter(framing: Framing, *, entry_bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> Cutter:
+    """Return a cutter; entries above ``entry_bytes_max`` are refused."""
+    if framing is Framing.LINES:
+        return _Lines(entry_bytes_max)
+    if framing is Framing.LENGTH_PREFIXED:
+        return _LengthPrefixed(entry_bytes_max)
+    if framing is Framing.WHOLE:
+        return _Whole(entry_bytes_max)
+    if chunk_bytes > entry_bytes_max or chunk_bytes < 1:
+        raise FramingError(
+            f"chunks of {human_bytes(chunk_bytes)}: entries hold 1 to {entry_bytes_max} bytes"
+        )
+    return _Chunks(chunk_bytes)
+
+
+class _Lines:
+    def __init__(self, entry_bytes_max: int) -> None:
+        self._max = entry_bytes_max
+        self._rest = b""
+        self.count = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        size = len(self._rest) + len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.count += len(lines)
+        if size > self._max and any(len(line) > self._max for line in (*lines, self._rest)):
+            raise FramingError(
+                f"a line near line {self.count} is longer than an entry can be ({self._max} bytes)",
+                next_step="cut it with --chunks 1MiB",
+            )
+        return lines
+
+    def end(self) -> list[bytes]:
+        rest, self._rest = self._rest, b""
+        return [rest] if rest else []
+
+    @property
+    def ends_open(self) -> bool:
+        """Whether what has come last is a line without its newline."""
+        return bool(self._rest)
+
+
+class _LengthPrefixed:
+    def __init__(self, entry_bytes_max: int) -> None:
+        self._max = entry_bytes_max
+        self._buffer = bytearray()
+        self._position = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        self._buffer += data
+        entries, at = [], 0
+        while len(self._buffer) - at >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(self._buffer, at)
+            if size > self._max:
+                raise FramingError(
+                    f"byte {self._position + at}: an entry of {size} bytes, "
+                    f"at most {self._max} are possible"
+                )
+            if len(self._buffer) - at - LENGTH.size < size:
+                break
+            at += LENGTH.size + size
+            entries.append(bytes(self._buffer[at - size : at]))
+        del self._buffer[:at]
+        self._position += at
+        return entries
+
+    def end(self) -> list[bytes]:
+        if self._buffer:
+            raise FramingError(f"the input ends within the entry at byte {self._position}")
+        return []
+
+
+class _Whole:
+    def __init__(self, entry_bytes_max: int) -> None:
+        self._max = entry_bytes_max
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        self._buffer += data
+        if len(self._buffer) > self._max:
+            raise FramingError(
+                f"the input is longer than an entry can be ({self._max} bytes)",
+                next_step="cut it with --chunks 1MiB or --lines instead of --whole",
+            )
+        return []
+
+    def end(self) -> list[bytes]:
+        return [bytes(self._buffer)]
+
+
+class _Chunks:
+    def __init__(self, chunk_bytes: int) -> None:
+        self._size = chunk_bytes
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        data = self._buffer + data
+        whole = len(data) - len(data) % self._size
+        self._buffer = data[whole:]
+        return [data[at : at + self._size] for at in range(0, whole, self._size)]
+
+    def end(self) -> list[bytes]:
+        rest, self._buffer = self._buffer, b""
+        return [rest] if rest else []
+
+
+def looks_binary(data: bytes) -> bool:
+    """Tell whether a beginning of a file is no text: it has a NUL byte."""
+    return b"\0" in data
+
+
+# Entries to bytes ------------------------------------------------------------------------------
+
+Form = Callable[[int, int, bytes], bytes]
+"""Ledger id, entry id and payload to what is written for the entry."""
+
+
+def raw(_ledger_id: int, _entry_id: int, payload: bytes) -> bytes:
+    """Return the payload and nothing else."""
+    return payload
+
+
+def length_prefixed(_ledger_id: int, _entry_id: int, payload: bytes) -> bytes:
+    """Return the payload after its length."""
+    return LENGTH.pack(len(payload)) + payload
+
+
+def delimited(delimiter: bytes) -> Form:
+    """Return the form that puts ``delimiter`` after each payload."""
+    return lambda _ledger_id, _entry_id, payload: payload + delimiter
+
+
+def hexdump(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
+    """Return a header line, then 16 bytes a line in hexadecimal and as text."""
+    lines = [f"ledger {ledger_id} entry {entry_id}: {len(payload)} bytes"]
+    for at in range(0, len(payload), _HEX_BYTES):
+        part = payload[at : at + _HEX_BYTES]
+        left, right = part[: _HEX_BYTES // 2].hex(" "), part[_HEX_BYTES // 2 :].hex(" ")
+        text = "".join(chr(byte) if byte in _PRINTABLE else "." for byte in part)
+        lines.append(f"{at:08x}  {left:23}  {right:23}  |{text}|")
+    return "\n".join(lines).encode() + b"\n"
+
+
+def for_terminal(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
+    """Return text as a line, and anything that could upset a terminal as a hexdump."""
+    if is_text(payload):
+        return payload + b"\n"
+    return hexdump(ledger_id, entry_id, payload)
+
+
+def is_text(payload: bytes) -> bool:
+    """Tell whether a payload is UTF-8 without control characters other than tab and newlines."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return text.isprintable() or all(char.isprintable() or char in "\t\n\r" for char in text)
+
+
+_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+def unescape(text: str) -> bytes:
+    r"""Return the bytes of a text with ``\n``, ``\t``, ``\r``, ``\0`` and ``\\`` in it."""
+    parts = []
+    chars = iter(text)
+    for char in chars:
+        if char != "\\":
+            parts.append(char.encode())
+            continue
+        following = next(chars, "\\")
+        parts.append(_ESCAPES.get(following, f"\\{following}".encode()))
+    return b"".join(parts)
+
+
+def formatted(pattern: str) -> Form:
+    """Return the form of a pattern: ``%l`` ledger, ``%e`` entry, ``%n`` size, ``%s`` payload.
+
+    Raises:
+        FramingError: the pattern has another ``%``.
+    """
+    pieces = list(_pieces(pattern))
+
+    def form(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
+        values = {
+            "l": b"%d" % ledger_id, "e": b"%d" % entry_id, "n": b"%d" % len(payload), "s": payload,
+        }  # fmt: skip
+        return b"".join(values[p] if isinstance(p, str) else p for p in pieces)
+
+    return form
+
+
+def _pieces(pattern: str) -> Iterator[str | bytes]:
+    literal, *rest = re.split(r"%(.?)", pattern, flags=re.DOTALL)
+    yield unescape(literal)
+    for letter, following in zip(rest[::2], rest[1::2], strict=True):
+        if letter not in {"l", "e", "n", "s", "%"}:
+            raise FramingError(
+                f"--format: %{letter} means nothing",
+                next_step="there are %l ledger, %e entry, %n size, %s payload, %% percent",
+            )
+        yield b"%" if letter == "%" else letter
+        yield unescape(following)

@@ -1,0 +1,122 @@
+"""What `ledger list` does: which ledgers are wanted, and those, as they are found."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkctl.commands.ledger.views import LedgerSummary
+from wire.codes import LedgerState
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from wire.ledger_metadata import LedgerMetadata
+
+
+@attrs.frozen
+class LedgerFilter:
+    """Which ledgers of a list are wanted."""
+
+    state: LedgerState | None = None
+    bookie: BookieId | None = None
+    created_before_ms: int | None = None
+    custom: Mapping[str, bytes] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        state: str | None,
+        bookie: str | None,
+        older_than_s: float | None,
+        meta: Mapping[str, str],
+    ) -> LedgerFilter:
+        """Return the filter of the options of ``ledger list``."""
+        before = None if older_than_s is None else int((time.time() - older_than_s) * 1000)
+        return cls(
+            state=None if state is None else LedgerState[state.upper().replace("-", "_")],
+            bookie=None if bookie is None else BookieId(bookie),
+            created_before_ms=before,
+            custom={key: text.encode() for key, text in meta.items()},
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every ledger passes, so that no metadata need be read."""
+        return self == LedgerFilter()
+
+    def passes(self, metadata: LedgerMetadata) -> bool:
+        """Tell whether a ledger is wanted."""
+        before = self.created_before_ms
+        return (
+            (self.state is None or metadata.state is self.state)
+            and (self.bookie is None or self.bookie in metadata.all_bookies())
+            and (before is None or (metadata.ctime_ms or 0) < before)
+            and all(metadata.custom.get(key) == value for key, value in self.custom.items())
+        )
+
+
+def ledgers(
+    session: Session,
+    wanted: LedgerFilter,
+    *,
+    after: LedgerId | None,
+    limit: int | None,
+    ids_only: bool,
+) -> Iterator[list[LedgerSummary]]:
+    """Yield the ledgers that are wanted, ascending, as many at a time as have come together.
+
+    A ledger whose metadata cannot be read comes without, and is warned of.
+    """
+    left = limit
+    for found in _ledgers(session, wanted, after, limit, ids_only=ids_only):
+        yield found[:left]
+        if left is not None:
+            left -= len(found)
+            if left <= 0:
+                return
+
+
+def _ledgers(
+    session: Session,
+    wanted: LedgerFilter,
+    after: LedgerId | None,
+    limit: int | None,
+    *,
+    ids_only: bool,
+) -> Iterator[list[LedgerSummary]]:
+    everything = wanted.is_open
+    for ids in session.look.ledger_ranges(after):
+        if ids_only:
+            yield [LedgerSummary(ledger_id, None) for ledger_id in ids]
+            continue
+        # Where each counts, none need be read that is not shown.
+        for some in _pieces(ids, limit if everything else None):
+            for stored in session.look.ledgers(some):
+                found = [LedgerSummary(one.ledger_id, one.metadata) for one in stored]
+                for one in found:
+                    if one.metadata is None:
+                        session.warn(f"ledger {one.ledger_id}: its metadata cannot be read")
+                yield (
+                    found
+                    if everything
+                    else [one for one in found if one.metadata and wanted.passes(one.metadata)]
+                )
+
+
+def _pieces(ids: Sequence[LedgerId], size: int | None) -> Iterator[Sequence[LedgerId]]:
+    if size is None:
+        yield ids
+        return
+    for at in range(0, len(ids), size):
+        yield ids[at : at + size]
+
+
+def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
+    """Return one ledger after the other."""
+    return itertools.chain.from_iterable(found)

@@ -1,0 +1,299 @@
+"""What `ledger map` and `ledger where` do, and the drawing of fragments by bookies."""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.quorum.distribution import write_set
+from bkclient.repair import replica_map as holdings
+from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
+from bkctl.commands.cluster import work as cluster_work
+from bkctl.commands.cluster.map import glyph
+from bkctl.commands.ledger.views import STATE_WORDS
+from bkctl.errors import NothingFoundError, ProblemsError
+from bkctl.output.canvas import Canvas
+from bkctl.output.table import display_width
+from bkctl.output.units import counted
+from wire.ids import BookieId, EntryId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+    from bkctl.views import BookieSummary
+    from wire.ledger_metadata import Fragment, LedgerMetadata
+
+_GLYPHS: Final = {
+    Health.OK: ("●", "#", "all entries there"),
+    Health.PARTLY: ("◐", "%", "some missing"),
+    Health.MISSING: ("○", "o", "all missing"),
+    Health.UNREACHABLE: ("✗", "x", "unreachable"),
+    Health.UNKNOWN: ("?", "?", "unknown"),
+    Health.EMPTY: ("∅", "0", "nothing to hold"),
+}
+_COLORS: Final = {
+    Health.OK: "ok", Health.PARTLY: "unknown", Health.MISSING: "missing",
+    Health.UNREACHABLE: "unreachable", Health.UNKNOWN: "unknown", Health.EMPTY: "",
+}  # fmt: skip
+_CELL: Final = 3
+_COPIES_WIDTH: Final = 8
+
+
+@attrs.frozen(kw_only=True)
+class LedgerMap:
+    """A ledger's replicas, and the state of its bookies by their registrations."""
+
+    holdings: Holdings
+    states: Mapping[BookieId, str]
+
+    @property
+    def bookies(self) -> list[BookieId]:
+        return sorted(self.holdings.metadata.all_bookies())
+
+
+@attrs.frozen(kw_only=True)
+class LedgerPlace:
+    """A bookie that a ledger, or one entry of it, is on, and its place there.
+
+    ``last`` is None where the fragment may still grow.
+    """
+
+    ledger_id: LedgerId
+    first: EntryId
+    last: EntryId | None
+    index: int
+    bookie_id: BookieId
+    state: str
+    rack: str | None = None
+    address: str | None = None
+    entry_id: EntryId | None = None
+
+
+# Map --------------------------------------------------------------------------------------------
+
+
+def show_map(session: Session, ledger_id: LedgerId, *, fail_if_any: bool) -> None:
+    """Print the map of a ledger.
+
+    Raises:
+        ProblemsError: a replica is not known to be whole, and ``fail_if_any``.
+    """
+    session.about = f"ledger {ledger_id}"
+    found: LedgerMap = session.call(_map, ledger_id)
+    session.emitter.draw(found, lambda canvas: drawing(found, canvas))
+    if fail_if_any and not found.holdings.is_whole:
+        session.finish()
+        raise ProblemsError(verdict(found.holdings))
+
+
+async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
+    found = await holdings.look(client, ledger_id)
+    states = {one.bookie_id: one.state.value for one in await operations.list_bookies(client)}
+    return LedgerMap(
+        holdings=found,
+        states={bookie: states.get(bookie, "gone") for bookie in found.metadata.all_bookies()},
+    )
+
+
+def verdict(found: Holdings) -> str:
+    """Return in a few words how whole a ledger is."""
+    if found.is_whole:
+        return "every replica is there"
+    lost = [one for one in found.fragments if one.copies == 0]
+    if lost:
+        return f"{counted(len(lost), 'fragment')} with an entry of which no whole copy answers"
+    healths = [place.health for fragment in found.fragments for place in fragment.places]
+    bad = [(health, healths.count(health)) for health in _GLYPHS if health in healths]
+    return (
+        ", ".join(
+            f"{count} {health.value}"
+            for health, count in bad
+            if health not in {Health.OK, Health.EMPTY}
+        )
+        + f" of {counted(len(healths), 'replica')} of fragments"
+    )
+
+
+def drawing(found: LedgerMap, canvas: Canvas) -> Iterator[str]:
+    """Yield the lines of the map: the ledger, its bookies, and a cell for each replica."""
+    names = dict(zip(found.bookies, labels(), strict=False))
+    yield from _title(found.holdings, canvas)
+    yield from _legend_of_bookies(found, names, canvas)
+    yield ""
+    yield from _cells(found, names, canvas)
+    shown = {p.health for fragment in found.holdings.fragments for p in fragment.places}
+    signs = [
+        f"{_sign(health, canvas)} {words}"
+        for health, (*_, words) in _GLYPHS.items()
+        if health in shown
+    ]
+    yield from _wrapped([*signs, f"{canvas.pick('·', '.')} not its bookie"], canvas.width)
+
+
+def labels() -> Iterator[str]:
+    """Yield ``A`` to ``Z``, then ``AA``, ``AB`` and so on."""
+    for size in itertools.count(1):
+        yield from map("".join, itertools.product(string.ascii_uppercase, repeat=size))
+
+
+def _title(found: Holdings, canvas: Canvas) -> Iterator[str]:
+    m = found.metadata
+    entries = found.lac + 1 if found.lac is not None else None
+    many = "entries not known" if entries is None else counted(entries, "entry")
+    sizes = f"{m.ensemble_size}/{m.write_quorum}/{m.ack_quorum}"
+    about = f"{STATE_WORDS[m.state.name]}, {many}, {sizes}"
+    yield canvas.bold(f"ledger {found.ledger_id}: {about}")
+    told = verdict(found)
+    yield canvas.state(told, "ok" if found.is_whole else "missing")
+
+
+def _legend_of_bookies(
+    found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas
+) -> Iterator[str]:
+    held: dict[BookieId, list[Place]] = defaultdict(list)
+    for fragment in found.holdings.fragments:
+        for place in fragment.places:
+            held[place.bookie_id].append(place)
+    widest = max(map(display_width, names), default=0)
+    short = max(map(len, names.values()), default=1)
+    for bookie, name in names.items():
+        state = found.states.get(bookie, "")
+        sign = canvas.state(glyph(state, canvas), state)
+        lead = f"{name:{short}} "
+        told = f"{bookie:{widest}}  {state:9}  {_told(held[bookie])}"
+        room = canvas.width - len(lead) - 2
+        yield f"{lead}{sign} {canvas.fitted(told, room).rstrip()}"
+
+
+def _told(places: Sequence[Place]) -> str:
+    """Return what a bookie holds of all it should, or why that is not known."""
+    expected = sum(place.expected or 0 for place in places)
+    if all(place.held is not None for place in places):
+        held = sum(min(place.held or 0, place.expected or 0) for place in places)
+        return f"{held} of {counted(expected, 'entry')}"
+    return next((place.why for place in places if place.why), "")
+
+
+def _cells(found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas) -> Iterator[str]:
+    """Yield fragments as rows and bookies as columns, in blocks where they are too many."""
+    ranges = {one.first: _range(one) for one in found.holdings.fragments}
+    widest = max(*map(len, ranges.values()), len("ENTRIES"))
+    cell = max(_CELL, *(len(name) + 2 for name in names.values()))
+    at_once = max(1, (canvas.width - widest - _COPIES_WIDTH) // cell)
+    bookies = list(names)
+    for start in range(0, len(bookies), at_once):
+        some = bookies[start : start + at_once]
+        heads = "".join(f"{names[bookie]:>{cell}}" for bookie in some)
+        yield canvas.bold(f"{'ENTRIES':{widest}}{heads}{'COPIES':>{_COPIES_WIDTH}}")
+        for fragment in found.holdings.fragments:
+            places = {place.bookie_id: place.health for place in fragment.places}
+            row = "".join(_cell(places.get(bookie), cell, canvas) for bookie in some)
+            copies = f"{_copies(fragment, found.holdings.metadata):>{_COPIES_WIDTH}}"
+            yield f"{ranges[fragment.first]:{widest}}{row}{copies}"
+        yield ""
+
+
+def _range(fragment: MappedFragment) -> str:
+    if fragment.last is None:
+        return f"{fragment.first}-?"
+    if fragment.last < fragment.first:
+        return f"{fragment.first}-"
+    return f"{fragment.first}-{fragment.last}"
+
+
+def _sign(health: Health, canvas: Canvas) -> str:
+    unicode, plain, _ = _GLYPHS[health]
+    return canvas.state(canvas.pick(unicode, plain), _COLORS[health])
+
+
+def _cell(health: Health | None, width: int, canvas: Canvas) -> str:
+    fill = " " * (width - 1)
+    return fill + (canvas.dim(canvas.pick("·", ".")) if health is None else _sign(health, canvas))
+
+
+def _copies(fragment: MappedFragment, metadata: LedgerMetadata) -> str:
+    """Return how many whole copies the entry has that has the fewest, of how many."""
+    if fragment.last is not None and fragment.last < fragment.first:
+        return "-"
+    return f"{'?' if fragment.copies is None else fragment.copies}/{metadata.write_quorum}"
+
+
+def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
+    line = ""
+    for part in parts:
+        longer = f"{line}   {part}" if line else part
+        if line and display_width(longer) > width:
+            yield line
+            longer = part
+        line = longer
+    yield line
+
+
+# Where ------------------------------------------------------------------------------------------
+
+
+def show_places(session: Session, ledger_id: LedgerId, entry_id: EntryId | None) -> None:
+    """Print the bookies of a ledger, or of one entry.
+
+    Raises:
+        NothingFoundError: the ledger ends before the entry.
+    """
+    session.about = f"ledger {ledger_id}"
+    found: list[LedgerPlace] = session.call(places, ledger_id, entry_id)
+    session.emit_all(found, LedgerPlace)
+
+
+async def places(
+    client: Client, ledger_id: LedgerId, entry_id: EntryId | None
+) -> list[LedgerPlace]:
+    """Return the bookies of each fragment, or of the one with an entry those of its write set."""
+    metadata = (await client.read_metadata(ledger_id)).value
+    known = {one.bookie_id: one for one in await cluster_work.bookies(client, None, ask=False)}
+    chosen: list[tuple[Fragment, Sequence[int]]]
+    if entry_id is None:
+        chosen = [(fragment, range(len(fragment.ensemble))) for fragment in metadata.fragments]
+    else:
+        end = metadata.last_entry_id
+        if end is not None and entry_id > end:
+            raise NothingFoundError(f"the ledger is closed at entry {end}")
+        fragment = metadata.fragment_of(entry_id)
+        chosen = [(fragment, write_set(entry_id, len(fragment.ensemble), metadata.write_quorum))]
+    found = [(fragment, index) for fragment, indexes in chosen for index in indexes]
+    return [
+        _place(ledger_id, metadata, fragment, index, known.get(fragment.ensemble[index]), entry_id)
+        for fragment, index in found
+    ]
+
+
+def _place(
+    ledger_id: LedgerId,
+    metadata: LedgerMetadata,
+    fragment: Fragment,
+    index: int,
+    bookie: BookieSummary | None,
+    entry_id: EntryId | None,
+) -> LedgerPlace:
+    return LedgerPlace(
+        ledger_id=ledger_id,
+        first=fragment.first_entry_id,
+        last=_last(metadata, fragment),
+        index=index,
+        bookie_id=fragment.ensemble[index],
+        entry_id=entry_id,
+        state="gone" if bookie is None else bookie.state,
+        rack=None if bookie is None else bookie.rack,
+        address=None if bookie is None else bookie.address,
+    )
+
+
+def _last(metadata: LedgerMetadata, fragment: Fragment) -> EntryId | None:
+    following = metadata.fragments.index(fragment) + 1
+    if following < len(metadata.fragments):
+        return EntryId(metadata.fragments[following].first_entry_id - 1)
+    return metadata.last_entry_id

@@ -1,0 +1,206 @@
+"""What `ledger metadata dump` and `restore` do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
+from bkctl.commands.ledger.lifecycle import instance_id
+from bkctl.errors import ConflictError, NothingFoundError, RefusedError
+from bkctl.output.whole_file import write_whole
+from wire.errors import FormatError
+from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata, decode_metadata, encode_metadata
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.api import Versioned
+    from bkctl.session.session import Session
+
+
+@attrs.frozen
+class MetadataDumped:
+    """A ledger's metadata in a file."""
+
+    ledger_id: LedgerId
+    file: str
+    size: int
+    version: int
+
+
+@attrs.frozen
+class MetadataRestored:
+    """A ledger whose metadata came from a file. ``backup`` has what was there before."""
+
+    ledger_id: LedgerId
+    how: str
+    version: int
+    backup: str | None = None
+
+
+def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
+    """Write a ledger's metadata to a file that appears when it is whole."""
+    session.about = f"ledger {ledger_id}"
+    stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+    data = encode_metadata(stored.value)
+    if path == "-":
+        session.stdout_bytes.write(data)
+        session.stdout_bytes.flush()
+        return
+    write_whole(path, data, private=True)
+    session.emit(MetadataDumped(ledger_id, path, len(data), stored.version))
+
+
+def restore(
+    session: Session, ledger_id: LedgerId, path: str, *, replace: bool, backup: str | None
+) -> None:
+    """Create a ledger's metadata from a file, or replace it after having shown what changes.
+
+    Raises:
+        NothingFoundError: the file is not there.
+        RefusedError: it holds no metadata, or nobody confirmed.
+        ConflictError: there is such a ledger, or it changed meanwhile.
+    """
+    session.about = f"ledger {ledger_id}"
+    new = _read(session, path)
+    try:
+        stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+    except NoSuchLedgerError:
+        _create(session, ledger_id, new)
+        return
+    changes = list(differences(stored.value, new))
+    if not changes:
+        session.emit(MetadataRestored(ledger_id, "unchanged", stored.version))
+    elif not replace:
+        raise ConflictError(
+            f"there is such a ledger, and it differs in {', '.join(c.field for c in changes)}",
+            next_step=f"look at it: {session.again('--replace', '--dry-run')}",
+        )
+    else:
+        kept = backup or f"{'stdin' if path == '-' else path}.before-{stored.version}"
+        _replace(session, ledger_id, stored, new, changes, kept)
+
+
+def _create(session: Session, ledger_id: LedgerId, new: LedgerMetadata) -> None:
+    if session.dry_run:
+        session.plan([f"create ledger {ledger_id}: {_summary(new)}"])
+        return
+    try:
+        version = session.call(_store_new, ledger_id, new)
+    except LedgerExistsError as error:
+        raise ConflictError("somebody has created it just now", next_step="look again") from error
+    session.emit(MetadataRestored(ledger_id, "created", version))
+
+
+def _replace(
+    session: Session,
+    ledger_id: LedgerId,
+    stored: Versioned[LedgerMetadata],
+    new: LedgerMetadata,
+    changes: list[Change],
+    kept: str,
+) -> None:
+    lines = [f"{one.field}: {one.old} becomes {one.new}" for one in changes]
+    if session.dry_run:
+        session.plan([f"change the {line}" for line in lines])
+        return
+    session.confirm(
+        [f"The metadata of ledger {ledger_id} changes:", *(f"  {line}" for line in lines)],
+        f"Replace it? What is there now goes to {kept}.",
+        proof=session.call(instance_id),
+    )
+    write_whole(kept, encode_metadata(stored.value), only_new=True, private=True)
+    try:
+        version = session.call(_store, ledger_id, new, stored.version)
+    except MetadataVersionError as error:
+        raise ConflictError(
+            "it has changed since it was looked at, and was not replaced", next_step="look again"
+        ) from error
+    session.emit(MetadataRestored(ledger_id, "replaced", version, kept))
+
+
+async def _store_new(client: Client, ledger_id: LedgerId, new: LedgerMetadata) -> int:
+    return await client.store.create_ledger(ledger_id, new)
+
+
+async def _store(client: Client, ledger_id: LedgerId, new: LedgerMetadata, version: int) -> int:
+    return await client.store.write_ledger(ledger_id, new, version)
+
+
+# Differences ------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Change:
+    """One field that changes, as texts for people."""
+
+    field: str
+    old: str
+    new: str
+
+
+def differences(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[Change]:
+    """Yield what changes, field by field; a password only as that it does."""
+    for field in attrs.fields(LedgerMetadata):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if before == after or field.name in _NOT_COMPARED:
+            continue
+        if field.name == "fragments":
+            yield from _of_fragments(old, new)
+        elif field.name == "password":
+            yield Change("password", "one", "another")
+        else:
+            yield Change(field.name, _text(before), _text(after))
+
+
+_NOT_COMPARED = {"ctime_ms", "store_ctime", "creator_token"}
+"""The store knows when a ledger was created, also where its metadata does not say so. The token is
+of the attempt to create it, and never looked at again."""
+
+
+def _of_fragments(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[Change]:
+    before = {one.first_entry_id: one.ensemble for one in old.fragments}
+    after = {one.first_entry_id: one.ensemble for one in new.fragments}
+    for first in sorted({*before, *after}):
+        if before.get(first) != after.get(first):
+            yield Change(
+                f"fragment from entry {first}", _text(before.get(first)), _text(after.get(first))
+            )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
+        pairs = (f"{k}={v.decode(errors='backslashreplace')}" for k, v in sorted(value.items()))
+        return " ".join(pairs) or "none"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(getattr(value, "name", value)).lower()
+
+
+def _summary(new: LedgerMetadata) -> str:
+    quorums = f"{new.ensemble_size}/{new.write_quorum}/{new.ack_quorum}"
+    return f"{_text(new.state)}, {quorums}, last entry {_text(new.last_entry_id)}"
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def _read(session: Session, path: str) -> LedgerMetadata:
+    if path == "-":
+        data = session.stdin_bytes.read()
+    else:
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time
+                data = file.read()
+        except OSError as error:
+            raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+    try:
+        return decode_metadata(data)
+    except FormatError as error:
+        raise RefusedError(f"{path}: this is no ledger's metadata: {error}") from error

@@ -1,0 +1,359 @@
+"""``bkctl ledger read`` and ``tail``: entries to a terminal, a pipe or a file."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from bkctl.cli.command import Effect
+from bkctl.cli.params import BOOKIE_ID, ENTRY_RANGE, LEDGER_ID
+from bkctl.commands.ledger.commands import FAILURES, ledger
+from bkctl.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    from bkctl.commands.ledger.framing import Form
+    from bkctl.entry_views import EntryRecord
+    from bkctl.session.session import Session
+    from wire.digest import Entry
+    from wire.ids import BookieId, LedgerId
+    from wire.ledger_metadata import LedgerMetadata
+
+_RECORD_FORMS = frozenset({"table", "wide", "json", "jsonl", "yaml", "csv", "id"})
+
+
+def form_options(function: Any) -> Any:
+    """Add the options that say in which form payloads are printed."""
+    for option in reversed(
+        (
+            click.option("--raw", "form", flag_value="raw", help="The bytes and nothing else."),
+            click.option("--lines", "form", flag_value="lines", help="A newline after each entry."),
+            click.option(
+                "--length-prefixed", "form", flag_value="length-prefixed",
+                help="Each entry after its length: 4 bytes, big-endian.",
+            ),
+            click.option("--hexdump", "form", flag_value="hexdump", help="Bytes for people."),
+            click.option(
+                "--delimiter", metavar="TEXT", help=r"This after each entry; \n, \t and \0 work."
+            ),
+            click.option(
+                "--format", "pattern", metavar="PATTERN",
+                help=r"Such as '%l/%e %n %s\n': ledger, entry, size, payload.",
+            ),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@ledger.command(
+    "read",
+    short_help="Print the entries of a ledger.",
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
+        ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
+        ("bkctl ledger read 42 --out copy.bin", "what `bkctl ledger write` was given"),
+        ("bkctl ledger read 42 --bookie 10.0.0.1:3181 -o jsonl", "the copies of one bookie"),
+    ),
+    exits=(
+        *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
+        ExitStatus.PARTLY, ExitStatus.INTERRUPTED,
+    ),
+    replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
+)  # fmt: skip
+@click.argument("ledger_id", type=LEDGER_ID)
+@click.argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]")
+@click.option("--first", type=click.IntRange(0), metavar="N", help="First entry.  [default: 0]")
+@click.option(
+    "--last", type=click.IntRange(0), metavar="N", help="Last entry.  [default: the last confirmed]"
+)
+@click.option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet.")
+@click.option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off.")
+@click.option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie.")
+@click.option("--out", metavar="FILE", help="Write to FILE, which appears when it is whole.")
+@click.option(
+    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
+)
+@form_options
+@click.pass_obj
+def read(
+    session: Session,
+    *,
+    ledger_id: LedgerId,
+    entries: tuple[int, int | None] | None,
+    first: int | None,
+    last: int | None,
+    unconfirmed: bool,
+    recover: bool,
+    bookie: BookieId | None,
+    out: str | None,
+    password_file: str | None,
+    form: str | None,
+    delimiter: str | None,
+    pattern: str | None,
+) -> None:
+    """Print the payloads of LEDGER_ID's entries.
+
+    Without --recover nothing is changed, and an open ledger is read up to what is confirmed. A
+    ledger that `bkctl ledger write` made is put together again as the bytes it was made from. With
+    --bookie only that bookie is asked, for what it should have; what it lacks ends the command
+    with 8.
+    """
+    from bkctl.commands.ledger import lifecycle, ranges
+    from bkctl.errors import UsageError
+
+    session.about = f"ledger {ledger_id}"
+    if entries is not None and (first is not None or last is not None):
+        raise UsageError("a range, and --first or --last: only one of them can be")
+    if entries is not None:
+        first, last = entries
+    metadata = lifecycle.metadata_of(session, ledger_id)
+    if recover and not metadata.is_closed:
+        if session.dry_run:
+            session.plan([f"recover and close ledger {ledger_id}", "print its entries"])
+            return
+        _confirm_recovery(session, ledger_id, metadata)
+    password = session.password(password_file) if password_file else None
+    reading = session.call(ranges.open_ledger, ledger_id, recover=recover, password=password)
+    chosen = ranges.range_of(reading, first or 0, last, unconfirmed=unconfirmed)
+    forms = choose_form(session, form, delimiter, pattern, metadata, to_file=out is not None)
+    if bookie is None:
+        found = ranges.entries(session, reading, chosen)
+        _print(session, ledger_id, found, forms, out, chosen.size)
+        return
+    if chosen.last is None:
+        raise UsageError("--bookie with --unconfirmed: how far?", next_step="give --last as well")
+    from bkctl.commands.ledger.check import CopiesOfBookie
+
+    copies = CopiesOfBookie(session, ledger_id, reading.metadata, bookie)
+    _print(session, ledger_id, copies.entries(chosen.first, chosen.last), forms, out, None)
+    copies.insist_whole()
+
+
+def _print(
+    session: Session,
+    ledger_id: LedgerId,
+    found: Iterator[Entry],
+    forms: Form,
+    out: str | None,
+    size: int | None,
+) -> None:
+    """Print entries as records or in a form, to stdout or into a file."""
+    with session.progress(f"reading ledger {ledger_id}", total=size) as progress:
+        if session.options.output in _RECORD_FORMS and out is None:
+            session.emit_all(_records(session, found), _record_kind())
+            return
+        counted = _counted(found, progress if _may_draw(session, out) else None)
+        with _output(session, out) as stream:
+            print_entries(stream, ledger_id, counted, forms)
+
+
+def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
+    from wire.codes import LedgerState
+
+    if metadata.state is LedgerState.OPEN:
+        session.confirm(
+            [f"Ledger {ledger_id} is open: a writer at work on it will fail at its next add."],
+            f"Recover and close ledger {ledger_id}?",
+            effect=Effect.FENCES,
+        )
+
+
+@ledger.command(
+    "tail",
+    short_help="Print the last entries, and those to come.",
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl ledger tail 42", "the last ten entries"),
+        ("bkctl ledger tail 42 --last 100 --follow", "and those to come, until it is closed"),
+        ("bkctl ledger tail 42 --follow -o jsonl | jq .entry", "for programs, entry by entry"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.INTERRUPTED),
+    replaces="nothing in Java's tools",
+)
+@click.argument("ledger_id", type=LEDGER_ID)
+@click.option(
+    "--last", "count", type=click.IntRange(0), metavar="N", default=10, show_default=True,
+    help="How many entries from the end to begin with.",
+)  # fmt: skip
+@click.option(
+    "--follow/--exit-at-end", default=False, help="Go on with new entries until it is closed."
+)
+@click.option(
+    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
+)
+@form_options
+@click.pass_obj
+def tail(
+    session: Session,
+    *,
+    ledger_id: LedgerId,
+    count: int,
+    follow: bool,
+    password_file: str | None,
+    form: str | None,
+    delimiter: str | None,
+    pattern: str | None,
+) -> None:
+    """Print the last entries of LEDGER_ID, and with --follow those that are confirmed from now on.
+
+    Nothing is changed: a writer does not notice.
+    """
+    from bkctl.commands.ledger import lifecycle, ranges
+
+    session.about = f"ledger {ledger_id}"
+    metadata = lifecycle.metadata_of(session, ledger_id)
+    password = session.password(password_file) if password_file else None
+    reading = session.call(ranges.open_ledger, ledger_id, password=password)
+    forms = choose_form(session, form, delimiter, pattern, metadata, to_file=False)
+    found = ranges.tail(session, reading, count, follow=follow)
+    if session.options.output in _RECORD_FORMS:
+        session.emit_all(_records(session, found), _record_kind())
+    else:
+        print_entries(session.stdout_bytes, ledger_id, found, forms, flush_each=True)
+
+
+# Forms -----------------------------------------------------------------------------------------
+
+
+def choose_form(
+    session: Session,
+    form: str | None,
+    delimiter: str | None,
+    pattern: str | None,
+    metadata: LedgerMetadata | None,
+    *,
+    to_file: bool,
+) -> Form:
+    """Return the form that the options ask for, or the one that suits ledger and reader."""
+    from bkctl.commands.ledger import framing
+    from bkctl.commands.ledger.write import FRAMING_KEY
+    from bkctl.errors import UsageError
+
+    if sum(option is not None for option in (form, delimiter, pattern)) > 1:
+        raise UsageError("only one of --raw, --lines, --hexdump, --delimiter, --format can be")
+    if pattern is not None:
+        return framing.formatted(pattern)
+    if delimiter is not None:
+        return framing.delimited(framing.unescape(delimiter))
+    if form is None:
+        form = _entry_form(session.options.entry_format)
+    if form is None and not to_file and session.host.stdout.isatty():
+        return framing.for_terminal
+    if form is None:
+        written_as = b"" if metadata is None else metadata.custom.get(FRAMING_KEY, b"")
+        form = _FORM_OF_FRAMING.get(written_as, "lines")
+    return {
+        "raw": framing.raw,
+        "lines": framing.delimited(b"\n"),
+        "length-prefixed": framing.length_prefixed,
+        "hexdump": framing.hexdump,
+        "base64": lambda _ledger, _entry, payload: base64.b64encode(payload) + b"\n",
+        "hex": lambda _ledger, _entry, payload: payload.hex().encode() + b"\n",
+    }[form]
+
+
+_FORM_OF_FRAMING = {b"chunks": "raw", b"whole": "raw", b"length-prefixed": "length-prefixed"}
+
+
+def _entry_form(entry_format: str | None) -> str | None:
+    """Return the form that ``--entry-format`` stands for where no records are printed."""
+    forms = {"string": "lines", "json": "lines", "hex": "hex", "base64": "base64", "raw": "raw"}
+    return forms[entry_format] if entry_format else None
+
+
+def _record_kind() -> type:
+    from bkctl.entry_views import EntryRecord
+
+    return EntryRecord
+
+
+def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
+    from bkctl.entry_views import EntryRecord, preview
+
+    table = session.options.output in {"table", "wide"}
+    for entry in found:
+        yield EntryRecord(
+            entry.ledger_id,
+            entry.entry_id,
+            entry.payload,
+            entry.lac,
+            preview(entry.payload)
+            if table
+            else payload_value(entry.payload, session.options.entry_format),
+        )
+
+
+def payload_value(payload: bytes, entry_format: str | None) -> Any:
+    """Return a payload as ``--entry-format`` puts it into a record; None for base64."""
+    if entry_format == "hex":
+        return payload.hex()
+    if entry_format in {"string", "raw"}:
+        return payload.decode(errors="backslashreplace")
+    if entry_format == "json":
+        try:
+            return json.loads(payload)
+        except ValueError:
+            return payload.decode(errors="backslashreplace")
+    return None
+
+
+# Out -------------------------------------------------------------------------------------------
+
+
+def print_entries(
+    stream: BinaryIO,
+    ledger_id: LedgerId,
+    entries: Iterable[Entry],
+    form: Form,
+    *,
+    flush_each: bool = False,
+) -> None:
+    """Write entries in a form, as they come."""
+    sys.stdout.flush()
+    for entry in entries:
+        stream.write(form(ledger_id, entry.entry_id, entry.payload))
+        if flush_each:
+            stream.flush()
+    stream.flush()
+
+
+def _counted(found: Iterable[Entry], progress: Any) -> Iterator[Entry]:
+    """Pass entries through and tell the progress display of them."""
+    count = size = 0
+    for entry in found:
+        yield entry
+        count, size = count + 1, size + len(entry.payload)
+        if progress is not None and count % 256 == 0:
+            progress.update(size, count)
+
+
+def _may_draw(session: Session, out: str | None) -> bool:
+    """Tell whether a bar would not get between the payloads."""
+    return out is not None or not session.host.stdout.isatty()
+
+
+@contextlib.contextmanager
+def _output(session: Session, out: str | None) -> Iterator[BinaryIO]:
+    """Give stdout, or a file that takes its name when everything is in it."""
+    if out is None:
+        yield session.stdout_bytes
+        return
+    part = f"{out}.part"
+    try:
+        with open(part, "wb") as stream:  # noqa: PTH123
+            yield stream
+        os.replace(part, out)  # noqa: PTH105
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)  # noqa: PTH108
+        raise

@@ -1,0 +1,171 @@
+"""What ledgers look like in tables and machine forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl.output.emit import NEVER, WIDE, Field, Kind, View
+from bkctl.output.views import LEDGER
+
+if TYPE_CHECKING:
+    from wire.ids import LedgerId
+    from wire.ledger_metadata import LedgerMetadata
+
+
+STATE_WORDS: Final = {"OPEN": "open", "IN_RECOVERY": "in-recovery", "CLOSED": "closed"}
+
+
+@attrs.frozen
+class LedgerSummary:
+    """One ledger of a list; ``metadata`` is None where only ids were asked for."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata | None
+
+
+@attrs.frozen
+class LedgerCount:
+    """How many ledgers there are."""
+
+    count: int
+
+
+@attrs.frozen
+class LedgerDetails:
+    """One ledger, whole. ``password`` is None unless secrets are to be shown."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    version: int
+    password: bytes | None = None
+
+
+def _meta(name: str) -> Any:
+    """Return a getter of a metadata attribute; None where there is no metadata."""
+    return lambda value: None if value.metadata is None else getattr(value.metadata, name)
+
+
+def _state(value: Any) -> str | None:
+    return None if value.metadata is None else STATE_WORDS[value.metadata.state.name]
+
+
+def _quorums(value: Any) -> str | None:
+    m = value.metadata
+    return None if m is None else f"{m.ensemble_size}/{m.write_quorum}/{m.ack_quorum}"
+
+
+def _digest(value: Any) -> str | None:
+    if value.metadata is None or value.metadata.digest_type is None:
+        return None
+    return str(value.metadata.digest_type.name.lower())
+
+
+def _length(value: Any) -> int | None:
+    """A ledger's length is known to the metadata once it is closed."""
+    m = value.metadata
+    return None if m is None or not m.is_closed else m.length
+
+
+def _custom(value: Any) -> dict[str, str]:
+    if value.metadata is None:
+        return {}
+    return {
+        key: data.decode(errors="backslashreplace") for key, data in value.metadata.custom.items()
+    }
+
+
+def _fragments(value: Any) -> list[dict[str, Any]] | None:
+    if value.metadata is None:
+        return None
+    return [
+        {"first_entry": fragment.first_entry_id, "ensemble": list(fragment.ensemble)}
+        for fragment in value.metadata.fragments
+    ]
+
+
+def _fragment_lines(value: Any) -> str:
+    return "\n".join(
+        f"from {fragment.first_entry_id}: {' '.join(fragment.ensemble)}"
+        for fragment in value.metadata.fragments
+    )
+
+
+def _pairs(value: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={text}" for key, text in value.items()) or "-"
+
+
+_LEDGER: Final = (
+    LEDGER,
+    Field("state", "open, in-recovery or closed.", _state, Kind.STATE),
+    Field(
+        "last_entry",
+        "Last entry; none while not closed, -1 for an empty ledger.",
+        _meta("last_entry_id"),
+        Kind.COUNT,
+        rank=1,
+    ),
+    Field("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
+    Field(
+        "quorums", "Ensemble size, write quorum, ack quorum.", _quorums, rank=4, header="E/QW/QA"
+    ),
+    Field("digest", "How entries are protected.", _digest, rank=5),
+    Field("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
+    Field(
+        "fragments",
+        "First entry and ensemble of each fragment.",
+        _fragments,
+        Kind.NESTED,
+        rank=NEVER,
+    ),
+    Field(
+        "ensemble",
+        "Bookies of the last fragment.",
+        lambda v: v.metadata and list(v.metadata.ensemble),
+        Kind.NESTED,
+        rank=WIDE,
+    ),
+    Field(
+        "custom",
+        "Custom metadata.",
+        _custom,
+        Kind.NESTED,
+        rank=WIDE,
+        cell=lambda v: " ".join(f"{key}={text}" for key, text in _custom(v).items()) or "-",
+    ),
+)
+
+
+def _details_fields() -> tuple[Field, ...]:
+    cells = {"fragments": _fragment_lines, "custom": lambda v: _pairs(_custom(v))}
+    fields = [
+        attrs.evolve(field, cell=cells.get(field.name, field.cell))
+        for field in _LEDGER
+        if field.name != "ensemble"
+    ]
+    return (
+        *fields,
+        Field(
+            "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT
+        ),
+        Field("version", "Version of the stored metadata.", lambda v: v.version, Kind.COUNT),
+        Field("password", "Ledger password; with --show-secrets.", lambda v: v.password, Kind.DATA),
+    )
+
+
+LEDGER_VIEWS: Final[Mapping[type, View]] = {
+    LedgerSummary: View(
+        "ledgers", _LEDGER, "ledger_id", done=lambda v: bool(v.metadata and v.metadata.is_closed)
+    ),
+    LedgerCount: View(
+        "counts",
+        (Field("count", "How many.", lambda v: v.count, Kind.COUNT),),
+        "count",
+        sentence=lambda v: str(v.count),
+    ),
+    LedgerDetails: View(
+        "ledgers", _details_fields(), "ledger_id", done=lambda v: v.metadata.is_closed
+    ),
+}

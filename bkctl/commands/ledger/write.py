@@ -1,0 +1,414 @@
+"""``bkctl ledger add`` and ``write``: arguments, files and pipes into a ledger.
+
+The main thread reads and cuts the input; the reactor's thread adds. What is on its way is bounded,
+so a gigabyte takes no more memory than a megabyte.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from bkctl.cli.command import Effect
+from bkctl.cli.params import LEDGER_ID, SIZE
+from bkctl.commands.ledger.commands import FAILURES, ledger, quorum_options
+from bkctl.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bkctl.commands.ledger.framing import Cutter, Framing
+    from bkctl.session.interrupt import Stop
+    from bkctl.session.session import Session
+    from wire.ids import LedgerId
+
+READ_BYTES: Final = 256 * 1024
+FRAMING_KEY: Final = "bkctl.framing"
+"""Custom metadata of ledgers that ``write`` made: how ``read`` puts the input together again."""
+
+_FRAME_OVERHEAD_BYTES: Final = 1024
+"""What a frame holds besides the payload, generously: headers, digest, master key."""
+
+
+def framing_options(function: Any) -> Any:
+    """Add the options that say how input is cut into entries."""
+    for option in reversed(
+        (
+            click.option(
+                "--lines", "framing", flag_value="lines", help="One entry a line (for text)."
+            ),
+            click.option(
+                "--length-prefixed", "framing", flag_value="length-prefixed",
+                help="Each entry after its length: 4 bytes, big-endian.",
+            ),
+            click.option(
+                "--whole", "framing", flag_value="whole", help="All of the input as one entry."
+            ),
+            click.option(
+                "--chunks", "chunk_bytes", type=SIZE, metavar="SIZE",
+                help="Entries of SIZE bytes (for binary input: 1MiB).",
+            ),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@ledger.command(
+    "add",
+    short_help="Add entries to a ledger.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl ledger add 42 'first entry' 'second'", "two entries"),
+        ("bkctl ledger add 42 --file events.log", "one entry a line"),
+        ("journalctl -f -o json | bkctl ledger add 42 -", "as they come, until Ctrl-C"),
+    ),
+    exits=(
+        *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
+        ExitStatus.INTERRUPTED, ExitStatus.TERMINATED,
+    ),
+    replaces="nothing in Java's tools; addEntry of its client",
+)  # fmt: skip
+@click.argument("ledger_id", type=LEDGER_ID)
+@click.argument("data", nargs=-1, metavar="[DATA... | -]")
+@click.option("--file", "path", metavar="FILE", help="Add what is in FILE.")
+@framing_options
+@click.pass_obj
+def add(
+    session: Session,
+    *,
+    ledger_id: LedgerId,
+    data: Sequence[str],
+    path: str | None,
+    framing: str | None,
+    chunk_bytes: int | None,
+) -> None:
+    """Add entries to LEDGER_ID: each DATA is one, `-` reads stdin.
+
+    Works on ledgers that `bkctl ledger create` made: each add takes the ledger over from the one
+    before and hands it back; a shell keeps it until it ends. An add that fails hands nothing back;
+    `bkctl ledger recover` then closes the ledger with every entry that was confirmed.
+    """
+    from bkctl.errors import UsageError
+
+    session.about = f"ledger {ledger_id}"
+    from_stdin = tuple(data) == ("-",)
+    if (path is not None) == bool(data):
+        raise UsageError("nothing to add, or two things", next_step="give DATA, --file FILE or -")
+    if session.dry_run:
+        session.plan([f"add to ledger {ledger_id}, which {_why_it_can(session, ledger_id)}"])
+        return
+    if path is None and not from_stdin:
+        source: Source = Arguments(data)
+    else:
+        source = open_source(session, None if from_stdin else path, framing, chunk_bytes)
+    with source:
+        session.emit(_add(session, ledger_id, source))
+
+
+def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
+    """Return why a ledger can be added to.
+
+    Raises:
+        ClientError: it cannot.
+    """
+    from bkctl.commands.ledger import lifecycle
+    from bkctl.session import writers
+
+    if writers.held_writer(session, ledger_id) is not None:
+        return "this shell writes to"
+    lifecycle.check_handed_over(session, ledger_id)
+    return "its last writer has handed over"
+
+
+def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
+    from bkctl.commands.ledger import lifecycle
+    from bkctl.session import writers
+
+    began_s = time.monotonic()
+    session.last_words = f"ledger {ledger_id} was not handed back; {_recover(ledger_id)}"
+    after = f"ledger {ledger_id} handed back in order"
+    if session.host.writers is not None:
+        session.last_words = "what was on its way is added all the same"
+        after = f"this shell goes on writing ledger {ledger_id}"
+    with session.stopping() as stop:
+        writer = writers.take(session, ledger_id)
+        first = writer.last_add_pushed + 1
+        pump = Pump(session, writer, source, f"adding to ledger {ledger_id}")
+        pump.run(stop)
+        writers.give_back(session, writer)
+        session.last_words = ""
+        if stop.reason is not None:
+            session.resume = (
+                f"{pump.entries} entries were added, and {after}; "
+                f"to go on: {source.rest(pump, f'bkctl ledger add {ledger_id} -')}"
+            )
+            raise stop.reason
+    seconds = time.monotonic() - began_s
+    return lifecycle.added(writer, first, pump.entries, pump.size, seconds)
+
+
+@ledger.command(
+    "write",
+    short_help="Create a ledger, fill it, close it.",
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl ledger write README.md", "one entry a line; prints the new ledger's id"),
+        ("pg_dump app | bkctl ledger write - --chunks 1MiB", "any bytes, from a pipe"),
+        ("bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log", "as safe as it gets"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED),
+    replaces="nothing in Java's tools",
+)
+@click.argument("path", metavar="[FILE | -]", default="-")
+@quorum_options
+@framing_options
+@click.pass_obj
+def write(
+    session: Session,
+    /,
+    path: str,
+    framing: str | None,
+    chunk_bytes: int | None,
+    **wanted: Any,
+) -> None:
+    """Create a ledger, add all of FILE or stdin, close it and print its id.
+
+    `bkctl ledger read` then gives the same bytes back.
+    """
+    from bkctl.commands.ledger import lifecycle
+
+    with open_source(session, None if path == "-" else path, framing, chunk_bytes) as source:
+        new = lifecycle.new_ledger(session, **wanted)
+        new = new.with_custom(FRAMING_KEY, source.framing_name)
+        if session.dry_run:
+            session.plan([f"create a ledger: {new}", f"fill it from {path}", "close it"])
+            return
+        session.emit(_write(session, new, source))
+
+
+def _write(session: Session, new: Any, source: Stream) -> Any:
+    from bkctl.commands.ledger import lifecycle
+    from bkctl.ledger_change_views import LedgerWritten
+
+    began_s = time.monotonic()
+    with session.stopping() as stop:
+        writer = session.call(lifecycle.create_for_writing, new)
+        ledger_id = writer.ledger_id
+        session.about = f"ledger {ledger_id}"
+        session.verbose(f"ledger {ledger_id} created")
+        session.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
+        pump = Pump(session, writer, source, f"writing ledger {ledger_id}")
+        pump.run(stop)
+        session.call(lifecycle.close, writer)
+        session.last_words = ""
+        if stop.reason is not None:
+            session.resume = (
+                f"ledger {ledger_id} is closed with the {pump.entries} entries read so far; "
+                f"the rest goes into a new one: {source.rest(pump, 'bkctl ledger write -')}"
+            )
+            raise stop.reason
+    source.tell_ending(session)
+    return LedgerWritten(
+        ledger_id=ledger_id,
+        entries=pump.entries,
+        size=pump.size,
+        seconds=time.monotonic() - began_s,
+    )
+
+
+def _recover(ledger_id: LedgerId) -> str:
+    return f"`bkctl ledger recover {ledger_id}` closes it"
+
+
+class Pump:
+    """Moves entries from a source to a writer on the reactor, and counts them."""
+
+    def __init__(self, session: Session, writer: Any, source: Source, what: str) -> None:
+        self._session, self._writer, self._source, self._what = session, writer, source, what
+        self.entries = 0
+        self.size = 0
+        """Bytes of payload."""
+
+    def run(self, stop: Stop) -> None:
+        """Add everything the source has, or what it had when the stop came; wait until confirmed.
+
+        An error leaves the writer as it is: the ledger has no writer any more.
+        """
+        from bkctl.commands.ledger import lifecycle
+
+        session, source = self._session, self._source
+        feed = lifecycle.Feed(self._writer)
+        ledger_id = self._writer.ledger_id
+        session.failed = f"`bkctl ledger recover {ledger_id}` closes it with what was confirmed"
+        with session.progress(self._what, total=source.size) as progress:
+            for entries in source.batches(stop):
+                session.call(lifecycle.push, feed, entries)
+                self.entries += len(entries)
+                self.size += sum(map(len, entries))
+                progress.update(source.position, self.entries)
+            session.call(lifecycle.drain, feed)
+        session.failed = ""
+
+
+# Where entries come from -----------------------------------------------------------------------
+
+
+class Source(abc.ABC):
+    """Entries in batches, from wherever. A context manager, which closes what it opened."""
+
+    framing_name = "arguments"
+    size: int | None = None
+    """Bytes there are to read, where that is known."""
+    position = 0
+    """Bytes read so far."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abc.abstractmethod
+    def batches(self, stop: Stop) -> Iterator[list[bytes]]:
+        """Yield entries, whatever is there together; end early when the stop comes."""
+
+    @abc.abstractmethod
+    def rest(self, pump: Pump, command: str) -> str:
+        """Return what to do to add what was not added."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+class Arguments(Source):
+    """The entries are the arguments themselves."""
+
+    def __init__(self, data: Sequence[str]) -> None:
+        self._entries = [os.fsencode(text) for text in data]
+        self.size = sum(map(len, self._entries))
+
+    def batches(self, stop: Stop) -> Iterator[list[bytes]]:
+        if not stop:
+            self.position = self.size or 0
+            yield self._entries
+
+    def close(self) -> None:
+        self._entries = []
+
+    def rest(self, pump: Pump, command: str) -> str:  # noqa: ARG002 -- arguments need no pipe
+        return f"the arguments from number {pump.entries + 1} on"
+
+
+class Stream(Source):
+    """The entries are cut from a file or a pipe."""
+
+    def __init__(
+        self, stream: BinaryIO, name: str, framing: Framing, by: Cutter, start: bytes
+    ) -> None:
+        self._stream, self._name, self._framing, self._by = stream, name, framing, by
+        self._start = start
+        self.framing_name = framing.value
+        self.size = _size(stream)
+        self._last_byte = b""
+
+    def close(self) -> None:
+        if self._name != "-":
+            self._stream.close()
+
+    def batches(self, stop: Stop) -> Iterator[list[bytes]]:
+        data = self._start
+        while data and not stop:
+            self.position += len(data)
+            self._last_byte = data[-1:]
+            entries = self._by.feed(data)
+            if entries:
+                yield entries
+            data = stop.wait_for(read_some, self._stream) or b""
+        if not stop:
+            entries = self._by.end()
+            if entries:
+                yield entries
+
+    def rest(self, pump: Pump, command: str) -> str:
+        source = "the input" if self._name == "-" else self._name
+        if self._framing.value == "lines":
+            return f"tail -n +{pump.entries + 1} {source} | {command}"
+        return f"{source} from entry {pump.entries + 1} on | {command}"
+
+    def read_whole(self) -> None:
+        """Read all there is, as one entry: whether it can be one is known only then.
+
+        Raises:
+            FramingError: it is too large.
+        """
+        data = self._start
+        while data:
+            self.position += len(data)
+            self._by.feed(data)
+            data = read_some(self._stream)
+        self._start = b""
+
+    def tell_ending(self, session: Session) -> None:
+        if self._framing.value == "lines" and self._last_byte not in {b"", b"\n"}:
+            session.note(
+                "note: the last line has no newline; `bkctl ledger read` will print one after it"
+            )
+
+
+def open_source(
+    session: Session, path: str | None, framing: str | None, chunk_bytes: int | None
+) -> Stream:
+    """Open a file, or take stdin, and look at its beginning to find out how to cut it.
+
+    Raises:
+        OSError: the file cannot be read.
+        FramingError: the framing asked for cannot be.
+    """
+    from bkctl.commands.ledger.framing import CHUNK_BYTES, Framing, cutter, looks_binary
+    from bkctl.errors import UsageError
+
+    if framing is not None and chunk_bytes is not None:
+        raise UsageError(f"--{framing} and --chunks: only one of them can be")
+    stream: Any = session.stdin_bytes if path is None else open(path, "rb")  # noqa: PTH123, SIM115
+    start = read_some(stream)
+    if chunk_bytes is not None:
+        chosen = Framing.CHUNKS
+    elif framing is not None:
+        chosen = Framing(framing)
+    elif looks_binary(start):
+        chosen = Framing.CHUNKS
+        session.note("note: the input is binary, so it is cut into chunks of 1 MiB (--chunks)")
+    else:
+        chosen = Framing.LINES
+    entry_bytes_max = session.config.frame_bytes_max - _FRAME_OVERHEAD_BYTES
+    by = cutter(chosen, entry_bytes_max=entry_bytes_max, chunk_bytes=chunk_bytes or CHUNK_BYTES)
+    source = Stream(stream, path or "-", chosen, by, start)
+    if chosen is Framing.WHOLE:
+        try:
+            source.read_whole()
+        except BaseException:
+            source.close()
+            raise
+    return source
+
+
+def read_some(stream: Any) -> bytes:
+    """Read what is there, and wait only where there is nothing; empty at the end."""
+    read = getattr(stream, "read1", stream.read)
+    data: bytes = read(READ_BYTES)
+    return data
+
+
+def _size(stream: BinaryIO) -> int | None:
+    """Return the size of a regular file; a pipe has none."""
+    try:
+        return os.fstat(stream.fileno()).st_size or None
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""Commands about load: top, slow, plot, bench."""

@@ -1,0 +1,142 @@
+"""What `bench journal` does: the bookie's own journal, in a directory of its own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bkctl.commands.load.bench import LOOK_S, PAYLOADS, measured, payloads
+from bkctl.errors import CommandError, NothingFoundError
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal.format import entry_record
+from bookied.storage.journal.group_commit import GroupCommit
+from bookied.storage.journal.writer import Journal
+from wire.codes import DigestType
+from wire.digest import digester
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from bookied.errors import WriteFailedError
+
+PREALLOCATE_BYTES: Final = 16 * 1024 * 1024
+"""As journalPreAllocSizeMB is by default."""
+
+
+def journal(
+    session: Session,
+    *,
+    directory: str,
+    entries: int,
+    warm_up: int,
+    size: int,
+    window: int,
+    sync: bool,
+    group_wait: float,
+) -> None:
+    """Write a journal, print the figures, and remove it.
+
+    Raises:
+        NothingFoundError: the directory is not there, or not ours to write.
+        CommandError: the disk failed.
+    """
+    if session.dry_run:
+        session.plan([f"write {entries + warm_up} entries of {size} bytes to a journal there"])
+        return
+    try:
+        place = Path(tempfile.mkdtemp(prefix="bkctl-bench-", dir=directory))
+    except OSError as error:
+        raise NothingFoundError(f"{directory}: {error.strerror or error}") from error
+    try:
+        run = _Run(place, window=window, warm_up=warm_up, sync=sync, wait_s=group_wait / 1000)
+        with session.progress("writing", total=entries + warm_up, unit="entries") as progress:
+            run.write(records(size), entries + warm_up, progress)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    session.emit(
+        measured(
+            "journal",
+            run.latencies_s,
+            entries=entries,
+            size=entries * size,
+            seconds=run.elapsed_s,
+        )
+    )
+
+
+def records(size: int) -> list[bytes]:
+    """Return journal records to be written by turns."""
+    digest = digester(DigestType.CRC32C, b"")
+    return [
+        entry_record(digest.package(1, number, number - 1, size, payload))
+        for number, payload in enumerate(payloads(size))
+    ]
+
+
+class _Run:
+    """One journal and what is under way in it.
+
+    The main thread appends; the journal's thread reports what is on disk, and lets as much more in.
+    """
+
+    def __init__(
+        self, place: Path, *, window: int, warm_up: int, sync: bool, wait_s: float
+    ) -> None:
+        self._room = threading.Semaphore(window)
+        self._window, self._warm_up = window, warm_up
+        self._done, self._began_s, self.elapsed_s = 0, 0.0, 0.0
+        self._failure: WriteFailedError | None = None
+        self.latencies_s = array("d")
+        self._journal = Journal(
+            RealFiles(),
+            place,
+            call_from_thread=lambda function, *args: function(*args),
+            on_synced=self._synced,
+            on_fatal=self._failed,
+            now_ms=lambda: int(time.time() * 1000),
+            group_commit=GroupCommit(wait_s_max=wait_s),
+            preallocate=PREALLOCATE_BYTES,
+            sync_data=sync,
+        )
+
+    def write(self, records: list[bytes], total: int, progress: Any) -> None:
+        """Append records until so many are on disk.
+
+        Raises:
+            CommandError: the disk failed.
+        """
+        self._began_s = told_s = time.monotonic()
+        self._journal.start()
+        try:
+            for number in range(total):
+                self._room.acquire()
+                if self._failure is not None:
+                    break
+                now_s = time.monotonic()
+                self._journal.append(records[number % PAYLOADS], now_s)
+                if now_s - told_s >= LOOK_S:
+                    progress.update(self._done)
+                    told_s = now_s
+        finally:
+            self._journal.stop()
+        if self._failure is not None:
+            raise CommandError(str(self._failure)) from self._failure
+
+    def _synced(self, began: list[float]) -> None:
+        now_s = time.monotonic()
+        for began_s in began:
+            self._done += 1
+            if self._done > self._warm_up:
+                self.latencies_s.append(now_s - began_s)
+            elif self._done == self._warm_up:
+                self._began_s = now_s
+        self.elapsed_s = now_s - self._began_s
+        self._room.release(len(began))
+
+    def _failed(self, error: WriteFailedError) -> None:
+        self._failure = error
+        self._room.release(self._window)

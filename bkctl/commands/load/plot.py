@@ -1,0 +1,222 @@
+"""What `bookie plot` does: one figure of one bookie, look after look, as a curve."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkctl.bookies import admin_api, figures
+from bkctl.bookies.admin_client import AdminClient, HttpAddress
+from bkctl.bookies.figures import Figures
+from bkctl.commands.cluster import work as cluster_work
+from bkctl.commands.load import screen as top_screen
+from bkctl.commands.load.looks import address_of, flushed
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.output.canvas import Canvas
+from bkctl.output.units import human_bytes, human_count, human_duration, human_ms
+from bkctl.suggest import did_you_mean
+from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from bkctl.views import BookieSummary
+
+_TIMEOUT_S: Final = 5.0
+_HEIGHT: Final = 12
+_KEY_WAIT_S: Final = 0.1
+_COUNTS: Final = ("_count", "_total", "_BYTES", "_sum")
+
+
+@attrs.frozen(kw_only=True)
+class PlotPoint:
+    """A figure at one time; None where the bookie did not tell it."""
+
+    time_ms: int
+    bookie_id: BookieId
+    metric: str
+    value: float | None
+
+
+@attrs.frozen(kw_only=True)
+class Curve:
+    """A figure that can be drawn: what it is now, whether it only grows, how it is written."""
+
+    name: str
+    get: Callable[[HttpAddress], float | None]
+    grows: bool
+    label: Callable[[float], str]
+
+
+def _rate(value: float) -> str:
+    return f"{human_count(value)}/s"
+
+
+def _bytes_rate(value: float) -> str:
+    return f"{human_bytes(value)}/s"
+
+
+_NAMED: Final[dict[str, tuple[Callable[[Figures], float | None], bool, Callable[[float], str]]]] = {
+    "adds": (lambda f: f.adds, True, _rate),
+    "reads": (lambda f: f.reads, True, _rate),
+    "failures": (lambda f: f.failures, True, _rate),
+    "in": (lambda f: f.added_bytes, True, _bytes_rate),
+    "out": (lambda f: f.read_bytes, True, _bytes_rate),
+    "add-p50": (lambda f: f.add_p50_ms, False, human_ms),
+    "add-p99": (lambda f: f.add_p99_ms, False, human_ms),
+    "read-p50": (lambda f: f.read_p50_ms, False, human_ms),
+    "read-p99": (lambda f: f.read_p99_ms, False, human_ms),
+    "sync-p99": (lambda f: f.sync_p99_ms, False, human_ms),
+    "queue": (lambda f: f.journal_queue, False, human_count),
+    "disk": (lambda f: f.disk_used, False, lambda value: f"{value:.1f} %"),
+}
+
+
+def curve(metric: str) -> Curve:
+    """Return what a word stands for, or the metric of this name."""
+    if metric in _NAMED:
+        get, grows, label = _NAMED[metric]
+        return Curve(
+            name=metric,
+            get=lambda address: get(figures.ask(address, _TIMEOUT_S)),
+            grows=grows,
+            label=label,
+        )
+    grows = metric.endswith(_COUNTS)
+    return Curve(
+        name=metric,
+        get=lambda address: _raw(metric, address),
+        grows=grows,
+        label=_rate if grows else human_count,
+    )
+
+
+def _raw(metric: str, address: HttpAddress) -> float | None:
+    """Return the sum over the labels of a metric; quantiles: the highest.
+
+    Raises:
+        NothingFoundError: the bookie has no metric of this name.
+    """
+    admin = AdminClient(*address, timeout_s=_TIMEOUT_S)
+    found = [one for one in admin_api.metrics(admin, None) if one.name == metric]
+    if not found:
+        raise NothingFoundError(
+            f"the bookie has no metric {metric}",
+            next_step="`bkctl bookie metrics BOOKIE` shows them; or one of " + ", ".join(_NAMED),
+        )
+    values = [one.value for one in found if not math.isnan(one.value)]
+    if not values:
+        return None
+    return max(values) if "quantile" in found[0].labels else sum(values)
+
+
+def plot(
+    session: Session,
+    bookie_id: BookieId,
+    metric: str,
+    interval_s: float,
+    for_s: float,
+    *,
+    stats_port: int | None,
+) -> None:
+    """Look at a figure for a time, and draw it: as it comes where there is a screen.
+
+    Raises:
+        NothingFoundError: there is no such bookie or metric, or nowhere to ask it.
+    """
+    if not 0 < interval_s <= for_s:
+        raise UsageError("--interval has to be above 0, and no longer than --for")
+    session.about = f"bookie {bookie_id}"
+    address = _address(session, bookie_id, stats_port)
+    wanted = curve(metric)
+    found = points(
+        bookie_id, wanted.name, lambda: wanted.get(address), for_s, interval_s, grows=wanted.grows
+    )
+    if session.options.output not in {None, "table"} or session.options.columns:
+        session.options.no_pager = True
+        session.emit_all(flushed(session, found), PlotPoint)
+        return
+    seen: list[PlotPoint] = []
+    if top_screen.has_screen(session.host):
+        with top_screen.Screen(session.host) as screen:
+            for point in found:
+                seen.append(point)
+                canvas = attrs.evolve(session.emitter.canvas, width=screen.size[0])
+                height = max(4, screen.size[1] - 4)
+                screen.show([*drawing(seen, wanted.label, canvas, height), "q quit"])
+                if screen.key(_KEY_WAIT_S) in {"q", "Q"}:
+                    break
+    else:
+        seen.extend(found)
+    session.emitter.draw_all(
+        seen, PlotPoint, lambda shown, canvas: drawing(shown, wanted.label, canvas, _HEIGHT)
+    )
+
+
+def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> HttpAddress:
+    bookies: list[BookieSummary] = session.call(cluster_work.bookies, None, ask=False)
+    known = {one.bookie_id: one for one in bookies}
+    if bookie_id not in known:
+        raise NothingFoundError(
+            f"there is no bookie {bookie_id}{did_you_mean(bookie_id, known)}",
+            next_step="`bkctl bookie list` shows them",
+        )
+    address = address_of(known[bookie_id], stats_port)
+    if address is None:
+        raise NothingFoundError(
+            f"bookie {bookie_id} has published no HTTP server",
+            next_step="set httpServerEnabled=true for it, or give --stats-port",
+        )
+    return address
+
+
+def points(
+    bookie_id: BookieId,
+    metric: str,
+    get: Callable[[], float | None],
+    for_s: float,
+    interval_s: float,
+    *,
+    grows: bool,
+    clock: tuple[Callable[[], float], Callable[[], float]] = (time.monotonic, time.time),
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[PlotPoint]:
+    """Yield a figure at each interval for a time; what only grows as its rate."""
+    monotonic_s, now_s = clock
+    began_s = monotonic_s()
+    before: tuple[float, float] | None = None
+    for number in itertools.count():
+        due_s = began_s + number * interval_s
+        if number * interval_s > for_s:
+            return
+        sleep(max(0.0, due_s - monotonic_s()))
+        value, at_s = get(), monotonic_s()
+        if not grows:
+            shown = value
+        else:
+            shown = None
+            if before is not None and value is not None and value >= before[1]:
+                shown = (value - before[1]) / max(at_s - before[0], 1e-9)
+            before = None if value is None else (at_s, value)
+            if number == 0:
+                continue
+        yield PlotPoint(
+            time_ms=int(now_s() * 1000), bookie_id=bookie_id, metric=metric, value=shown
+        )
+
+
+def drawing(
+    seen: Sequence[PlotPoint], label: Callable[[float], str], canvas: Canvas, height: int
+) -> Iterator[str]:
+    """Yield the curve with its title, its scale, and what it is now."""
+    last = seen[-1]
+    now = "-" if last.value is None else label(last.value)
+    title = canvas.fitted(f"{last.metric} of {last.bookie_id}: {now}", canvas.width)
+    yield canvas.bold(title.rstrip())
+    span_s = (last.time_ms - seen[0].time_ms) / 1000
+    footer = (f"{human_duration(span_s)} ago", "now")
+    yield from canvas.chart([point.value for point in seen], height, label, footer)

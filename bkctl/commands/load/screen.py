@@ -1,0 +1,337 @@
+"""The screen of `top`: what is drawn of one look, and the keys that change it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkctl.commands.load.looks import MARKS_MAX, BookieLoad, ClusterLoad, Looks
+from bkctl.errors import error_message
+from bkctl.output.canvas import Canvas
+from bkctl.output.table import Cell, Table
+from bkctl.output.units import counted, human_bytes, human_count, human_ms, human_time
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bkctl.session.session import Host, Session
+
+HISTORY_MAX: Final = 600
+"""Looks that sparklines remember."""
+
+_KEY_WAIT_S: Final = 0.1
+_SPARK_MAX: Final = 100
+_FIGURES_WIDTH: Final = 45
+
+
+@attrs.frozen
+class Order:
+    """One way to sort bookies: the highest figure first, what is not known last."""
+
+    name: str
+    get: Callable[[BookieLoad], float | None]
+
+    def sorted(self, bookies: Sequence[BookieLoad]) -> list[BookieLoad]:
+        def key(one: BookieLoad) -> tuple[bool, float, str]:
+            value = self.get(one)
+            return value is None, -(value or 0.0), one.bookie_id
+
+        return sorted(bookies, key=key)
+
+
+ORDERS: Final = (
+    Order("id", lambda _one: None),
+    Order("adds/s", lambda one: one.rates.adds_s),
+    Order("reads/s", lambda one: one.rates.reads_s),
+    Order("add p99", lambda one: one.figures.add_p99_ms),
+    Order("queue", lambda one: one.figures.journal_queue),
+    Order("disk", lambda one: one.disk_used),
+)
+
+_COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] = (
+    ("BOOKIE", 0, False, lambda b: b.bookie_id),
+    ("STATE", 1, False, lambda b: b.state),
+    ("ADDS/S", 0, True, lambda b: _count(b.rates.adds_s)),
+    ("READS/S", 0, True, lambda b: _count(b.rates.reads_s)),
+    ("ADD P50", 5, True, lambda b: human_ms(b.figures.add_p50_ms)),
+    ("ADD P99", 0, True, lambda b: human_ms(b.figures.add_p99_ms)),
+    ("READ P50", 8, True, lambda b: human_ms(b.figures.read_p50_ms)),
+    ("READ P99", 3, True, lambda b: human_ms(b.figures.read_p99_ms)),
+    ("SYNC P99", 4, True, lambda b: human_ms(b.figures.sync_p99_ms)),
+    ("QUEUE", 2, True, lambda b: _count(b.figures.journal_queue)),
+    ("DISK", 2, True, lambda b: "-" if b.disk_used is None else f"{b.disk_used:.0f} %"),
+    ("IN/S", 6, True, lambda b: _bytes(b.rates.added_bytes_s)),
+    ("OUT/S", 7, True, lambda b: _bytes(b.rates.read_bytes_s)),
+)
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else human_count(value)
+
+
+def _bytes(value: float | None) -> str:
+    return "-" if value is None else human_bytes(value)
+
+
+# Drawing ----------------------------------------------------------------------------------------
+
+
+def drawing(
+    load: ClusterLoad,
+    canvas: Canvas,
+    *,
+    history: Sequence[ClusterLoad] = (),
+    order: Order = ORDERS[0],
+    height: int | None = None,
+) -> Iterator[str]:
+    """Yield the lines of one look; with ``height`` no more than those, and some bookies less."""
+    head = [*_head(load, canvas, history)]
+    yield from head
+    shown = order.sorted(load.bookies)
+    room = len(shown) if height is None else max(1, height - len(head) - 2)
+    cut = shown[:room] if room >= len(shown) else shown[: room - 1]
+    table = Table(
+        [(title, rank, right) for title, rank, right, _ in _COLUMNS],
+        width=canvas.width,
+        color=canvas.color,
+    )
+    yield from table.lines(
+        [[Cell(get(one), title == "STATE") for title, _, _, get in _COLUMNS] for one in cut]
+    )
+    if len(cut) < len(shown):
+        yield f"({len(shown) - len(cut)} more)"
+    why = [f"{one.bookie_id}: {one.error}" for one in shown if one.error]
+    left = len(why) if height is None else max(0, room - len(shown))
+    yield from (canvas.fitted(line, canvas.width).rstrip() for line in why[:left])
+
+
+def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> Iterator[str]:
+    states = ", ".join(
+        f"{load.in_state(state)} {state}"
+        for state in ("writable", "read-only", "down")
+        if load.in_state(state)
+    )
+    yield canvas.bold(
+        canvas.fitted(
+            f"{human_time(load.time_ms, utc=False)}  cluster {load.instance_id or '-'}",
+            canvas.width,
+        ).rstrip()
+    )
+    yield f"{counted(len(load.bookies), 'bookie')}: {states}"
+    for name, rate, p50, p99 in (
+        ("adds", _adds, lambda b: b.figures.add_p50_ms, lambda b: b.figures.add_p99_ms),
+        ("reads", _reads, lambda b: b.figures.read_p50_ms, lambda b: b.figures.read_p99_ms),
+    ):
+        figures = (
+            f"{name + '/s':8}{_count(load.total(rate)):>7}   p50 {human_ms(load.worst(p50)):>8}"
+            f"  p99 {human_ms(load.worst(p99)):>8}"
+        )
+        yield _with_spark(figures, [one.total(rate) for one in history], canvas)
+    p99s = [one.worst(lambda b: b.figures.add_p99_ms) for one in history]
+    moved = (
+        f"in {_bytes(load.total(lambda b: b.rates.added_bytes_s))}/s, "
+        f"out {_bytes(load.total(lambda b: b.rates.read_bytes_s))}/s"
+    )
+    yield _with_spark(moved, p99s, canvas, "add p99 ")
+    failures = load.total(lambda b: b.rates.failures_s)
+    queue = _count(load.total(lambda b: b.figures.journal_queue))
+    marks = f"{load.underreplicated}{'+' if load.underreplicated >= MARKS_MAX else ''}"
+    lacking = canvas.state(f"under-replicated {marks}", "missing" if load.underreplicated else "ok")
+    yield f"journal queue {queue}; failures {_count(failures)}/s; {lacking}"
+    yield ""
+
+
+def _with_spark(
+    figures: str, values: Sequence[float | None], canvas: Canvas, title: str = ""
+) -> str:
+    """Return figures with a sparkline to their right, where there is room for one."""
+    room = min(canvas.width - _FIGURES_WIDTH - len(title) - 1, _SPARK_MAX)
+    if not values or room < len("........"):
+        return figures
+    return f"{figures:{_FIGURES_WIDTH}}{title}{canvas.sparkline(values, room)}".rstrip()
+
+
+def _adds(one: BookieLoad) -> float | None:
+    return one.rates.adds_s
+
+
+def _reads(one: BookieLoad) -> float | None:
+    return one.rates.reads_s
+
+
+def line(load: ClusterLoad) -> str:
+    """Return one look as one line, for where there is no screen."""
+    disk = load.worst(lambda one: one.disk_used)
+    return (
+        f"{human_time(load.time_ms, utc=False)}"
+        f"  adds {_count(load.total(_adds))}/s"
+        f" p50 {human_ms(load.worst(lambda b: b.figures.add_p50_ms))}"
+        f" p99 {human_ms(load.worst(lambda b: b.figures.add_p99_ms))}"
+        f"  reads {_count(load.total(_reads))}/s"
+        f" p99 {human_ms(load.worst(lambda b: b.figures.read_p99_ms))}"
+        f"  queue {_count(load.total(lambda b: b.figures.journal_queue))}"
+        f"  disk {'-' if disk is None else f'{disk:.0f} %'}"
+        f"  under-replicated {load.underreplicated}"
+        f"  writable {load.in_state('writable')} of {len(load.bookies)}"
+    )
+
+
+# The screen -------------------------------------------------------------------------------------
+
+
+def has_screen(host: Host) -> bool:
+    """Tell whether there is a terminal that can be drawn on again and again."""
+    return host.stdout.isatty() and host.environ.get("TERM", "") not in {"", "dumb"}
+
+
+class Screen:
+    """The whole terminal, drawn by rich; gone at the end, with what was there before back."""
+
+    def __init__(self, host: Host) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._host = host
+        self._live = Live(
+            console=Console(file=host.stdout, force_terminal=True, highlight=False),
+            screen=True,
+            auto_refresh=False,
+        )
+        self._exits = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._host.stdin.isatty():
+            self._exits.enter_context(_keys_at_once(self._host.stdin.fileno()))
+        self._exits.enter_context(self._live)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines."""
+        found = shutil.get_terminal_size()
+        return found.columns, found.lines
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Draw these lines."""
+        from rich.text import Text
+
+        text = Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop")
+        self._live.update(text, refresh=True)
+
+    def key(self, wait_s: float) -> str:
+        """Return the key that was pressed within a time, or nothing."""
+        if not self._host.stdin.isatty():
+            time.sleep(wait_s)
+            return ""
+        if not select.select([self._host.stdin], [], [], wait_s)[0]:
+            return ""
+        return os.read(self._host.stdin.fileno(), 1).decode(errors="replace")
+
+
+@contextlib.contextmanager
+def _keys_at_once(fd: int) -> Iterator[None]:
+    """Let keys be read one by one and unseen; Ctrl-C stays what it is."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+@attrs.define
+class TopState:
+    """What the keys have made of the screen, and what it has seen."""
+
+    interval_s: float
+    order: int = 0
+    paused: bool = False
+    error: str = ""
+    history: deque[ClusterLoad] = attrs.field(factory=lambda: deque(maxlen=HISTORY_MAX))
+
+    def press(self, key: str) -> bool:
+        """Take a key; return whether to go on."""
+        if key == "s":
+            self.order = (self.order + 1) % len(ORDERS)
+        elif key == "p":
+            self.paused = not self.paused
+        return key not in {"q", "Q", "\x1b", "\x04"}
+
+    def take(self, done: Future[ClusterLoad]) -> None:
+        """Note what a look has found; what cannot be reached now is told, and tried again."""
+        try:
+            self.history.append(done.result())
+        except BookKeeperError as error:
+            self.error = f"no news: {error_message(error)}"
+        else:
+            self.error = ""
+
+    def lines(self, canvas: Canvas, height: int) -> list[str]:
+        """Return the whole screen."""
+        order = ORDERS[self.order]
+        if self.history:
+            body = [
+                *drawing(
+                    self.history[-1],
+                    canvas,
+                    history=self.history,
+                    order=order,
+                    height=height - 1,
+                )
+            ]
+        else:
+            body = ["looking for the first time ..."]
+        keys = f"q quit   s sort: {order.name}   p {'go on' if self.paused else 'pause'}"
+        told = self.error or ("paused" if self.paused else f"every {self.interval_s:g} s")
+        foot = canvas.fitted(f"{keys}   {told}", canvas.width).rstrip()
+        body = body[: height - 1]
+        return [*body, *[""] * (height - 1 - len(body)), canvas.dim(foot)]
+
+
+def run(session: Session, source: Looks, interval_s: float) -> None:
+    """Draw look after look until somebody leaves. Looks are made by a thread: keys never wait."""
+    state = TopState(interval_s)
+    canvas = session.emitter.canvas
+    looker = ThreadPoolExecutor(1)
+    try:
+        with Screen(session.host) as screen:
+            _loop(state, screen, canvas, lambda: looker.submit(source.look))
+    finally:
+        looker.shutdown(wait=False, cancel_futures=True)
+
+
+def _loop(
+    state: TopState, screen: Screen, canvas: Canvas, look: Callable[[], Future[ClusterLoad]]
+) -> None:
+    under_way: Future[ClusterLoad] | None = look()
+    due_s, shown = time.monotonic() + state.interval_s, ([""], 0)
+    while True:
+        pressed = screen.key(_KEY_WAIT_S)
+        if pressed and not state.press(pressed):
+            return
+        if under_way is not None and under_way.done():
+            state.take(under_way)
+            under_way = None
+        if under_way is None and not state.paused and time.monotonic() >= due_s:
+            under_way, due_s = look(), time.monotonic() + state.interval_s
+        width, height = screen.size
+        lines = state.lines(attrs.evolve(canvas, width=width), height)
+        if (lines, width) != shown:
+            shown = lines, width
+            screen.show(lines)

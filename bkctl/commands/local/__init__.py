@@ -1,0 +1,1 @@
+"""`bkctl local`: a cluster on this machine."""

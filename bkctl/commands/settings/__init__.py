@@ -1,0 +1,1 @@
+"""`bkctl config` and `bkctl profile`."""

@@ -1,0 +1,180 @@
+"""The keys of settings files: what ``bookied`` and the client do with each, told from their tables.
+
+Only the notes are kept here: where Java's sample file or reference page says something else than
+its code (BookKeeper 4.18.0, conf/bk_server.conf and site3 docs).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.declaration import (
+    MASKED,
+    Declared,
+    OtherKey,
+    declared,
+    is_secret_key,
+    other_keys,
+)
+from bkclient.config.properties import Properties, Property
+from bkclient.config.settings import describe
+from bookied.config.bookie import BookieConfig
+
+CLASSES: Final = MappingProxyType({"bookie": BookieConfig, "client": ClientConfig})
+
+NOTES: Final = MappingProxyType(
+    {
+        "gcWaitTime": "Java's sample file sets 1000, its code has 600000 by default.",
+        "ledgerManagerType": "Java's reference page says flat; its code takes hierarchical.",
+        "logSizeLimit": "Java's reference page says 2 GB; more than 1 GiB stops the start.",
+        "journalMaxSizeMB": 'Java\'s older page says "2kB" and means 2048 MB.',
+        "metadataServiceUri": "Java's sample file sets zk+hierarchical://localhost:2181/ledgers.",
+        "minUsableSizeForIndexFileCreation": "Java's sample file says 1 GiB, its code 100 MiB.",
+        "minUsableSizeForEntryLogCreation": "Java's pages say 1.2 times logSizeLimit; its code "
+        "cuts that to 1.0.",
+        "readOnlyModeEnabled": "Java's older pages contradict each other; its code says true.",
+        "stickyReadSEnabled": "Java's sample file sets true, its code has false by default.",
+        "tlsClientAuthentication": "Java's sample file hints at true; its code has false.",
+        "zkRetryBackoffStartMs": "Java's sample file says 1000; its code takes zkTimeout.",
+        "zkRetryBackoffMaxMs": "Java's sample file says 10000; its code takes zkTimeout.",
+        "lostBookieRecoveryDelay": "Also kept in the metadata once an auditor was elected, and "
+        "that copy wins: `bkctl autorecovery delay`.",
+        "journalDirectory": "Where journalDirectories is empty as well, Java uses /tmp/bk-txn.",
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class KeyInfo:
+    """One key and what is done with it. ``uses``: honoured, no effect, warned, refused."""
+
+    key: str
+    read_by: tuple[str, ...]
+    uses: tuple[str, ...]
+    doc: str
+    kind: str = ""
+    unit: str = ""
+    default: str | None = None
+    allowed: str = ""
+    aliases: tuple[str, ...] = ()
+    instead: str = ""
+    secret: bool = False
+
+    @property
+    def note(self) -> str | None:
+        return NOTES.get(self.key)
+
+
+def all_keys() -> dict[str, KeyInfo]:
+    """Return every key by its name, patterns of keys that are not used included."""
+    found: dict[str, KeyInfo] = {}
+    for side, cls in CLASSES.items():
+        for info in (*_used(side, cls), *(_unused(side, one) for one in other_keys(cls))):
+            before = found.get(info.key)
+            if before is None:
+                found[info.key] = info
+            elif before.uses[0] == info.uses[0]:
+                found[info.key] = attrs.evolve(before, read_by=(*before.read_by, side))
+            elif info.uses[0] == _HONOURED:  # What one side uses is what there is to say.
+                found[info.key] = info
+    return found
+
+
+def matching(pattern: str, keys: dict[str, KeyInfo]) -> list[KeyInfo]:
+    """Return the keys of a name, an older name or a pattern, or the pattern that has a name."""
+    if "*" in pattern:
+        return [info for key, info in keys.items() if fnmatch.fnmatchcase(key, pattern)]
+    if pattern in keys:
+        return [keys[pattern]]
+    by_alias = [info for info in keys.values() if pattern in info.aliases]
+    return (
+        by_alias
+        or [info for key, info in keys.items() if "*" in key and fnmatch.fnmatchcase(pattern, key)][
+            :1
+        ]
+    )
+
+
+def names(keys: dict[str, KeyInfo]) -> list[str]:
+    """Return every name that a file may have, to find the nearest one."""
+    return [
+        name
+        for key, info in keys.items()
+        if "*" not in key and not info.instead
+        for name in (key, *info.aliases)
+    ]
+
+
+def value_in(properties: Properties, info: KeyInfo) -> tuple[str | None, Property | None]:
+    """Return what a file says for a key, as a text that can be compared, and where."""
+    candidates = (properties.get(name) for name in (info.key, *info.aliases))
+    prop = next((one for one in candidates if one is not None), None)
+    if prop is None:
+        return None, None
+    one = _declared().get(info.key)
+    is_list = one is None or one.is_list
+    values = prop.values if is_list else prop.values[:1]
+    text = ",".join(properties.expand(value) for value in values)
+    return (text if one is None else _plain(one, text)), prop
+
+
+def shown(info: KeyInfo, text: str | None) -> str | None:
+    """Return a value as it may be printed."""
+    return MASKED if info.secret and text else text
+
+
+def _declared() -> dict[str, Declared]:
+    return {one.spec.key: one for cls in (ClientConfig, BookieConfig) for one in declared(cls)}
+
+
+def _plain(one: Declared, text: str) -> str:
+    """Return a value in one of the ways to write it: ``yes`` and ``true`` are the same."""
+    if one.is_list or one.spec.parse is not None:
+        return text
+    try:
+        value = one.convert(text)
+    except ValueError:
+        return text
+    return str(value).lower() if isinstance(value, (bool, int, float)) else text
+
+
+_HONOURED: Final = "honoured"
+
+
+def _used(side: str, cls: type) -> Iterator[KeyInfo]:
+    for info, one in zip(describe(cls), declared(cls), strict=True):
+        uses = ["no effect" if info.without_effect else _HONOURED]
+        uses += ["warned"] if one.spec.risky else []
+        uses += ["refused"] if one.spec.refuse else []
+        doc = f"{info.doc} No effect: {info.without_effect}." if info.without_effect else info.doc
+        yield KeyInfo(
+            key=info.key,
+            read_by=(side,),
+            uses=tuple(uses),
+            doc=doc,
+            kind=info.kind,
+            unit=info.unit,
+            default=info.default,
+            allowed=info.allowed,
+            aliases=info.aliases,
+            secret=info.secret,
+        )
+
+
+def _unused(side: str, other: OtherKey) -> KeyInfo:
+    use = "refused" if other.refused else "warned" if other.risky or other.instead else "no effect"
+    return KeyInfo(
+        key=other.pattern,
+        read_by=(side,),
+        uses=(use,),
+        doc=other.doc[:1].upper() + other.doc[1:] + ".",
+        allowed=", ".join(other.harmless),
+        instead=other.instead,
+        secret=is_secret_key(other.pattern),
+    )

@@ -1,0 +1,224 @@
+"""What ``bkctl config`` does: settings files read with the tables of those who use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.properties import Properties
+from bkclient.config.settings import (
+    ConfigError,
+    Finding,
+    FindingKind,
+    Findings,
+    Severity,
+    environment,
+    known_keys,
+    load,
+    settings_text,
+)
+from bkctl.commands.settings.config_keys import (
+    CLASSES,
+    KeyInfo,
+    all_keys,
+    matching,
+    names,
+    shown,
+    value_in,
+)
+from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsError
+from bkctl.options import global_options
+from bkctl.output.units import counted
+from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
+from bkctl.suggest import did_you_mean
+from bookied.config.bookie import BookieConfig
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+DEFAULT: str = "default"
+"""The origin of what nothing sets."""
+
+
+@attrs.frozen
+class SettingFinding:
+    """What is odd about one key of a file."""
+
+    finding: Finding
+
+
+@attrs.frozen
+class SettingDifference:
+    """A key that two files set to different values; None is not set."""
+
+    key: str
+    first: str | None
+    second: str | None
+    default: str | None
+
+
+@attrs.frozen
+class Setting:
+    """One value in effect, and the flag, variable, profile or line of a file that it is from."""
+
+    key: str
+    value: str
+    origin: str
+
+
+@attrs.frozen
+class SettingFrom(Setting):
+    """The same, where it is asked for where values are from."""
+
+
+def check(session: Session, path: str | None, side: str, *, strict: bool) -> None:
+    """Say what is odd about a file.
+
+    Raises:
+        NothingFoundError: there is no such file.
+        PropertiesError: it breaks the syntax.
+        ProblemsError: it would be refused.
+        WarningsError: there is something to look at.
+    """
+    path = path or _file_of(session)
+    session.about = path
+    found = findings(read_conf(Path(path)), side, strict=strict)
+    session.emit_all((SettingFinding(one) for one in found), SettingFinding)
+    errors = sum(one.severity is Severity.ERROR for one in found)
+    warnings = sum(one.severity is Severity.WARNING for one in found)
+    if errors:
+        raise ProblemsError(
+            f"the settings cannot be used: {counted(errors, 'error')}",
+            next_step="`bkctl config explain KEY` says what a key may be",
+        )
+    if warnings:
+        raise WarningsError(f"the settings can be used, with {counted(warnings, 'warning')}")
+    session.note(f"{path}: the settings can be used")
+
+
+def findings(properties: Properties, side: str, *, strict: bool) -> list[Finding]:
+    """Return what is odd about settings, the worst first. A bookie's file may have client keys."""
+    found = list(_findings(CLASSES[side], properties, strict=strict))
+    if side == "bookie":
+        only_clients = known_keys(ClientConfig) - known_keys(BookieConfig)
+        found += [
+            one
+            for one in _findings(ClientConfig, properties, strict=False)
+            if one.kind is not FindingKind.UNKNOWN and one.key in only_clients
+        ]
+    order = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+    return sorted(found, key=lambda one: order.index(one.severity))
+
+
+def explain(session: Session, wanted: Sequence[str], use: str | None) -> None:
+    """Explain keys.
+
+    Raises:
+        NothingFoundError: there is no such key.
+    """
+    keys = all_keys()
+    found: dict[str, KeyInfo] = {} if wanted else keys
+    for word in wanted:
+        matches = matching(word, keys)
+        if not matches:
+            raise NothingFoundError(
+                f"there is no key {word!r}{did_you_mean(word, names(keys))}",
+                next_step="`bkctl config explain -o id` lists all",
+            )
+        found |= {info.key: info for info in matches}
+    chosen = [info for info in found.values() if use is None or use in info.uses]
+    if len(wanted) == len(chosen) == 1:
+        session.emit(chosen[0])
+    else:
+        session.emit_all(chosen, KeyInfo)
+
+
+def diff(session: Session, first: str, second: str | None) -> None:
+    """Compare two files, or one with the defaults.
+
+    Raises:
+        NothingFoundError: there is no such file.
+        PropertiesError: one breaks the syntax.
+    """
+    one = read_conf(Path(first))
+    other = read_conf(Path(second)) if second is not None else None
+    found = list(differences(one, other))
+    session.emit_all(found, SettingDifference)
+    if not found:
+        session.note("no difference")
+
+
+def differences(first: Properties, second: Properties | None) -> Iterator[SettingDifference]:
+    """Yield the keys whose values in effect differ, by their names of today."""
+    keys = all_keys()
+    used = {key: info for key, info in keys.items() if info.default is not None}
+    known = {name for info in used.values() for name in (info.key, *info.aliases)}
+    said = dict.fromkeys(prop.key for file in (first, second) if file for prop in file)
+    others = {
+        key: KeyInfo(key=key, read_by=(), uses=(), doc="") for key in said if key not in known
+    }
+    for info in (*used.values(), *others.values()):
+        default = info.default
+        one, _ = value_in(first, info)
+        two, _ = value_in(second, info) if second is not None else (None, None)
+        if (default if one is None else one) != (default if two is None else two):
+            yield SettingDifference(info.key, shown(info, one), shown(info, two), default)
+
+
+def show(session: Session, side: str, *, origin: bool, every: bool) -> None:
+    """Show the settings in effect.
+
+    Raises:
+        ConfigError, PropertiesError: they cannot be used.
+    """
+    kind = SettingFrom if origin else Setting
+    found = [*(_given(session) if origin else ()), *_in_effect(session, side)]
+    chosen = [kind(*one) for one in found if every or one[2] != DEFAULT]
+    session.emit_all(chosen, kind)
+
+
+def _in_effect(session: Session, side: str) -> Iterator[tuple[str, str, str]]:
+    """Yield key, text and origin of every setting."""
+    properties, _ = cluster_properties(session.options, session.host.environ)
+    cls: Any = CLASSES[side]
+    if side == "bookie":
+        words = environment(session.host.environ, BookieConfig)
+        missing = {key: text for key, text in words.items() if key not in known_keys(ClientConfig)}
+        properties = properties.override(missing, "BK_{key}")
+    config, _ = load(cls, properties, also=CLASSES.values())
+    keys = all_keys()
+    for key, text in settings_text(config).items():
+        names_ = (key, *keys[key].aliases)
+        prop = next((p for p in map(properties.get, names_) if p is not None), None)
+        yield key, text, DEFAULT if prop is None else str(prop.origin)
+
+
+def _given(session: Session) -> Iterator[tuple[str, str, str]]:
+    """Yield the options that every command takes and that something has said."""
+    options = session.options
+    words = {one.name: max(one.opts, key=len) for one in global_options(root=True)}
+    if options.used_profile is not None:
+        source = options.origins.get("profile", "the default profile")
+        yield "--profile", options.used_profile.name, source
+    for name, source in options.origins.items():
+        if name in {"conf", "output"} or (name in words and not source.startswith("-")):
+            yield words[name], str(getattr(options, name)), source
+
+
+def _findings(cls: Any, properties: Properties, *, strict: bool) -> Findings:
+    others = [one for one in CLASSES.values() if one is not cls]
+    try:
+        return load(cls, properties, also=others, strict=strict)[1]
+    except ConfigError as error:
+        return error.findings
+
+
+def _file_of(session: Session) -> str:
+    path = session.options.conf or next((str(p) for p in DEFAULT_CONF if p.is_file()), None)
+    if path is None:
+        raise UsageError("which settings file?", next_step="name it, or give -c FILE")
+    return path

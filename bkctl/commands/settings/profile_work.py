@@ -1,0 +1,355 @@
+"""What ``bkctl profile`` does to the user's file of profiles."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.declaration import MASKED, declared
+from bkclient.config.properties import Properties
+from bkclient.config.settings import known_keys
+from bkctl.commands.settings.profile_file import (
+    HEAD,
+    with_default,
+    with_profile,
+    without_profile,
+    write_profiles,
+)
+from bkctl.errors import (
+    CommandError,
+    ConflictError,
+    NothingFoundError,
+    RefusedError,
+    UsageError,
+)
+from bkctl.session.profiles import (
+    NO_PROFILE,
+    Profile,
+    ProfileFile,
+    check_name,
+    parse_profiles,
+    profile_path,
+    read_profiles,
+    resolve_profile,
+)
+from bkctl.session.settings import URI_KEY, overrides, read_conf
+from bkctl.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+_FILE_OPTIONS: Final = ("ca_file", "cert_file", "key_file", "key_password_file")
+
+
+@attrs.frozen(kw_only=True)
+class ProfileRow:
+    """One profile, and whether it is the default; secrets among its keys are masked."""
+
+    profile: Profile
+    default: bool
+
+    @property
+    def client(self) -> dict[str, str]:
+        secret = {one.spec.key for one in declared(ClientConfig) if one.spec.secret}
+        return {k: MASKED if k in secret else v for k, v in self.profile.client.items()}
+
+
+@attrs.frozen
+class ProfileChanged:
+    """What was done to a profile, and in which file."""
+
+    name: str
+    action: str
+    path: str
+
+
+def profiles(session: Session) -> Iterator[ProfileRow]:
+    """Yield all profiles."""
+    file = _file(session)
+    for one in file.profiles.values():
+        yield ProfileRow(profile=one, default=one.name == file.default)
+
+
+def profile(session: Session, name: str | None) -> ProfileRow:
+    """Return a profile; without a name the one that commands use.
+
+    Raises:
+        NothingFoundError: there is none of the name, or none is in use.
+    """
+    file = _file(session)
+    if name is None:
+        found = resolve_profile(session.options, session.host.environ)
+        if found is None:
+            raise NothingFoundError(
+                "no profile is in use", next_step="`bkctl profile use NAME` makes one the default"
+            )
+    else:
+        found = file[name]
+    return ProfileRow(profile=found, default=found.name == file.default)
+
+
+def create(session: Session, name: str, values: Mapping[str, Any]) -> None:
+    """Put a new profile into the file.
+
+    Raises:
+        ConflictError: there is one of the name.
+        UsageError: it would say nothing, or the name or a key cannot be.
+    """
+    file = _file(session)
+    check_name(name)
+    if name in file.profiles:
+        raise ConflictError(
+            f"there is a profile {name!r} already",
+            next_step=f"`bkctl profile edit {name}` changes it",
+        )
+    made = _changed(session, Profile(name=name), values)
+    if made.service_uri is None and made.conf is None and not made.client:
+        raise UsageError("a profile of which cluster?", next_step="give -u URI or -c FILE")
+    _put(session, file, made, "created", use_it=values["use"])
+
+
+def edit(
+    session: Session, name: str | None, values: Mapping[str, Any], unset: Sequence[str]
+) -> None:
+    """Change a profile by what was given, or the file by hand where nothing was.
+
+    Raises:
+        NothingFoundError: there is no such profile, or it does not say what is to be taken out.
+        UsageError: it is not said which.
+        RefusedError: there is nobody to edit by hand.
+    """
+    if name is None and not unset and not _is_given(session, values):
+        edit_by_hand(session)
+        return
+    if name is None:
+        raise UsageError("which profile?", next_step="`bkctl profile list` shows them")
+    file = _file(session)
+    before = file[name]
+    if not unset and not _is_given(session, values):
+        edit_by_hand(session)
+        return
+    made = _changed(session, _without(before, unset), values)
+    _put(session, file, made, "changed", use_it=values["use"])
+
+
+def use(session: Session, name: str) -> None:
+    """Make a profile the default, or none.
+
+    Raises:
+        NothingFoundError: there is no such profile.
+    """
+    file = _file(session)
+    wanted = None if name == NO_PROFILE else file[name].name
+    if session.dry_run:
+        session.plan([f"make {name} the default in {file.path}"])
+        return
+    _write(session, file, with_default(file, wanted))
+    session.emit(ProfileChanged(name, "made the default", str(file.path)))
+
+
+def delete(session: Session, name: str) -> None:
+    """Take a profile out of the file, after asking.
+
+    Raises:
+        NothingFoundError: there is no such profile.
+        RefusedError: nobody confirmed it.
+    """
+    file = _file(session)
+    where = file[name].service_uri or file[name].conf or "no cluster"
+    if session.dry_run:
+        session.plan([f"take profile {name} ({where}) out of {file.path}"])
+        return
+    session.confirm([f"profile {name}: {where}"], f"Forget profile {name}?")
+    _write(session, file, without_profile(file, name))
+    session.emit(ProfileChanged(name, "deleted", str(file.path)))
+
+
+def take_over(session: Session, path: str, name: str | None, *, replace: bool) -> None:
+    """Put the profiles of another file into ours.
+
+    Raises:
+        NothingFoundError: there is no such file or profile.
+        ConflictError: there is a profile of the same name, and it may not be replaced.
+        UsageError: the file has none.
+    """
+    file = _file(session)
+    found = _profiles_of(Path(path), name)
+    taken = [one.name for one in found if one.name in file.profiles]
+    if taken and not replace:
+        raise ConflictError(
+            f"there is a profile {taken[0]!r} already",
+            next_step="add --replace, or give another --name",
+        )
+    if session.dry_run:
+        session.plan([f"put profile {one.name} into {file.path}" for one in found])
+        return
+    for one in found:
+        text = with_profile(file, one)
+        file = attrs.evolve(parse_profiles(text, file.path))
+    _write(session, file, file.text)
+    done = [ProfileChanged(one.name, "imported", str(file.path)) for one in found]
+    session.emit_all(done, ProfileChanged)
+
+
+def edit_by_hand(session: Session) -> None:
+    """Open a copy of the file in an editor; what was saved takes its place if it can be used.
+
+    Raises:
+        RefusedError: there is nobody to edit.
+        UsageError: what was saved cannot be used; it is kept beside the file.
+    """
+    path = _path(session)
+    if not session.interactive:
+        raise RefusedError("nobody to edit here", next_step=f"the file is {path}")
+    before = path.read_text(encoding="utf-8") if path.exists() else HEAD
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    number, name = tempfile.mkstemp(prefix="config-", suffix=".toml", dir=path.parent)
+    with os.fdopen(number, "w", encoding="utf-8") as copy:
+        copy.write(before)
+    environ = session.host.environ
+    editor = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
+    status = subprocess.run([*shlex.split(editor), name], check=False).returncode
+    if status:
+        Path(name).unlink()
+        raise CommandError(f"{editor} ended with status {status}; nothing was changed")
+    after = Path(name).read_text(encoding="utf-8")
+    parse_profiles(after, Path(name))
+    write_profiles(path, after)
+    Path(name).unlink()
+    session.emit(ProfileChanged("all profiles", "saved", str(path)))
+
+
+def _path(session: Session) -> Path:
+    path = profile_path(session.host.environ)
+    if path is None:
+        raise UsageError("there is no home directory for profiles", next_step="set BKCTL_CONFIG")
+    return path
+
+
+def _file(session: Session) -> ProfileFile:
+    file = read_profiles(session.host.environ)
+    session.warn_of_open_file(file.path)
+    return file
+
+
+def _put(session: Session, file: ProfileFile, made: Profile, action: str, *, use_it: bool) -> None:
+    text = with_profile(file, made)
+    if use_it:
+        text = with_default(parse_profiles(text, file.path), made.name)
+    if session.dry_run:
+        session.plan([f"write profile {made.name} to {file.path}"])
+        return
+    _write(session, file, text)
+    session.emit(ProfileChanged(made.name, action, str(file.path)))
+
+
+def _write(session: Session, file: ProfileFile, text: str) -> None:
+    path = _path(session)
+    assert path == file.path
+    write_profiles(path, text)
+
+
+# What a profile says -----------------------------------------------------------------------------
+
+
+def _flag(session: Session, name: str) -> Any:
+    """Return a global option that was given as a flag: what the environment says stays there."""
+    given = session.options.origins.get(name, "").startswith("-")
+    return getattr(session.options, name) if given else None
+
+
+def _is_given(session: Session, values: Mapping[str, Any]) -> bool:
+    flags = (_flag(session, name) for name in ("service_uri", "conf", "overrides"))
+    return (
+        any(flags)
+        or any(value not in {None, False} for value in values.values())
+        or (values["production"] is False)
+    )
+
+
+def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Profile:
+    """Return a profile with what was given in place of what it said."""
+    files = {
+        name.replace("_", "-"): str(Path(values[name]).absolute())
+        for name in _FILE_OPTIONS
+        if values[name]
+    }
+    conf = _flag(session, "conf")
+    token_file = values["admin_token_file"]
+    given = {
+        "service_uri": _flag(session, "service_uri"),
+        "conf": conf and str(Path(conf).absolute()),
+        "output": values["default_output"],
+        "production": values["production"],
+        "admin_token_file": token_file and str(Path(token_file).absolute()),
+        "tls": {**before.tls, **files},
+        "client": {**before.client, **_client_keys(session)},
+    }
+    return attrs.evolve(before, **{k: v for k, v in given.items() if v is not None})
+
+
+def _client_keys(session: Session) -> dict[str, str]:
+    found = overrides(_flag(session, "overrides") or ())
+    known = known_keys(ClientConfig)
+    for key in found:
+        if key not in known:
+            raise UsageError(f"-X {key}: clients know no such key{did_you_mean(key, known)}")
+    return found
+
+
+def _without(before: Profile, unset: Sequence[str]) -> Profile:
+    """Return a profile without some of what it says."""
+    for name in unset:
+        field = name.replace("-", "_")
+        if name in before.tls:
+            before = attrs.evolve(before, tls={k: v for k, v in before.tls.items() if k != name})
+        elif name in before.client:
+            rest = {k: v for k, v in before.client.items() if k != name}
+            before = attrs.evolve(before, client=rest)
+        elif field != "name" and isinstance(getattr(before, field, None), (str, bool)):
+            said: dict[str, Any] = {field: False if field == "production" else None}
+            before = attrs.evolve(before, **said)
+        else:
+            raise NothingFoundError(f"profile {before.name} says nothing of {name}")
+    return before
+
+
+# Other files --------------------------------------------------------------------------------------
+
+
+def _profiles_of(path: Path, name: str | None) -> list[Profile]:
+    if path.suffix != ".toml":
+        return [_from_settings(read_conf(path), name or path.stem, path)]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise NothingFoundError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    file = parse_profiles(text, path)
+    found = [file[name]] if name else list(file.profiles.values())
+    if not found:
+        raise UsageError(f"{path}: there is no profile in it")
+    return [attrs.evolve(one, name=check_name(one.name)) for one in found]
+
+
+def _from_settings(properties: Properties, name: str, path: Path) -> Profile:
+    """Return the cluster of a settings file of Java, and what it says of clients."""
+    used = {key for one in declared(ClientConfig) for key in (one.spec.key, *one.spec.aliases)}
+    said = {
+        prop.key: ",".join(properties.expand(value) for value in prop.values)
+        for prop in properties
+        if prop.key in used
+    }
+    uri = said.pop(URI_KEY, None)
+    if uri is None and "zkServers" not in said:
+        raise UsageError(f"{path}: names no cluster", next_step=f"it lacks {URI_KEY}")
+    return Profile(name=check_name(name), service_uri=uri, client=said)

@@ -1,0 +1,1 @@
+"""Man pages, schema and docs/commands.md, generated from the command tree."""

@@ -1,0 +1,87 @@
+"""Writes what is made from the click tree and the settings: ``python -m bkctl.manual.generate``.
+
+With ``--check`` nothing is written; what is stale is named, and the status is 1. ``man/`` and
+``completions/`` hold nothing else, so that a page whose command is gone goes too. Of ``docs/`` it
+writes the list of commands and the schema of what they print.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bkctl.cli.completion.scripts import FILES, SCRIPTS
+from bkctl.cli.root import cli
+from bkctl.manual.man_pages import Edition, pages
+
+ROOT: Final = Path(__file__).parents[2]
+DIRECTORIES: Final = ("completions", "man")
+
+RELEASED: Final = "2026-11-22"
+"""The day that the manual pages name: that of the version in pyproject.toml."""
+
+
+def edition(root: Path = ROOT) -> Edition:
+    """Return the version that is made here."""
+    found = re.search(r'^version = "(.*)"$', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found is not None
+    return Edition(RELEASED, found[1])
+
+
+def generated(root: Path = ROOT) -> dict[str, str]:
+    """Return the content of every generated file by its path below the project's root."""
+    from bkctl.manual.man_daemon import daemon_pages
+    from bkctl.manual.schema import schema_text
+    from bkctl.manual.treedoc import page
+
+    made = edition(root)
+    manual = {**pages(cli, made), **daemon_pages(made)}
+    return {
+        **{f"man/{name}": text for name, text in sorted(manual.items())},
+        **{f"completions/{FILES[shell]}": text for shell, text in SCRIPTS.items()},
+        "docs/commands.md": page(),
+        "docs/output.schema.json": schema_text(),
+    }
+
+
+def stale(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
+    """Return the files that are missing, changed or of nothing any more."""
+    found = {
+        str(path.relative_to(root))
+        for directory in DIRECTORIES
+        for path in (root / directory).glob("*")
+    }
+    return sorted(name for name in {*found, *wanted} if _content(root / name) != wanted.get(name))
+
+
+def _content(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def write(wanted: Mapping[str, str], root: Path = ROOT) -> list[str]:
+    """Make the files so; return which had to be changed."""
+    changed = stale(wanted, root)
+    for name in changed:
+        path = root / name
+        if name in wanted:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(wanted[name], encoding="utf-8")
+        else:
+            path.unlink()
+    return changed
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the files, or with ``--check`` name those that are stale."""
+    wanted = generated()
+    checking = "--check" in arguments
+    names = stale(wanted) if checking else write(wanted)
+    sys.stdout.writelines(f"{name}\n" for name in names)
+    return 1 if checking and names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

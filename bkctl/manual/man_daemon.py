@@ -1,0 +1,178 @@
+"""The manual pages of the daemon and of its settings file, made from what reads both."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Final
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import OtherKey, SettingInfo, describe
+from bkctl.manual.man_pages import Edition
+from bkctl.manual.roff import Page, bold, italic, usage
+from bookied.config.bookie import BookieConfig
+from bookied.exit_status import MEANING, OF_AUTORECOVERY
+from bookied.process.command_line import (
+    CONF_VARIABLE,
+    LEVEL_VARIABLE,
+    SIGNALS,
+    SIGNALS_OF_AUTORECOVERY,
+    autorecovery_parser,
+    bookie_parser,
+)
+
+CONF: Final = "bk_server.conf"
+
+_SYNTAX: Final = r"""
+The file is that of a Java bookie, as it is: one setting on a line, `key=value`, `key: value` or
+`key value`. Lines that begin with # or ! are comments; a backslash at a line's end joins the next
+one; `\uXXXX` and the usual escapes are read.
+
+A comma parts the values of a list, and `\,` is a comma. A key that is set again adds to a list;
+where one value is wanted the first counts. `include = other.conf` reads another file in its place.
+`${env:NAME}`, `${sys:name}` and `${other.key}` are expanded.
+
+What is set as `BK_key` in the environment wins over the file, and `-X key=value` over both.
+
+`bookied --conf FILE --check-config` says what is odd about a file. A key that nobody knows is
+named with the nearest one, and refused with `--strict-config`; so is a key that cannot be honoured
+without losing safety, always.
+"""
+
+
+def daemon_pages(edition: Edition) -> dict[str, str]:
+    """Return the text of each page by the name of its file."""
+    return {"bookied.8": _bookied(edition), f"{CONF}.5": _settings(edition)}
+
+
+def _bookied(edition: Edition) -> str:
+    page = Page(
+        "bookied", 8, about="store ledgers for BookKeeper clients",
+        date=edition.date, source=edition.source,
+    )  # fmt: skip
+    parser, autorecovery = bookie_parser(), autorecovery_parser()
+    page.title("SYNOPSIS")
+    page.synopsis([("bookied", "[OPTIONS]"), ("bookied autorecovery", "[OPTIONS]")])
+    page.title("DESCRIPTION")
+    page.paragraph(parser.description or "")
+    page.paragraph(
+        "It joins a cluster of Java bookies, serves Java clients, and reads the settings file of a "
+        f"Java bookie, `{CONF}(5)`."
+    )
+    page.paragraph(
+        f"`bookied autorecovery`: {autorecovery.description} It takes the same options, but for "
+        "those of a bookie's port, directories and mode."
+    )
+    page.title("OPTIONS")
+    for action in _actions(parser):
+        page.item(usage(_head(action)), _sentence(action.help or ""))
+    page.title("SIGNALS")
+    for name, does in SIGNALS.items():
+        page.item(bold(name), _sentence(does))
+    told = "; ".join(f"{name} {does}" for name, does in SIGNALS_OF_AUTORECOVERY.items())
+    page.paragraph(f"Autorecovery alone: {told}.")
+    page.title("EXIT STATUS")
+    page.small_list(((str(int(status)), text) for status, text in MEANING.items()), width=6)
+    ends = ", ".join(str(int(status)) for status in OF_AUTORECOVERY)
+    page.paragraph(
+        f"Autorecovery alone ends with one of {ends}. Starting again may help after 2, 3, 4 and 5; "
+        "after 1, 6 and 7 it does not."
+    )
+    page.title("ENVIRONMENT")
+    for name, text in _VARIABLES:
+        page.item(usage(name), text)
+    page.title("SEE ALSO")
+    page.paragraph(f"`{CONF}(5)`, `bkctl(1)`, `bkctl-doctor(1)`")
+    return page.text
+
+
+_VARIABLES: Final = (
+    (CONF_VARIABLE, "The settings file, where `--conf` names none."),
+    (LEVEL_VARIABLE, "The least level that is logged, where `--log-level` names none."),
+    ("BOOKIE_LOG_DIR, BOOKIE_LOG_FILE", "Log to this file, where `--log-file` names none."),
+    ("BK_key", "Sets one key of the settings file, as the containers of Java's bookie do."),
+    ("NOTIFY_SOCKET, WATCHDOG_USEC", "Set by systemd: who is told that the bookie lives."),
+)
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterable[argparse.Action]:
+    """Return what a parser takes; argparse has no public way to that."""
+    return (one for one in parser._actions if one.help != argparse.SUPPRESS)  # noqa: SLF001
+
+
+def _head(action: argparse.Action) -> str:
+    names = ", ".join(action.option_strings)
+    if action.nargs == 0:
+        return names
+    value = action.metavar or "|".join(action.choices or ()) or action.dest.upper()
+    assert isinstance(value, str)
+    return f"{names} {value}..." if action.nargs == "+" else f"{names} {value}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+# The settings file -------------------------------------------------------------------------------
+
+
+def _settings(edition: Edition) -> str:
+    page = Page(
+        CONF, 5, about="settings of a bookie, and of clients of BookKeeper",
+        date=edition.date, source=edition.source,
+    )  # fmt: skip
+    page.title("DESCRIPTION")
+    page.help(_SYNTAX)
+    of_bookies, of_clients = describe(BookieConfig), describe(ClientConfig)
+    page.title("SETTINGS OF A BOOKIE")
+    _groups(page, of_bookies)
+    page.title("SETTINGS OF CLIENTS")
+    page.paragraph("These are read by `bkctl`, and by the repairs of autorecovery.")
+    known = {one.key for one in of_bookies}
+    _groups(page, [one for one in of_clients if one.key not in known])
+    page.title("KEYS WITHOUT EFFECT")
+    page.paragraph(
+        "These are known from Java's files. Unless it says refused, a file that has them is read "
+        "all the same."
+    )
+    for other in BookieConfig.other_keys:
+        page.item(bold(other.pattern), _of_other(other))
+    page.title("SEE ALSO")
+    page.paragraph("`bookied(8)`, `bkctl(1)`")
+    return page.text
+
+
+def _groups(page: Page, settings: Iterable[SettingInfo]) -> None:
+    group = None
+    for one in settings:
+        if one.group != group:
+            group = one.group
+            page.subtitle(group)
+        _setting(page, one)
+
+
+def _setting(page: Page, one: SettingInfo) -> None:
+    value = italic(one.default) if one.default else "(not set)"
+    unit = f" {one.unit}" if one.unit and one.default else ""
+    page.item(f"{bold(one.key)} = {value}{unit}", one.doc)
+    any_of_its_kind = one.kind == "true or false" or one.allowed in {"a whole number", "a number"}
+    facts = [
+        f"Unit: {one.unit}." if one.unit and not one.default else "",
+        f"Allowed: {one.allowed}." if one.allowed and not any_of_its_kind else "",
+        "A list." if one.kind == "list" else "",
+        f"Older names: {', '.join(one.aliases)}." if one.aliases else "",
+        "Never shown." if one.secret else "",
+        "Read again on SIGHUP." if one.reloads else "",
+        f"No effect here: {one.without_effect}." if one.without_effect else "",
+    ]
+    if any(facts):
+        page.under(" ".join(filter(None, facts)))
+
+
+def _of_other(other: OtherKey) -> str:
+    if other.instead:
+        return f"{_sentence(other.doc)} The key is `{other.instead}`."
+    allowed = f", other than {' or '.join(other.harmless)}" if other.harmless else ""
+    if other.refused:
+        return f"Refused{allowed}: {other.doc}."
+    return _sentence(other.doc)

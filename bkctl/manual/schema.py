@@ -1,0 +1,136 @@
+"""The JSON that commands print, as a JSON Schema made from the views.
+
+``bkctl.manual.generate`` writes docs/output.schema.json. Fields are only ever added: a program may
+rely on each that it finds there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from bkctl.exit_status import ExitStatus
+from bkctl.options import SCHEMA
+from bkctl.output.emit import DISK_VIEWS, OWN_VIEWS, VIEWS, WATCHED_AT, Field, Kind, View
+
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+_TIME: Final = {"type": "string", "format": "date-time"}
+_TYPES: Final[Mapping[Kind, dict[str, Any]]] = MappingProxyType(
+    {
+        Kind.TEXT: {"type": "string"},
+        Kind.COUNT: {"type": "integer"},
+        Kind.NUMBER: {"type": "number"},
+        Kind.BYTES: {"type": "integer"},
+        Kind.TIME_MS: _TIME,
+        Kind.SECONDS: {"type": "number"},
+        Kind.FLAG: {"type": "boolean"},
+        Kind.LEDGER_ID: {"type": "string"},
+        Kind.STATE: {"type": "string"},
+        Kind.DATA: {"type": "string", "contentEncoding": "base64"},
+        Kind.NESTED: {"type": ["array", "object"]},
+    }
+)
+_LINES_TO: Final = 4
+"""A line for each field of each kind of value."""
+
+_VERSION: Final = {"const": SCHEMA, "description": "The version of this schema."}
+_UNITS: Final = MappingProxyType({Kind.BYTES: " In bytes.", Kind.SECONDS: " In seconds."})
+
+
+def views() -> dict[str, View]:
+    """Return every view by the name of what it shows."""
+    found: dict[str, View] = {}
+    for module, attribute in (*VIEWS, *OWN_VIEWS, *DISK_VIEWS):
+        for kind, view in getattr(importlib.import_module(module), attribute).items():
+            assert kind.__name__ not in found, f"two kinds of {kind.__name__}"
+            found[kind.__name__] = view
+    return dict(sorted(found.items()))
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of every document that a command prints, errors included."""
+    known = views()
+    definitions: dict[str, Any] = {"Error": _error()}
+    for name, view in known.items():
+        definitions[name] = _object(view)
+        definitions[f"{name}List"] = _list(name, view)
+    return {
+        "$schema": _DRAFT,
+        "title": "What bkctl prints with -o json, and a line of -o jsonl",
+        "description": "One value is its object; values are a list by the name of what they are. "
+        "A field is null where it is not known, and may be left out where it is not required. "
+        "YAML has the same fields; CSV has them as columns.",
+        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in definitions],
+        "$defs": definitions,
+    }
+
+
+def schema_text() -> str:
+    """Return the schema as its file has it."""
+    return "".join(_lines(schema(), _LINES_TO)) + "\n"
+
+
+def _lines(value: Any, depth: int, margin: str = "\n") -> Iterator[str]:
+    """Yield JSON whose objects are broken into lines down to a depth, and compact below."""
+    if depth == 0 or not isinstance(value, dict) or not value:
+        yield json.dumps(value, ensure_ascii=False)
+        return
+    inner = margin + "  "
+    for number, (key, one) in enumerate(value.items()):
+        yield f"{',' if number else '{'}{inner}{json.dumps(key)}: "
+        yield from _lines(one, depth - 1, inner)
+    yield margin + "}"
+
+
+def _object(view: View) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": f"One of {view.name}.",
+        "properties": {
+            "schema": _VERSION,
+            **{field.name: _field(field) for field in view.fields},
+            WATCHED_AT: {**_TIME, "description": "With --watch: when this round began."},
+        },
+        "required": [field.name for field in view.fields if not field.optional],
+    }
+
+
+def _list(name: str, view: View) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "schema": _VERSION,
+            view.name: {"type": "array", "items": {"$ref": f"#/$defs/{name}"}},
+        },
+        "required": ["schema", view.name],
+    }
+
+
+def _field(field: Field) -> dict[str, Any]:
+    found = dict(_TYPES[field.kind])
+    types = found["type"] if isinstance(found["type"], list) else [found["type"]]
+    return {
+        **found,
+        "type": [*types, "null"],
+        "description": field.doc + _UNITS.get(field.kind, ""),
+    }
+
+
+def _error() -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "description": "On stderr, where a command failed: `bkctl explain NAME` says more.",
+        "properties": {
+            "schema": _VERSION,
+            "error": {**text, "description": "What went wrong."},
+            "name": {**text, "pattern": "^BK(-[A-Z0-9]+)+$", "description": "Its stable name."},
+            "code": {"enum": sorted(map(int, ExitStatus)), "description": "The exit status."},
+            "object": {"type": ["string", "null"], "description": "What it is about."},
+            "hint": {"type": ["string", "null"], "description": "What to try next."},
+        },
+        "required": ["schema", "error", "name", "code", "object", "hint"],
+    }

@@ -1,0 +1,1 @@
+"""Output: views, tables, JSON, progress, drawings."""

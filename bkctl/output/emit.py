@@ -1,0 +1,676 @@
+"""Values to a table, JSON, lines, YAML, CSV or ids. A command hands over what it got, no more.
+
+A ``View`` (``views``) says which fields a kind of value has. Machine forms have all fields of every
+value, under their own names, with bytes and milliseconds as integers, times in UTC (RFC 3339),
+ledger ids as strings, and nothing cut. Tables have what fits.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import enum
+import functools
+import importlib
+import io
+import itertools
+import json
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import attrs
+
+from bkctl.cli.params import format_ledger_id
+from bkctl.errors import PagerLeftError, UsageError
+from bkctl.options import SCHEMA
+from bkctl.output import units
+from bkctl.output.canvas import WIDTH_DEFAULT as CANVAS_WIDTH
+from bkctl.output.canvas import Canvas, speaks_unicode
+from bkctl.output.filters import selection
+from bkctl.output.table import Cell, Table, vertical
+from bkctl.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from bkctl.cli.watch import Watch
+    from bkctl.options import Options
+    from bkctl.output.report_file import KeptReport
+    from bkctl.session.session import Host
+
+WATCHED_AT: Final = "watched_at"
+"""The field that JSON lines have besides their own when a command is watched."""
+
+_DIM: Final = "\x1b[2m"
+_RESET: Final = "\x1b[0m"
+_WIDTHS_FROM_ROWS: Final = 200
+_WIDTHS_AFTER_S: Final = 0.3
+"""A table's widths come from its first rows: this many, or what came in this time."""
+
+
+class Kind(enum.Enum):
+    """What a field holds; decides its form in a table and in JSON."""
+
+    TEXT = "text"
+    COUNT = "count"
+    NUMBER = "number"
+    """With a fraction."""
+    BYTES = "number of bytes"
+    TIME_MS = "time"
+    SECONDS = "seconds"
+    FLAG = "yes or no"
+    LEDGER_ID = "ledger id"
+    STATE = "state"
+    DATA = "data"
+    """Bytes; base64 in machine forms."""
+    NESTED = "list or object"
+
+
+@attrs.frozen
+class Field:
+    """One field of a kind of value.
+
+    ``rank`` is the order in which columns give way where a table is too wide: 0 never, higher ones
+    first; ``WIDE`` is for ``-o wide`` alone. ``cell`` makes a table's text where the kind's own
+    would not do.
+    """
+
+    name: str
+    doc: str
+    get: Callable[[Any], Any]
+    kind: Kind = Kind.TEXT
+    rank: int = 0
+    header: str = ""
+    cell: Callable[[Any], str] | None = None
+    optional: bool = False
+    """Left out of JSON and YAML where there is none, instead of null."""
+
+    @property
+    def title(self) -> str:
+        return self.header or self.name.upper().replace("_", " ")
+
+
+WIDE: Final = 9
+NEVER: Final = 10
+"""Rank of fields that no table of many shows; one object's table does."""
+
+
+@attrs.frozen
+class View:
+    """How one kind of value is shown."""
+
+    name: str
+    """What the things are called: ``ledgers``."""
+    fields: tuple[Field, ...]
+    id_field: str
+    sentence: Callable[[Any], str] | None = None
+    """For the outcome of an action: its whole form where a table would be."""
+    healthy: Callable[[Any], bool] | None = None
+    """When ``--until healthy`` holds for one of them."""
+    done: Callable[[Any], bool] | None = None
+    """When ``--until done`` holds for one of them."""
+    bare: bool = False
+    """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
+
+    def __getitem__(self, name: str) -> Field:
+        return next(field for field in self.fields if field.name == name)
+
+
+class Emitter:
+    """Prints values in the form that the options ask for."""
+
+    def __init__(
+        self,
+        options: Options,
+        host: Host,
+        watch: Watch | None = None,
+        *,
+        title: Callable[[], str] = lambda: "",
+        report: KeptReport | None = None,
+    ) -> None:
+        """``title`` says where values are from: the line above a table on a terminal.
+
+        ``report`` is where values are kept besides.
+        """
+        self._options, self._host, self._watch = options, host, watch
+        self._title, self._report = title, report
+        self._form = options.output or "table"
+        if watch is not None and self._form == "json":
+            self._form = "jsonl"
+        self._pager = Pager(host, wanted=not options.no_pager and watch is None)
+        self._select = selection(options, self._record)
+
+    def one(self, value: Any) -> None:
+        """Print one value."""
+        view = view_of(type(value))
+        if not self._is_shown(view, value):
+            return
+        field = view[view.id_field]
+        self._host.last[field.name] = flat(self._plain(field, field.get(value)))
+        if self._form in {"table", "wide"}:
+            self._write_lines(self._object_lines(view, value))
+        elif self._form == "json":
+            self._write(
+                json.dumps({"schema": SCHEMA, **self.machine(view, value)}, indent=2) + "\n"
+            )
+        elif self._form == "yaml":
+            lines = yaml({"schema": SCHEMA, **self.machine(view, value)})
+            self._write(self._document + "\n".join(lines) + "\n")
+        else:
+            self._many(view, [[value]])
+
+    def many(self, values: Iterable[Any], kind: type) -> None:
+        """Print values as they come."""
+        view = view_of(kind)
+        self._many(view, _one_by_one(self._seen(view, self._select(view, values))))
+
+    def stream(self, batches: Iterable[Sequence[Any]], kind: type) -> None:
+        """Print values, as many at a time as have come together."""
+        if self._options.sort_by:
+            self.many(itertools.chain.from_iterable(batches), kind)
+            return
+        view = view_of(kind)
+        self._many(view, (self._seen(view, self._select(view, batch)) for batch in batches))
+
+    def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
+        if self._form in {"table", "wide"}:
+            if view.sentence is not None and self._form == "table" and not self._options.columns:
+                for values in batches:  # As they come: there may be no end of them.
+                    self._write_lines(map(view.sentence, values))
+            else:
+                self._table(view, batches)
+            return
+        for text in self._texts(view, itertools.chain.from_iterable(batches)):
+            self._write(text)
+
+    def draw(self, value: Any, drawing: Callable[[Canvas], Iterable[str]]) -> None:
+        """Print the lines of a drawing of ``value`` where a table would be, else the value."""
+        if not self._draws:
+            self.one(value)
+        elif self._is_shown(view_of(type(value)), value):
+            self._write_lines(drawing(self.canvas))
+
+    def draw_all(
+        self,
+        values: Iterable[Any],
+        kind: type,
+        drawing: Callable[[Sequence[Any], Canvas], Iterable[str]],
+    ) -> None:
+        """Print the lines of one drawing of all ``values`` where a table would be, else them.
+
+        Some of them, or another order, make no drawing but a table.
+        """
+        if not self._draws or self._options.filters or self._options.sort_by:
+            self.many(values, kind)
+            return
+        shown = list(self._seen(view_of(kind), values))
+        self._write_lines(drawing(shown, self.canvas))
+
+    @property
+    def _draws(self) -> bool:
+        return self._form == "table" and not self._options.columns
+
+    @property
+    def canvas(self) -> Canvas:
+        """What a drawing on stdout may use."""
+        stdout = self._host.stdout
+        return Canvas(
+            self._width or CANVAS_WIDTH,
+            speaks_unicode(self._host.environ, stdout.encoding),
+            self._color,
+        )
+
+    def finish(self) -> None:
+        """Wait for the pager to be left, if there is one."""
+        self._pager.close()
+
+    def machine(self, view: View, value: Any) -> dict[str, Any]:
+        """Return the fields of ``value`` as JSON has them."""
+        found = ((field, self._plain(field, field.get(value))) for field in view.fields)
+        return {f.name: plain for f, plain in found if plain is not None or not f.optional}
+
+    def _record(self, view: View, value: Any) -> dict[str, Any]:
+        """Return all fields of a value as machine forms have them."""
+        return {field.name: self._plain(field, field.get(value)) for field in view.fields}
+
+    def _is_shown(self, view: View, value: Any) -> bool:
+        """Tell whether a single value is to be shown; say so if it is not."""
+        if list(self._seen(view, self._select(view, [value]))):
+            return True
+        self._host.stderr.write("" if self._options.quiet else f"no such {view.name}\n")
+        return False
+
+    def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
+        """Let the watch and the report see what is shown."""
+        if self._watch is None and self._report is None:
+            yield from values
+            return
+        for value in values:
+            if self._watch is not None:
+                self._watch.see(view, value, self._record(view, value))
+            if self._report is not None:
+                self._report.add(self.machine(view, value))
+            yield value
+
+    # Machine forms ------------------------------------------------------------------------------
+
+    def _texts(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        if self._form == "json":
+            return self._json(view, values)
+        if self._form == "jsonl":
+            return self._json_lines(view, values)
+        if self._form == "yaml":
+            return self._yaml(view, values)
+        if self._form == "csv":
+            return self._csv(view, values)
+        field = view[view.id_field]
+        return (f"{line}\n" for value in values for line in self._id_lines(field, value))
+
+    def _id_lines(self, field: Field, value: Any) -> Sequence[Any]:
+        plain = self._plain(field, field.get(value))
+        return plain if isinstance(plain, list) else (plain,)
+
+    def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        # The head goes with the first value: what fails before that leaves no half a document.
+        head = f'{{"schema": {SCHEMA}, "{view.name}": ['
+        separator = f"{head}\n  "
+        for value in values:
+            yield separator + json.dumps(self.machine(view, value))
+            separator = ",\n  "
+        yield "\n]}\n" if separator == ",\n  " else f"{head}]}}\n"
+
+    def _json_lines(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        moment = {} if self._watch is None else {WATCHED_AT: self._watch.at}
+        for value in values:
+            yield json.dumps({"schema": SCHEMA, **self.machine(view, value), **moment}) + "\n"
+
+    def _yaml(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        head = f"{self._document}schema: {SCHEMA}\n{view.name}:"
+        empty = True
+        for value in values:
+            if empty:
+                yield f"{head}\n"
+            empty = False
+            lines = list(yaml(self.machine(view, value)))
+            yield "".join(f"{'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(lines))
+        if empty:
+            yield f"{head} []\n"
+
+    def _csv(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        fields = self._chosen(view, view.fields)
+        headed = self._options.no_headers or (self._watch is not None and self._watch.number > 1)
+        head = "" if headed else csv_line([field.name for field in fields])
+        for value in values:
+            yield head + csv_line([flat(self._plain(field, field.get(value))) for field in fields])
+            head = ""
+        yield head
+
+    @property
+    def _document(self) -> str:
+        """What begins one more document of YAML."""
+        return "" if self._watch is None or self._watch.number == 1 else "---\n"
+
+    def _plain(self, field: Field, value: Any) -> Any:
+        """Return a field's value as machine forms have it."""
+        if value is None:
+            return None
+        if field.kind is Kind.LEDGER_ID:
+            return format_ledger_id(value, self._options.ledger_id_format)
+        if field.kind is Kind.TIME_MS:
+            return units.rfc3339(value)
+        if field.kind is Kind.SECONDS:
+            return round(value, 6)
+        if field.kind is Kind.DATA:
+            return base64.b64encode(value).decode()
+        return value
+
+    # Tables -------------------------------------------------------------------------------------
+
+    def _object_lines(self, view: View, value: Any) -> Iterator[str]:
+        if self._form == "table" and not self._options.columns:
+            if view.bare:
+                return iter((self._text_of(view[view.id_field])(value),))
+            if view.sentence is not None:
+                return iter((view.sentence(value),))
+        fields = self._chosen(view, view.fields)
+        cells = [(field.title, self._marked(view, value, field)) for field in fields]
+        return itertools.chain(self._head(), vertical(cells, self._color))
+
+    def _head(self) -> Iterator[str]:
+        """Yield what stands above a table: pasted elsewhere, it says where that was."""
+        if self._host.stdout.isatty() and self._watch is None and not self._options.no_headers:
+            title = self._title()
+            if title:
+                yield f"{_DIM}{title}{_RESET}" if self._color else title
+
+    def _table(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
+        rank_max = WIDE if self._form == "wide" else WIDE - 1
+        fields = self._chosen(view, [field for field in view.fields if field.rank <= rank_max])
+        table = Table(
+            [(field.title, field.rank, field.kind in _RIGHT) for field in fields],
+            width=self._width if self._form == "table" and not self._options.columns else None,
+            headers=not self._options.no_headers,
+            color=self._color,
+        )
+        row_of = self._row_of(view, fields)
+        for values in in_batches(batches, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
+            if not table.started:
+                self._write_lines(self._head())
+            self._write_lines(table.lines(list(map(row_of, values))))
+        if not table.started:
+            self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
+        elif table.hidden and not self._options.quiet and not self._pager.started:
+            hidden = ", ".join(name.lower() for name in table.hidden)
+            self._host.stderr.write(f"(no room for: {hidden}; -o wide shows all)\n")
+
+    def _row_of(self, view: View, fields: Sequence[Field]) -> Callable[[Any], Sequence[Cell | str]]:
+        """Return what makes a table's row from a value."""
+        if self._watch is None and not self._color:
+            texts = list(map(self._text_of, fields))
+            return lambda value: [text(value) for text in texts]
+        return lambda value: [self._marked(view, value, field) for field in fields]
+
+    def _text_of(self, field: Field) -> Callable[[Any], str]:
+        """Return what makes a field's text in a table from a value."""
+        get, human = field.get, self._human_of(field)
+        own = None if self._options.exact else field.cell
+        if own is not None:
+            return lambda value: "-" if get(value) is None else safe(own(value))
+
+        def text(value: Any) -> str:
+            found = get(value)
+            return "-" if found is None else human(found)
+
+        return text
+
+    def _marked(self, view: View, value: Any, field: Field) -> Cell:
+        """Return a cell, marked where it is not as it was in the round before."""
+        cell = Cell(self._text_of(field)(value), field.kind is Kind.STATE)
+        if self._watch is None or not self._host.stdout.isatty():
+            return cell
+        key = (view.name, flat(view[view.id_field].get(value)), field.name)
+        if not self._watch.is_new(key, cell.text):
+            return cell
+        text = cell.text if self._color else f"{cell.text}*"
+        return attrs.evolve(cell, text=text, changed=True)
+
+    def _human_of(self, field: Field) -> Callable[[Any], str]:
+        """Return what makes a text for people from what a field holds."""
+        options = self._options
+        if field.kind is Kind.BYTES and not options.exact:
+            return units.human_bytes
+        if field.kind is Kind.TIME_MS:
+            return functools.partial(units.human_time, utc=options.utc)
+        if field.kind is Kind.SECONDS and not options.exact:
+            return units.human_duration
+        if field.kind is Kind.FLAG:
+            return _yes_or_no
+        if field.kind in {Kind.COUNT, Kind.NUMBER}:
+            return flat
+        if field.kind is Kind.LEDGER_ID:
+            return functools.partial(format_ledger_id, form=options.ledger_id_format)
+        if field.kind in {Kind.SECONDS, Kind.DATA}:
+            return lambda found: safe(flat(self._plain(field, found)))
+        return shown
+
+    def _chosen(self, view: View, fields: Sequence[Field]) -> Sequence[Field]:
+        """Return the fields of ``--columns`` in its order, else ``fields``."""
+        if not self._options.columns:
+            return fields
+        names = {field.name: field for field in view.fields}
+        chosen = [word.strip() for word in self._options.columns.split(",")]
+        unknown = [name for name in chosen if name not in names]
+        if unknown:
+            raise UsageError(
+                f"--columns: there is no {unknown[0]!r}{did_you_mean(unknown[0], names)}",
+                next_step=f"there are {', '.join(names)}",
+            )
+        return [names[name] for name in chosen]
+
+    @property
+    def _width(self) -> int | None:
+        """The width that a table must fit: the terminal's, or none in a pipe."""
+        return shutil.get_terminal_size().columns if self._host.stdout.isatty() else None
+
+    @property
+    def _color(self) -> bool:
+        return wants_color(self._options, self._host, self._host.stdout)
+
+    # Out ----------------------------------------------------------------------------------------
+
+    def _write_lines(self, lines: Iterable[str]) -> None:
+        self._pager.write_lines(lines)
+        self._pager.flush()
+
+    def _write(self, text: str) -> None:
+        self._host.stdout.write(text)
+
+
+class Pager:
+    """Stdout, through a pager from the moment on that a terminal's screen is full."""
+
+    def __init__(self, host: Host, *, wanted: bool) -> None:
+        self._host = host
+        self._room = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._command = _pager_command(host) if wanted and _is_screen(host) else ""
+        self._held: list[str] = []
+        if self._command:
+            self._room = shutil.get_terminal_size().lines - 1
+
+    @property
+    def started(self) -> bool:
+        return self._process is not None
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        if not self._command:
+            self._host.stdout.write("".join(f"{line}\n" for line in lines))
+            return
+        for line in lines:
+            self._write(f"{line}\n")
+
+    def _write(self, text: str) -> None:
+        if self._process is not None:
+            self._feed(text)
+        else:
+            self._held.append(text)
+            if len(self._held) > self._room:
+                self._start()
+
+    def flush(self) -> None:
+        if not self._command:
+            self._host.stdout.flush()
+
+    def close(self) -> None:
+        if self._process is None:
+            self._host.stdout.writelines(self._held)
+            self._held = []
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # It was left before it had read everything.
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _start(self) -> None:
+        environ = {"LESS": "FRX", **self._host.environ}
+        self._process = subprocess.Popen(
+            shlex.split(self._command), stdin=subprocess.PIPE, text=True, env=environ
+        )
+        held, self._held = self._held, []
+        self._feed("".join(held))
+
+    def _feed(self, text: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text)
+        except BrokenPipeError as error:
+            raise PagerLeftError from error
+
+
+def _is_screen(host: Host) -> bool:
+    return host.stdout.isatty() and host.stdin.isatty() and host.environ.get("TERM", "") != "dumb"
+
+
+def _pager_command(host: Host) -> str:
+    for name in ("BKCTL_PAGER", "PAGER"):
+        if name in host.environ:
+            return host.environ[name]
+    return "less" if shutil.which("less") else ""
+
+
+_RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
+
+
+VIEWS: Final = (
+    ("bkctl.commands.ledger.views", "LEDGER_VIEWS"),
+    ("bkctl.ledger_change_views", "LEDGER_CHANGE_VIEWS"),
+    ("bkctl.entry_views", "ENTRY_VIEWS"),
+    ("bkctl.commands.log.views", "LOG_VIEWS"),
+    ("bkctl.views", "VIEWS"),
+    ("bkctl.commands.local.views", "LOCAL_VIEWS"),
+    ("bkctl.commands.export.views", "EXPORT_VIEWS"),
+    ("bkctl.commands.bookie.views", "BOOKIE_HTTP_VIEWS"),
+    ("bkctl.admin_views", "ADMIN_VIEWS"),
+    ("bkctl.commands.bookie.retire_views", "RETIRE_VIEWS"),
+    ("bkctl.commands.autorecovery.views", "REPAIR_VIEWS"),
+    ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
+    ("bkctl.commands.cluster.views", "CLUSTER_VIEWS"),
+    ("bkctl.commands.load.views", "TOP_VIEWS"),
+    ("bkctl.ledger_map_views", "LEDGER_MAP_VIEWS"),
+    ("bkctl.cluster_metadata_views", "CLUSTER_METADATA_VIEWS"),
+    ("bkctl.commands.ledger.replica_views", "LEDGER_CHECK_VIEWS"),
+    ("bkctl.commands.load.bench_views", "BENCH_VIEWS"),
+    ("bkctl.completion_views", "COMPLETION_VIEWS"),
+)
+"""Where the views are, the cheapest import first."""
+
+OWN_VIEWS: Final = (
+    ("bkctl.version_views", "VERSION_VIEWS"),
+    ("bkctl.commands.settings.profile_views", "PROFILE_VIEWS"),
+    ("bkctl.explain_views", "EXPLAIN_VIEWS"),
+    ("bkctl.commands.settings.config_views", "CONFIG_VIEWS"),
+)
+"""Those of values that are about ``bkctl`` itself; they need no cluster, nor what brings one."""
+
+_OWN: Final = (
+    "bkctl.commands.about.",
+    "bkctl.commands.settings.",
+    "bkctl.version_views",
+    "bkctl.explain_views",
+)
+
+DISK_VIEWS: Final = (
+    ("bkctl.commands.cookie.views", "COOKIE_LOCAL_VIEWS"),
+    ("bkctl.commands.disk.look.views", "DISK_VIEWS"),
+    ("bkctl.commands.disk.repair.views", "DISK_CHANGE_VIEWS"),
+)
+"""Those of values that are made from a bookie's directories; they bring half of the bookie."""
+
+
+def view_of(kind: type) -> View:
+    """Return the view of a kind of value."""
+    of_disk = kind.__module__.startswith(
+        ("bookied.", "bkctl.commands.disk.", "bkctl.disk_", "bkctl.commands.cookie.stopped_bookie")
+    )
+    own = kind.__module__.startswith(_OWN)
+    places = OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS
+    # Most stand beside what they show: then nothing else is imported.
+    for module, name in sorted(places, key=lambda place: place[0] != kind.__module__):
+        views: Mapping[type, View] = getattr(importlib.import_module(module), name)
+        if kind in views:
+            return views[kind]
+    raise AssertionError(f"nothing says how a {kind.__name__} is shown")
+
+
+def wants_color(options: Options, host: Host, stream: TextIO) -> bool:
+    """Tell whether escape codes belong on ``stream``."""
+    if options.color != "auto":
+        return options.color == "always"
+    if host.environ.get("NO_COLOR") or host.environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def _one_by_one(values: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    return ([value] for value in values)
+
+
+def in_batches(
+    batches: Iterable[Iterable[Any]], size: int, first_within_s: float
+) -> Iterator[list[Any]]:
+    """Yield the first values together (``size``, or what comes in time), then as they come."""
+    deadline_s = time.monotonic() + first_within_s
+    first: list[Any] | None = []
+    for batch in batches:
+        if first is None:
+            yield list(batch)
+            continue
+        first += batch
+        if len(first) >= size or (first and time.monotonic() > deadline_s):
+            yield first
+            first = None
+    if first:
+        yield first
+
+
+def _yes_or_no(found: object) -> str:
+    return "yes" if found else "no"
+
+
+def safe(text: str) -> str:
+    """Return ``text`` without what a terminal would obey: it may come from anybody."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+def shown(value: Any) -> str:
+    """Return what a table shows of a value that has no form of its own for people."""
+    return safe(flat(value))
+
+
+def csv_line(cells: Sequence[str]) -> str:
+    """Return one line of CSV with its newline."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def flat(value: Any) -> str:
+    """Return a value of a machine form as one text."""
+    if isinstance(value, str):
+        return value
+    if type(value) is int:  # Most cells of long tables; json takes five times as long.
+        return str(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(element, str) for element in value):
+        return " ".join(value)
+    return "" if value is None else json.dumps(value)
+
+
+def yaml(value: Any) -> Iterator[str]:
+    """Yield the lines of a value of a machine form as YAML; texts are quoted as in JSON."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            if isinstance(inner, (dict, list, tuple)) and inner:
+                yield f"{_yaml_key(key)}:"
+                yield from (f"  {line}" for line in yaml(inner))
+            else:
+                yield f"{_yaml_key(key)}: {_yaml_scalar(inner)}"
+    elif isinstance(value, (list, tuple)) and value:
+        for element in value:
+            lines = list(yaml(element))
+            yield from (f"{'- ' if n == 0 else '  '}{line}" for n, line in enumerate(lines))
+    else:
+        yield _yaml_scalar(value)
+
+
+def _yaml_key(key: str) -> str:
+    return key if key.isidentifier() else json.dumps(key)
+
+
+def _yaml_scalar(value: Any) -> str:
+    return json.dumps(value)

@@ -1,0 +1,212 @@
+"""How far a long piece of work is: a bar on a terminal, a line now and then elsewhere.
+
+All of it goes to stderr. Nothing shows before ``_QUIET_S``: short work needs no bar.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+from bkctl.output.units import human_bytes, human_duration
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bkctl.options import Options
+    from bkctl.session.session import Host
+
+_QUIET_S: Final = 0.7
+_LINE_EVERY_S: Final = 30.0
+_JSON_EVERY_S: Final = 1.0
+_RATE_OVER_S: Final = 10.0
+
+
+class Progress(Protocol):
+    """A display of how far one piece of work is."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def update(self, done: int, items: int | None = None, total: int | None = None) -> None:
+        """Say how far it is: units done, things done, and the total where it is known by now."""
+        ...
+
+
+def make_progress(
+    options: Options, host: Host, what: str, *, total: int | None, unit: str
+) -> Progress:
+    """Return the display that the options and the terminal call for.
+
+    ``unit`` is ``bytes`` or what is counted: ``entries``.
+    """
+    kind = options.progress
+    if options.quiet or kind == "none":
+        return Silent()
+    if kind == "jsonl":
+        return JsonLines(host.stderr, what, total, unit)
+    environ = host.environ
+    if kind == "auto" and host.stderr.isatty() and environ.get("TERM") != "dumb":
+        return (
+            Lines(host.stderr, what, total, unit)
+            if environ.get("CI")
+            else Bar(host.stderr, what, total, unit)
+        )
+    return Lines(host.stderr, what, total, unit)
+
+
+class Silent:
+    """No display."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, done: int, items: int | None = None, total: int | None = None) -> None:
+        pass
+
+
+class _Measured(abc.ABC):
+    """What the displays share: the figures, and the rate over the last seconds."""
+
+    def __init__(
+        self,
+        out: TextIO,
+        what: str,
+        total: int | None,
+        unit: str,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._out, self._what, self._total, self._unit = out, what, total, unit
+        self._now_s = now_s
+        self._began_s = now_s()
+        self._done, self._items = 0, 0
+        self._past = [(self._began_s, 0)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def update(self, done: int, items: int | None = None, total: int | None = None) -> None:
+        self._done = done
+        self._items = self._items if items is None else items
+        self._total = self._total if total is None else total
+        now_s = self._now_s()
+        if now_s - self._past[-1][0] >= 1.0:
+            self._past.append((now_s, done))
+            while self._past[2:] and now_s - self._past[1][0] >= _RATE_OVER_S:
+                del self._past[0]
+        self.show(now_s)
+
+    @abc.abstractmethod
+    def show(self, now_s: float) -> None:
+        """Show the figures, if it is time to."""
+
+    def end(self) -> None:  # noqa: B027 -- most have nothing to do at the end
+        """Show the end."""
+
+    def rate(self, now_s: float) -> float:
+        """Return units a second over the last seconds."""
+        then_s, before = self._past[0]
+        return (self._done - before) / (now_s - then_s) if now_s > then_s else 0.0
+
+    def left_s(self, now_s: float) -> float | None:
+        rate = self.rate(now_s)
+        return (self._total - self._done) / rate if rate and self._total is not None else None
+
+    def amount(self, count: float) -> str:
+        return human_bytes(count) if self._unit == "bytes" else f"{count:,.0f} {self._unit}"
+
+
+class Lines(_Measured):
+    """One line every 30 s: a log or a cron mail is to say that it goes on, and no more."""
+
+    _last_s = 0.0
+
+    def show(self, now_s: float) -> None:
+        if now_s - max(self._last_s, self._began_s) < _LINE_EVERY_S:
+            return
+        self._last_s = now_s
+        percent = f"{self._done / self._total:.0%}, " if self._total else ""
+        items = f"{self._items:,} entries, " if self._items else ""
+        left_s = self.left_s(now_s)
+        left = f", {human_duration(left_s)} left" if left_s is not None else ""
+        rate = f"{self.amount(self.rate(now_s))}/s"
+        line = f"{self._what}: {percent}{items}{self.amount(self._done)}, {rate}{left}"
+        print(line, file=self._out, flush=True)
+
+
+class JsonLines(_Measured):
+    """One JSON object a second, and one at the end."""
+
+    _last_s = float("-inf")
+
+    def show(self, now_s: float) -> None:
+        if now_s - self._last_s >= _JSON_EVERY_S:
+            self._last_s = now_s
+            self._print(now_s, ended=False)
+
+    def end(self) -> None:
+        self._print(self._now_s(), ended=True)
+
+    def _print(self, now_s: float, *, ended: bool) -> None:
+        told = {
+            "progress": self._what,
+            "done": self._done,
+            "total": self._total,
+            "unit": self._unit,
+            "items": self._items,
+            "rate": round(self.rate(now_s), 1),
+            "elapsed_s": round(now_s - self._began_s, 3),
+            "ended": ended,
+        }
+        print(json.dumps(told), file=self._out, flush=True)
+
+
+class Bar(_Measured):
+    """A bar on a terminal, drawn by rich; it vanishes at the end."""
+
+    _progress: Any = None
+    _task: Any = None
+
+    def show(self, now_s: float) -> None:
+        if self._progress is None:
+            if now_s - self._began_s < _QUIET_S:
+                return
+            self._start()
+        self._progress.update(
+            self._task, completed=self._done, total=self._total, figures=self._figures(now_s)
+        )
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[figures]}"),
+            console=Console(file=self._out),
+            transient=True,
+            expand=True,
+        )
+        self._task = self._progress.add_task(self._what, total=self._total, figures="")
+        self._progress.start()
+
+    def _figures(self, now_s: float) -> str:
+        share = f"{self._done / self._total:4.0%} " if self._total else ""
+        left_s = self.left_s(now_s)
+        left = f" {human_duration(left_s)} left" if left_s is not None else ""
+        return f"{share}{self.amount(self._done)} {self.amount(self.rate(now_s))}/s{left}"

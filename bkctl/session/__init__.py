@@ -1,0 +1,1 @@
+"""What a command gets: settings, client, metadata, directories, confirmation."""

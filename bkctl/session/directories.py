@@ -1,0 +1,146 @@
+"""Which directories a ``bkctl disk`` command is about: options, then the bookie's settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.config.properties import Properties
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
+from bookied import offline_dirs
+from bookied.directories.dirs import CURRENT, OLD_DATA
+from bookied.directories.in_use import Use, uses
+from bookied.offline.bookie import OfflineBookie
+from bookied.storage.files.files import RealFiles
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from bookied.directories.dirs import Directories
+
+_HEX: Final = re.compile("[0-9a-f]+")
+"""The names of journals and entry logs, before the dot."""
+
+
+def find_directories(
+    session: Session,
+    journal_dirs: tuple[str, ...],
+    ledger_dirs: tuple[str, ...],
+    index_dirs: tuple[str, ...],
+) -> Directories:
+    """Return the directories that options, settings file or ``-X`` name.
+
+    Directories that are named leave the settings file aside: what is not named then is not there.
+
+    Raises:
+        UsageError: nothing says which.
+        PropertiesError, ConfigError: the settings file cannot be read.
+    """
+    if journal_dirs or ledger_dirs or index_dirs:
+        return offline_dirs.named(journal_dirs, ledger_dirs, index_dirs)
+    return offline_dirs.directories_of(bookie_properties(session, offline_dirs.KEYS))
+
+
+def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
+    """Return a bookie's settings as its file, the environment (``keys`` only) and ``-X`` have them.
+
+    Raises:
+        UsageError: nothing says where they are.
+        PropertiesError: the file cannot be read.
+    """
+    path = session.options.conf or next((str(p) for p in DEFAULT_CONF if p.is_file()), None)
+    if path is None:
+        raise UsageError(
+            "whose directories?",
+            next_step="give the bookie's settings with -c FILE, or name them with --ledger-dir "
+            "and --journal-dir",
+        )
+    session.verbose(f"directories: from {path}")
+    properties = read_conf(Path(path), session.host.environ)
+    given = {
+        key[3:]: text
+        for key, text in session.host.environ.items()
+        if key.startswith("BK_") and key[3:] in keys
+    }
+    properties = properties.override(given, "BK_{key} in the environment")
+    return properties.override(overrides(session.options.overrides), "-X")
+
+
+def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
+    """Return the bookie whose directories a command was given, to read; say if it runs.
+
+    Raises:
+        NothingFoundError: a directory is not there.
+        UsageError: nothing says which directories.
+    """
+    found = find_directories(session, **dirs)
+    bookie = OfflineBookie(RealFiles(), found)
+    for root in found.roots:
+        _insist(root)
+    note_use(session, uses(found.roots))
+    return bookie
+
+
+def _insist(root: Path) -> None:
+    """Make sure that a root holds what a bookie of layout 3 to 5 keeps there."""
+    if not root.is_dir():
+        raise NothingFoundError(
+            f"{root}: no such directory", next_step="-v shows where that name comes from"
+        )
+    if not (root / CURRENT).is_dir():
+        raise NothingFoundError(f"{root} has no directory {CURRENT}", next_step=_elsewhere(root))
+
+
+def _elsewhere(root: Path) -> str:
+    """Return what to do where a directory lacks ``current``, by what it has instead."""
+    found = sorted(root.iterdir())
+    if any(path.suffix in OLD_DATA and _HEX.fullmatch(path.stem) for path in found):
+        return "it holds an older layout: `bkctl disk upgrade`"
+    inner = [str(path) for path in found if (path / CURRENT).is_dir()]
+    if inner:
+        return f"did you mean {' or '.join(inner)}?"
+    return "a bookie keeps all its data there: is this the right place?"
+
+
+def note_use(session: Session, found: list[Use]) -> None:
+    """Say on stderr that what is shown may change under one's eyes."""
+    workers = dict.fromkeys(str(worker) for use in found for worker in use.workers)
+    if workers:
+        session.note(f"(in use by {', '.join(workers)}: shown as it is on disk at this moment)")
+    elif any(use.is_locked for use in found):
+        session.note("(in use by a running bookie: shown as it is on disk at this moment)")
+
+
+@attrs.frozen
+class DirectoryState:
+    """One directory of a bookie: what it is for, and who works in it.
+
+    An idle Java bookie has no file of a ledger directory open: all are in use if one is.
+    """
+
+    use: Use
+    holds: tuple[str, ...]
+    is_bookie_at_work: bool
+
+    @property
+    def state(self) -> str:
+        if not self.use.exists:
+            return "missing"
+        return "in use" if self.is_bookie_at_work else "free"
+
+
+def directory_states(found: Directories) -> list[DirectoryState]:
+    """Return how each directory of a bookie is used."""
+    kinds = {"journal": found.journals, "ledger": found.ledgers, "index": found.indexes}
+    each = uses(found.roots)
+    is_at_work = any(use.is_used for use in each)
+    return [
+        DirectoryState(
+            use, tuple(kind for kind, roots in kinds.items() if use.root in roots), is_at_work
+        )
+        for use in each
+    ]

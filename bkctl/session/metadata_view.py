@@ -1,0 +1,103 @@
+"""The cluster's metadata for commands that only look at it: the cheapest way there is.
+
+In ZooKeeper a ``bkclient.metadata.reader``, which needs neither a reactor nor what comes with one;
+anywhere else the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.stored import StoredLedger
+    from bkclient.registered import BookieStatus
+    from bkctl.session.session import Session
+    from wire.ids import LedgerId
+
+
+class Look(Protocol):
+    """What can be seen. Everything blocks, and raises ``ClientError`` where it cannot be seen."""
+
+    def begin(self) -> None:
+        """See what there is from now on; nothing where that was done since ``close``."""
+
+    def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
+        """Yield the ids of all ledgers above ``after``, ascending, many at a time."""
+
+    def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
+        """Yield ledgers in the order of ``ids``, as many as have come; those gone are left out."""
+
+    def bookies(self) -> tuple[BookieStatus, ...]:
+        """Return every bookie that is registered or has a cookie, by id."""
+
+    def replication_note(self) -> bytes | None:
+        """Return what was said when autorecovery was disabled; ``None`` while it is enabled."""
+
+    def instance_id(self) -> str | None:
+        """Return the cluster's instance id; ``None`` where it has none."""
+
+    def close(self) -> None:
+        """Let go of what was opened to look."""
+
+
+class ClientLook:
+    """A look through the client of a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def begin(self) -> None:
+        """Leave that to the client, which hears of changes."""
+
+    def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
+        """See ``Look``."""
+        return self._session.iterate(_ledger_ranges, after)
+
+    def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
+        """See ``Look``; ``AT_FIRST`` of them come first."""
+        from bkclient.admin.ledger_scan import AT_FIRST, IDS_AT_ONCE
+
+        end = 0
+        while end < len(ids):
+            at, end = end, end + (IDS_AT_ONCE if end else AT_FIRST)
+            yield self._session.call(_ledgers, ids[at:end])
+
+    def bookies(self) -> tuple[BookieStatus, ...]:
+        """See ``Look``."""
+        from bkclient.admin import operations
+
+        found: tuple[BookieStatus, ...] = self._session.call(operations.list_bookies)
+        return found
+
+    def replication_note(self) -> bytes | None:
+        """See ``Look``."""
+        note: bytes | None = self._session.call(_replication_note)
+        return note
+
+    def instance_id(self) -> str | None:
+        """See ``Look``."""
+        found: str | None = self._session.call(_instance_id)
+        return found
+
+    def close(self) -> None:
+        """Leave the client to whoever made it."""
+
+
+def _ledger_ranges(client: Client, after: LedgerId | None) -> Any:
+    return client.store.ledger_ranges(after=after)
+
+
+async def _ledgers(client: Client, ids: Sequence[LedgerId]) -> list[StoredLedger]:
+    from bkclient.admin.ledger_scan import read_ledgers
+
+    return await read_ledgers(client.store, ids)
+
+
+async def _instance_id(client: Client) -> str | None:
+    return await client.store.instance_id()
+
+
+async def _replication_note(client: Client) -> bytes | None:
+    return await client.store.replication_note()

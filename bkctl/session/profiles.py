@@ -1,0 +1,287 @@
+"""Profiles: clusters by name, in one TOML file of the user.
+
+A profile says where a cluster is and how it is talked to. What a flag or the environment says comes
+before it, what a settings file says after it.
+
+    profile = "staging"
+
+    [profiles.staging]
+    service-uri = "zk+hierarchical://zk1:2181/ledgers"
+    production = false
+
+    [profiles.staging.client]
+    readTimeout = 10
+
+A profile that is only the default (``profile`` above) counts where neither ``-u`` nor ``-c`` names
+a cluster: a command for one cluster never takes half of its settings from another one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.options import OF_PROFILE, OUTPUTS
+from bkctl.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from bkctl.options import Options
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NO_PROFILE: Final = "none"
+"""What ``--profile`` takes for none at all, not even the default."""
+
+MODE: Final = 0o600
+"""Of the file: it tells where clusters are and with what they are opened."""
+
+TABLE: Final = "profiles"
+DEFAULT_KEY: Final = "profile"
+SHELL: Final = "shell"
+"""A table of the same file: how the user likes the shell to be; see ``shell_settings``."""
+CLIENT: Final = "client"
+TLS: Final = "tls"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TLS_KEYS: Final = {
+    "ca-file": ("clientTrustStore", {"clientTrustStoreType": "PEM"}),
+    "cert-file": ("tlsCertificatePath", {"tlsClientAuthentication": "true"}),
+    "key-file": ("clientKeyStore", {"clientKeyStoreType": "PEM"}),
+    "key-password-file": ("clientKeyStorePasswordPath", {}),
+}
+_TLS_SWITCH: Final = {"tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSContextFactory"}
+
+
+@attrs.frozen(kw_only=True)
+class Profile:
+    """One cluster by its name. ``tls`` has paths by ``ca-file`` and so on, ``client`` keys."""
+
+    name: str
+    service_uri: str | None = None
+    conf: str | None = None
+    output: str | None = None
+    production: bool = False
+    admin_token_file: str | None = None
+    tls: Mapping[str, str] = MappingProxyType({})
+    client: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What it sets, by the keys of a settings file."""
+        found = dict(_TLS_SWITCH) if self.tls else {}
+        for name, path in self.tls.items():
+            key, more = _TLS_KEYS[name]
+            found |= {key: of_user(path), **more}
+        return {**found, **self.client}
+
+
+@attrs.frozen(kw_only=True)
+class ProfileFile:
+    """The user's file: its profiles, and the name of the one that is used by default."""
+
+    path: Path
+    text: str = ""
+    default: str | None = None
+    profiles: Mapping[str, Profile] = MappingProxyType({})
+    shell: Mapping[str, Any] = MappingProxyType({})
+
+    def __getitem__(self, name: str) -> Profile:
+        """Return a profile.
+
+        Raises:
+            NothingFoundError: there is none of this name.
+        """
+        if name not in self.profiles:
+            meant = did_you_mean(name, self.profiles)
+            raise NothingFoundError(
+                f"there is no profile {name!r} in {self.path}{meant}",
+                next_step="`bkctl profile list` shows those there are",
+            )
+        return self.profiles[name]
+
+
+def profile_path(environ: Mapping[str, str]) -> Path | None:
+    """Return where the user's file is, or would be; None for a user without a home."""
+    if named := environ.get("BKCTL_CONFIG"):
+        return Path(of_user(named))
+    if base := environ.get("XDG_CONFIG_HOME"):
+        return Path(base) / "bkctl" / "config.toml"
+    home = environ.get("HOME")
+    return Path(home) / ".config" / "bkctl" / "config.toml" if home else None
+
+
+def of_user(path: str) -> str:
+    """Return a path with the home of its ``~``, or as it is for a user who has none."""
+    return os.path.expanduser(path)  # noqa: PTH111 -- that one raises without a home
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Tell whether others than its owner can read a file, where there is one."""
+    try:
+        return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
+def read_profiles(environ: Mapping[str, str]) -> ProfileFile:
+    """Return the user's file; an empty one where there is none.
+
+    Raises:
+        UsageError: it cannot be read, or does not say what a profile can say.
+    """
+    path = profile_path(environ)
+    if path is None:
+        return ProfileFile(path=Path("bkctl/config.toml"))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ProfileFile(path=path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return parse_profiles(text, path)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return what a TOML text says.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found: dict[str, Any] = tomllib.loads(text)
+    return found
+
+
+def parse_profiles(text: str, path: Path) -> ProfileFile:
+    """Return what a file of profiles says.
+
+    Raises:
+        UsageError: it is no TOML, or says what no profile can say.
+    """
+    try:
+        found = parse_toml(text)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+    try:
+        _only(found, (DEFAULT_KEY, TABLE, SHELL), "")
+        tables = _table(found.get(TABLE, {}), TABLE)
+        profiles = {name: _profile(name, _table(one, name)) for name, one in tables.items()}
+        default = _text(found.get(DEFAULT_KEY), DEFAULT_KEY)
+        shell = _table(found.get(SHELL, {}), SHELL)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return ProfileFile(path=path, text=text, default=default, profiles=profiles, shell=shell)
+
+
+def resolve_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
+    """Return the profile that a command line is to use.
+
+    Raises:
+        NothingFoundError: there is none of the name.
+        UsageError: the file cannot be used.
+    """
+    if options.profile == NO_PROFILE:
+        return None
+    if options.profile is None and (options.service_uri or options.conf):
+        return None
+    file = read_profiles(environ)
+    name = options.profile or file.default
+    return None if name is None or name == NO_PROFILE else file[name]
+
+
+def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
+    """Let the profile say what neither flags nor the environment do; return it.
+
+    Raises:
+        NothingFoundError, UsageError: see ``resolve_profile``.
+    """
+    if not options.profile_is_used:
+        found = options.used_profile = resolve_profile(options, environ)
+        options.profile_is_used = True
+        if found is not None:
+            conf = found.conf and of_user(found.conf)
+            for name, value in (("conf", conf), ("output", found.output)):
+                if value is not None and getattr(options, name) is None:
+                    setattr(options, name, value)
+                    options.origins[name] = f"{OF_PROFILE}{found.name}"
+    return options.used_profile
+
+
+def check_name(name: str) -> str:
+    """Return a name that a new profile may have.
+
+    Raises:
+        UsageError: it may not.
+    """
+    if not _NAME.fullmatch(name) or name == NO_PROFILE:
+        raise UsageError(
+            f"{name!r} is no name for a profile",
+            next_step="letters, digits, dots, dashes and underscores, and not `none`",
+        )
+    return name
+
+
+def _profile(name: str, table: Mapping[str, Any]) -> Profile:
+    where = f"{TABLE}.{name}"
+    known = {one.name.replace("_", "-") for one in attrs.fields(Profile)} - {"name"}
+    _only(table, known, where)
+    tls = _table(table.get(TLS, {}), f"{where}.{TLS}")
+    _only(tls, _TLS_KEYS, f"{where}.{TLS}")
+    client = _table(table.get(CLIENT, {}), f"{where}.{CLIENT}")
+    output = _text(table.get("output"), f"{where}.output")
+    if output is not None and output not in OUTPUTS:
+        raise ValueError(f"{where}.output: {output!r} is none of {', '.join(OUTPUTS)}")
+    production = table.get("production", False)
+    if not isinstance(production, bool):
+        raise ValueError(f"{where}.production is neither true nor false")  # noqa: TRY004
+    return Profile(
+        name=name,
+        service_uri=_text(table.get("service-uri"), f"{where}.service-uri"),
+        conf=_text(table.get("conf"), f"{where}.conf"),
+        output=output,
+        production=production,
+        admin_token_file=_text(table.get("admin-token-file"), f"{where}.admin-token-file"),
+        tls={key: _text(value, f"{where}.{TLS}.{key}") or "" for key, value in tls.items()},
+        client={key: _as_value(value, f"{where}.{CLIENT}.{key}") for key, value in client.items()},
+    )
+
+
+def _only(table: Mapping[str, Any], known: Any, where: str) -> None:
+    for key in table:
+        if key not in known:
+            place = f"{where}.{key}" if where else key
+            raise ValueError(f"there is no {place}{did_you_mean(key, known)}")
+
+
+def _table(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is no table")  # noqa: TRY004 -- all become one UsageError
+    return value
+
+
+def _text(value: Any, where: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{where} is no text")
+    return value
+
+
+def _as_value(value: Any, where: str) -> str:
+    """Return a value as it would stand in a settings file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, list):
+        return ",".join(_as_value(element, where) for element in value)
+    raise ValueError(f"{where} is no text, number, list or truth value")

@@ -1,0 +1,58 @@
+"""Safety checks: what speaks against a command, and overriding each by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkctl.errors import RefusedError
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+NAMED_MAX: Final = 10
+"""How many of many a message names."""
+
+
+@attrs.frozen
+class Objection:
+    """What speaks against doing it, and what to do first.
+
+    ``check`` is the name to override it by; empty where it cannot be overridden.
+    """
+
+    check: str
+    why: str
+    next_step: str
+
+
+def heed(
+    session: Session,
+    objections: Iterable[Objection],
+    force: Collection[str],
+    *,
+    option: str = "--force",
+) -> None:
+    """Refuse at the first objection that is not overridden; a dry run only tells all of them.
+
+    Raises:
+        RefusedError: there is one.
+    """
+    for one in objections:
+        override = f"{option} {one.check}" if one.check else ""
+        if one.check and one.check in force:
+            session.warn(f"overridden: {one.why}")
+        elif session.dry_run:
+            session.note(f"refused{' without ' if override else ''}{override}: {one.why}")
+        else:
+            way = f"{one.next_step}, or {override}" if override else one.next_step
+            raise RefusedError(one.why, next_step=way)
+
+
+def named(values: Collection[object]) -> str:
+    """Return some of many, for a sentence."""
+    shown = ", ".join(map(str, list(values)[:NAMED_MAX]))
+    more = len(values) - NAMED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown

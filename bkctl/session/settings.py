@@ -1,0 +1,145 @@
+"""Where the cluster is and how to talk to it.
+
+What is said by an option comes first, then the environment, the profile, the settings file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.properties import (
+    Properties,
+    PropertiesError,
+    parse_properties,
+    read_properties,
+)
+from bkclient.config.settings import Severity, environment, load
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.options import OF_PROFILE, Options
+from bkctl.session.profiles import Profile, use_profile
+
+DEFAULT_CONF: Final = (
+    Path("/etc/bookkeeper/bk_server.conf"),
+    Path("/opt/bookkeeper/conf/bk_server.conf"),
+)
+"""Where a bookie's settings are looked for when nothing else says where the cluster is."""
+
+URI_KEY: Final = "metadataServiceUri"
+
+
+@attrs.frozen
+class ClusterSettings:
+    """One cluster as a client sees it, and where that is known from."""
+
+    uri: str
+    config: ClientConfig
+    origin: str
+    warnings: tuple[str, ...] = ()
+
+
+def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSettings:
+    """Return the cluster that the options, the environment, the profile and the file name.
+
+    Raises:
+        UsageError: none of them names one, or an override is no ``KEY=VALUE``.
+        NothingFoundError: there is no such profile or settings file.
+        PropertiesError, ConfigError: the file cannot be read, or a value is refused.
+    """
+    properties, path = cluster_properties(options, environ)
+    config, findings = load(ClientConfig, properties, also=_bookie_classes(path))
+    if config.service_uri is None:
+        raise UsageError(
+            "which cluster?",
+            next_step="give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start "
+            "one: bkctl local 3",
+        )
+    named = properties.get(URI_KEY)
+    source = str(named.origin) if named is not None else path or ""
+    warnings = tuple(str(found) for found in findings if found.severity is Severity.WARNING)
+    return ClusterSettings(config.service_uri, config, source, warnings)
+
+
+def cluster_properties(
+    options: Options, environ: Mapping[str, str]
+) -> tuple[Properties, str | None]:
+    """Return what is set for a client, each value with its origin, and the file, if one is read.
+
+    Raises:
+        UsageError: an override is no ``KEY=VALUE``.
+        NothingFoundError: there is no such profile or settings file.
+        PropertiesError: the file cannot be read.
+    """
+    profile = use_profile(options, environ)
+    properties, path = _file(options, profile)
+    if profile is not None:
+        keys = {key: _as_value(value) for key, value in profile.keys.items()}
+        if profile.service_uri is not None:
+            keys[URI_KEY] = _as_value(profile.service_uri)
+        properties = properties.override(keys, f"{OF_PROFILE}{profile.name}")
+    properties = properties.override(environment(environ, ClientConfig), "BK_{key}")
+    properties = properties.override(overrides(options.overrides), "-X")
+    if options.service_uri:
+        origin = options.origins.get("service_uri", "-u")
+        properties = properties.override({URI_KEY: _as_value(options.service_uri)}, origin)
+    return properties, path
+
+
+def _file(options: Options, profile: Profile | None) -> tuple[Properties, str | None]:
+    if options.conf:
+        return read_conf(Path(options.conf)), options.conf
+    named = options.service_uri or (profile is not None and profile.service_uri)
+    for path in DEFAULT_CONF if not named else ():
+        if path.is_file():
+            return read_conf(path), str(path)
+    return parse_properties(""), None
+
+
+def read_conf(path: Path, environ: Mapping[str, str] | None = None) -> Properties:
+    """Return what a settings file says; ``environ`` is for those that refer to it.
+
+    Raises:
+        NothingFoundError: there is no such file.
+        PropertiesError: it cannot be read, or breaks the syntax.
+    """
+    if not path.exists():
+        raise NothingFoundError(f"{path}: no such file")
+    return read_properties(path, environ=environ or {})
+
+
+def overrides(given: tuple[str, ...]) -> dict[str, str]:
+    """Return what ``-X KEY=VALUE`` sets.
+
+    Raises:
+        UsageError: one is no ``KEY=VALUE``.
+    """
+    settings = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"-X {text}: not KEY=VALUE")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _as_value(uri: str) -> str:
+    """Protect the commas of a URI: in a settings file they would split it."""
+    return uri.replace("\\", "\\\\").replace(",", "\\,")
+
+
+def _bookie_classes(path: str | None) -> tuple[type, ...]:
+    """Know the bookie's keys only where a file may hold them: their module is a large one."""
+    if path is None:
+        return ()
+    try:
+        from bookied.config.bookie import BookieConfig
+    except ImportError:
+        return ()
+    return (BookieConfig,)
+
+
+__all__ = ["ClusterSettings", "PropertiesError", "cluster_settings"]

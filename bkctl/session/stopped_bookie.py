@@ -1,0 +1,307 @@
+"""What the commands that change a bookie's directories share: that nobody else uses them.
+
+They hold the locks of a running bookie, so that none starts beside them, and refuse where one of
+either kind is at work, or where what they write would not be the bookie's to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.metadata.api import ANY
+from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
+from bkctl.session import directories as disk_dirs
+from bookied.directories.cookie_check import check_cookies
+from bookied.directories.dirs import CURRENT, Directories, DirectoryLocks, directories
+from bookied.directories.identity import RealHost, identify
+from bookied.directories.in_use import TOOL, uses
+from bookied.directories.stored_cookie import StoredCookie
+from bookied.errors import DbRecordError
+from bookied.exit_status import DirectoryInUseError, WrongIdentityError
+from bookied.offline.settings import KEYS, OfflineConfig, metadata_cache, offline_config
+from bookied.storage.files.files import RealFiles
+from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.api import CookieStore, Versioned
+    from bkctl.session.session import Session
+
+_NEEDS: Final[dict[int | None, str]] = {
+    errno.ENOSPC: "make room first; ",
+    errno.EDQUOT: "make room first; ",
+    errno.EROFS: "it must be writable; ",
+    errno.EACCES: "its owner must run this; ",
+}
+"""What an error of the disk wants before anything is tried again."""
+
+REGISTERED: Final = "registered"
+"""The safety check that a bookie is not registered in the metadata service."""
+
+
+@attrs.frozen
+class StoppedBookie:
+    """A bookie whose settings are known: its directories, who it is, and its stored cookie."""
+
+    config: OfflineConfig
+    found: Directories
+    bookie_id: BookieId
+    metadata_cache: Path | None
+    stored: StoredCookie
+
+
+def stopped_bookie(session: Session) -> StoppedBookie:
+    """Return the bookie that the settings are about, and connect with its cluster when needed.
+
+    Raises:
+        UsageError: nothing says which.
+        PropertiesError, ConfigError: the settings cannot be read.
+        AddressError: they do not say who it is.
+    """
+    properties = disk_dirs.bookie_properties(session, KEYS)
+    config = offline_config(properties)
+    cache = metadata_cache(properties)
+    bookie_id = identify(config, config.port, RealHost()).bookie_id
+    session.about = f"bookie {bookie_id}"
+    cookies = _ClusterCookies(session)
+    return StoppedBookie(
+        config=config,
+        found=directories(config),
+        bookie_id=bookie_id,
+        metadata_cache=None if cache is None else Path(cache),
+        stored=StoredCookie(cookies, bookie_id, cookies.run),
+    )
+
+
+class _ClusterCookies:
+    """The cluster's cookies; its coroutines are made and awaited where the client lives."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._store: CookieStore | None = None
+
+    def run(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Await what ``ask`` gives on the reactor; connects at the first call."""
+        return self._session.call(self._asked, ask)
+
+    async def _asked(self, client: Client, ask: Callable[[], Awaitable[Any]]) -> Any:
+        self._store = client.store
+        return await ask()
+
+    async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
+        return await self._connected.read_cookie(bookie_id)
+
+    async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: int) -> int:
+        return await self._connected.write_cookie(bookie_id, cookie, version)
+
+    async def remove_cookie(self, bookie_id: BookieId, version: int = ANY) -> None:
+        await self._connected.remove_cookie(bookie_id, version)
+
+    @property
+    def _connected(self) -> CookieStore:
+        assert self._store is not None, "asked without run"
+        return self._store
+
+
+def stamp(session: Session, bookie: StoppedBookie, *, expand: bool = False) -> None:
+    """Write the bookie's cookie to its directories and to the cluster, as its start would.
+
+    Args:
+        session: the command's.
+        bookie: which; its directories are there, and locked.
+        expand: add directories that are new and empty, whatever the settings allow.
+
+    Raises:
+        RefusedError: the cookies that there are do not fit, or a directory is not empty.
+    """
+    config = attrs.evolve(
+        bookie.config, allow_storage_expansion=expand or bookie.config.allow_storage_expansion
+    )
+    try:
+        session.call(_stamp, config, bookie.found)
+    except WrongIdentityError as error:
+        raise RefusedError(str(error)) from error
+
+
+async def _stamp(client: Client, config: OfflineConfig, found: Directories) -> None:
+    await check_cookies(
+        config,
+        identify(config, config.port, RealHost()),
+        found,
+        store=client.store,
+        instance_id=await client.store.instance_id(),
+        files=RealFiles(),
+    )
+
+
+async def is_registered(client: Client, bookie_id: BookieId) -> bool:
+    """Return whether a bookie is registered, writable or not."""
+    store = client.store
+    return bookie_id in await store.writable_bookies() | await store.read_only_bookies()
+
+
+def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = False) -> None:
+    """Refuse a bookie that the metadata service believes to be running.
+
+    Raises:
+        RefusedError: it is registered. Otherwise as the metadata store.
+    """
+    if not session.call(is_registered, bookie_id):
+        return
+    if forced:
+        session.warn(f"overridden: {bookie_id} is registered")
+        return
+    raise RefusedError(
+        f"{bookie_id} is registered in the metadata service: it runs",
+        next_step="stop it first; one that was killed is forgotten when its session times out",
+    )
+
+
+@contextlib.contextmanager
+def repeatable(session: Session, words: str) -> Iterator[None]:
+    """Say ``words`` after an interruption, and after an error of the disk."""
+    session.resume = words
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise CommandError(
+            f"{place}{error.strerror or error}", next_step=_NEEDS.get(error.errno, "") + words
+        ) from error
+    except DbRecordError as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise CommandError(str(error), next_step=_NEEDS[errno.ENOSPC] + words) from error
+    session.resume = ""
+
+
+def insist_named(found: Directories, *, journals: bool) -> None:
+    """Refuse to work on half of a bookie, where its directories are named one by one.
+
+    Raises:
+        UsageError: no ledger directory is named, or no journal where ``journals`` are needed.
+    """
+    if not found.ledger_dirs:
+        raise UsageError("where are its entry logs?", next_step="name them with --ledger-dir")
+    if journals and not found.journal_dirs:
+        raise UsageError("where are its journals?", next_step="name them with --journal-dir")
+
+
+def insist_current(found: Directories) -> None:
+    """Refuse roots that have no data in today's layout.
+
+    Raises:
+        NothingFoundError: one has not.
+    """
+    for root in found.roots:
+        if not (root / CURRENT).is_dir():
+            raise NothingFoundError(
+                f"{root} has no {CURRENT}/",
+                next_step="is its disk mounted? `bkctl upgrade --check` tells an old layout",
+            )
+
+
+@contextlib.contextmanager
+def held(found: Directories, *, port: int = 0) -> Iterator[None]:
+    """Keep every bookie out of these roots meanwhile.
+
+    Args:
+        found: the roots; they must exist.
+        port: where the bookie would listen, if that is known; 0 if not.
+
+    Raises:
+        NothingFoundError: a root is not there.
+        RefusedError: a bookie is at work there, or the files would get another owner.
+    """
+    for root in found.roots:
+        if not root.is_dir():
+            raise NothingFoundError(
+                f"{root}: no such directory", next_step="is its disk mounted? Check the settings"
+            )
+    refuse_other_owner(found)
+    with locked(found, port=port):
+        yield
+
+
+@contextlib.contextmanager
+def locked(found: Directories, *, port: int = 0) -> Iterator[None]:
+    """Like ``held``, and make the roots that are not there.
+
+    Raises:
+        RefusedError: a bookie is at work there.
+    """
+    _refuse_use(found)
+    if port and _is_taken(port):
+        raise RefusedError(
+            f"port {port} is taken: the bookie runs, or another program has its port",
+            next_step="stop it first",
+        )
+    locks = DirectoryLocks()
+    try:
+        locks.take(found.roots)
+    except DirectoryInUseError as error:
+        raise RefusedError(str(error), next_step="stop that bookie first") from error
+    try:
+        yield
+    finally:
+        locks.release()
+
+
+def _refuse_use(found: Directories) -> None:
+    for use in uses(found.roots):
+        if use.is_used:
+            who = ", ".join(map(str, use.workers)) or "a running bookie"
+            is_tool = any(worker.program.startswith(TOOL) for worker in use.workers)
+            first = "wait until that is through" if is_tool else "stop that bookie first"
+            raise RefusedError(
+                f"{use.root} is in use by {who}",
+                next_step=f"{first}; `bkctl disk lock-status` shows who is there",
+            )
+
+
+def _is_taken(port: int) -> bool:
+    """Whether somebody listens on a port, on any address; one we may not bind is asked."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def refuse_other_owner(found: Directories) -> None:
+    """Refuse to leave files that the bookie could not open.
+
+    Raises:
+        RefusedError: root would write into another user's directories.
+    """
+    if os.geteuid() != 0:
+        return
+    for root in found.roots:
+        current = root / CURRENT
+        owner = (current if current.is_dir() else root).stat().st_uid
+        if owner != 0:
+            raise RefusedError(
+                f"{root} belongs to user {_name(owner)}, who could not open what root writes there",
+                next_step=f"run it as that user: sudo -u {_name(owner)} bkctl ...",
+            )
+
+
+def _name(user_id: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"#{user_id}"

@@ -1,0 +1,114 @@
+"""Writers that a shell keeps from one ``ledger add`` to the next.
+
+Outside a shell each add takes its ledger over and hands it back: two writes of metadata. A shell
+keeps the writer until the ledger is closed, the shell goes to another cluster, or ends; then it
+hands the ledger back. Until that nobody else can add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient.errors import LedgerClosedError, NoSuchLedgerError
+from bkctl.errors import error_message
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkclient.blocking import BlockingClient
+    from bkclient.ledger.writer import LedgerWriter
+    from bkctl.session.session import Session
+    from wire.ids import LedgerId
+
+Tell = Callable[[str, bool], object]
+"""Hears what became of a ledger, and whether that is a failure."""
+
+
+@attrs.frozen
+class Held:
+    """A writer, and the connection that it writes on."""
+
+    client: BlockingClient
+    writer: LedgerWriter
+
+
+class HeldWriters:
+    """The writers of a shell, by the service URI of the cluster and the id of the ledger."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, LedgerId], Held] = {}
+
+    def get(self, uri: str, ledger_id: LedgerId) -> LedgerWriter | None:
+        """Return the writer of a ledger, if it is here and can still write."""
+        held = self._held.get((uri, ledger_id))
+        return held.writer if held is not None and held.writer.is_writable else None
+
+    def keep(self, uri: str, client: BlockingClient, writer: LedgerWriter) -> None:
+        """Keep the writer of a ledger."""
+        self._held[uri, writer.ledger_id] = Held(client, writer)
+
+    def __iter__(self) -> Iterator[LedgerId]:
+        """Yield the ledgers whose writers can still write."""
+        return (one.writer.ledger_id for one in self._held.values() if one.writer.is_writable)
+
+    def let_go(self, tell: Tell) -> bool:
+        """Hand all ledgers back; return whether that has succeeded."""
+        done = True
+        while self._held:
+            _, held = self._held.popitem()
+            if held.writer.is_writable:
+                done = _let_go(held, tell) and done
+        return done
+
+
+def _let_go(held: Held, tell: Tell) -> bool:
+    from bkctl.commands.ledger import lifecycle
+
+    ledger = f"ledger {held.writer.ledger_id}"
+    try:
+        held.client.call(lifecycle.release, held.writer)
+    except (LedgerClosedError, NoSuchLedgerError) as error:
+        # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
+        tell(f"nothing of {ledger} is held any more: {error_message(error)}", False)
+    except (BookKeeperError, KeyboardInterrupt) as error:
+        recover = f"`bkctl ledger recover {held.writer.ledger_id}` closes it"
+        tell(f"{ledger} was not handed back: {error_message(error)}; {recover}", True)
+        return False
+    else:
+        tell(f"{ledger} handed back, after entry {held.writer.last_add_confirmed}", False)
+    return True
+
+
+def held_writer(session: Session, ledger_id: LedgerId) -> LedgerWriter | None:
+    """Return the writer that the shell has of a ledger; None without a shell."""
+    writers = session.host.writers
+    return None if writers is None else writers.get(session.uri, ledger_id)
+
+
+def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
+    """Return the writer of a ledger: the shell's, else a new one.
+
+    Raises:
+        ClientError: its last writer has not handed it over.
+    """
+    from bkctl.commands.ledger import lifecycle
+
+    held = held_writer(session, ledger_id)
+    if held is not None:
+        return held
+    writer: LedgerWriter = session.call(lifecycle.claim, ledger_id)
+    if session.host.writers is not None:
+        session.host.writers.keep(session.uri, session.client, writer)
+    return writer
+
+
+def give_back(session: Session, writer: LedgerWriter) -> None:
+    """Hand the ledger back; in a shell only let others read what has been added."""
+    from bkctl.commands.ledger import lifecycle
+
+    if session.host.writers is None:
+        session.call(lifecycle.release, writer)
+    else:
+        session.call(lifecycle.publish, writer)

@@ -1,0 +1,1 @@
+"""Metrics of a bookie, under Java's names and our own."""

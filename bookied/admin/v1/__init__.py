@@ -1,0 +1,160 @@
+"""``/api/v1``: Java's endpoints with their shapes, codes, texts and oddities (BookKeeper 4.18.0).
+
+What differs, on purpose: a request that changes something needs a token, secrets and passwords are
+masked, and there is a Content-Type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from bookied.admin.control import Control
+from bookied.admin.exchange import FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, Asked, Reply
+from bookied.admin.v1 import bookie as v1_bookie
+from bookied.admin.v1 import cluster as v1_cluster
+
+Handler = Callable[[Control, Asked], Awaitable[Reply]]
+
+METHODS: Final = ("GET", "PUT", "POST", "DELETE")
+"""Those that Java routes to its handlers."""
+
+HEARTBEAT: Final = "/heartbeat"
+
+_ONLY_GET: Final = v1_cluster.ONLY_GET
+_ONLY_PUT: Final = v1_cluster.ONLY_PUT
+
+
+@attrs.frozen
+class Endpoint:
+    """One of Java's paths: who answers which method, and what is said to the others."""
+
+    path: str
+    handlers: Mapping[str, Handler]
+    otherwise: str = _ONLY_GET
+    status: int = NOT_FOUND
+
+    def changes(self, method: str) -> bool:
+        """Whether a request changes anything."""
+        return method != "GET" and method in self.handlers and self.path != HEARTBEAT
+
+    async def answer(self, control: Control, asked: Asked) -> Reply:
+        """Return the answer.
+
+        Raises:
+            BookKeeperError: Java answers 500. So for ``ValueError``.
+        """
+        handler = self.handlers.get(asked.method)
+        if handler is not None:
+            return await handler(control, asked)
+        return Reply(self.status, self.otherwise.format(method=asked.method))
+
+
+def _endpoints() -> Iterator[Endpoint]:
+    yield Endpoint(HEARTBEAT, dict.fromkeys(METHODS, v1_bookie.heartbeat))
+    only_get = "{method} is forbidden. Should be GET method"
+    yield Endpoint("/metrics", {"GET": v1_bookie.metrics}, only_get, FORBIDDEN)
+    yield from _ledger("/api/v1/ledger/")
+    yield from _bookie("/api/v1/bookie/")
+    yield from _compaction("/api/v1/bookie/")
+    yield from _cluster("/api/v1/bookie/")
+    yield from _autorecovery("/api/v1/autorecovery/")
+
+
+def _ledger(at: str) -> Iterator[Endpoint]:
+    does = v1_cluster
+    delete = "Not found method. Should be DELETE method"
+    yield Endpoint(f"{at}delete", {"DELETE": does.delete_ledger}, delete)
+    yield Endpoint(f"{at}list", {"GET": does.list_ledgers})
+    yield Endpoint(f"{at}metadata", {"GET": does.ledger_metadata})
+    yield Endpoint(f"{at}read", {"GET": does.read_ledger}, does.NO_LEDGER)
+
+
+def _bookie(at: str) -> Iterator[Endpoint]:
+    does = v1_bookie
+    yield Endpoint(
+        "/api/v1/config/server_config",
+        {"GET": does.server_config, "PUT": does.set_server_config},
+        does.NO_PAIRS,
+    )
+    yield Endpoint(f"{at}info", {"GET": does.bookie_info}, "Only GET is supported.")
+    yield Endpoint(f"{at}last_log_mark", {"GET": does.last_log_mark})
+    yield Endpoint(f"{at}list_disk_file", {"GET": does.list_disk_file})
+    yield Endpoint(f"{at}expand_storage", {"PUT": does.expand_storage}, _ONLY_PUT)
+    state = "Only support GET method to retrieve bookie state."
+    yield Endpoint(f"{at}state", {"GET": does.state}, state)
+    sanity = "Only support GET method to retrieve bookie sanity state."
+    yield Endpoint(f"{at}sanity", {"GET": does.sanity}, sanity)
+    ready = "Only support GET method check if bookie is ready."
+    yield Endpoint(f"{at}is_ready", {"GET": does.is_ready}, ready)
+    yield Endpoint(
+        f"{at}state/readonly",
+        {"GET": does.read_only, "PUT": does.set_read_only},
+        "Unsupported method. Should be GET or PUT method",
+    )
+
+
+def _compaction(at: str) -> Iterator[Endpoint]:
+    does = v1_bookie
+    yield Endpoint(
+        f"{at}gc",
+        {"GET": does.gc, "PUT": does.collect},
+        "Not allowed method. Should be PUT to trigger GC, Or GET to get Force GC state.",
+        METHOD_NOT_ALLOWED,
+    )
+    yield Endpoint(
+        f"{at}gc_details",
+        {"GET": does.gc_details},
+        "Only support GET method to retrieve GC details. "
+        "If you want to trigger gc, send a POST to gc endpoint.",
+    )
+    yield Endpoint(
+        f"{at}gc/suspend_compaction",
+        {"GET": does.suspended, "PUT": does.suspend_compaction},
+        _switch("suspend"),
+    )
+    resume = _switch("resume")
+    yield Endpoint(f"{at}gc/resume_compaction", {"PUT": does.resume_compaction}, resume)
+    yield Endpoint(
+        f"{at}entry_location_compact",
+        {"GET": does.locations, "PUT": does.compact_locations},
+        "Not found method. Should be PUT to trigger entry location compact, "
+        "Or GET to get entry location compact state.",
+        METHOD_NOT_ALLOWED,
+    )
+
+
+def _switch(word: str) -> str:
+    return (
+        f"Not found method. Should be PUT to {word} major or minor compaction, "
+        "Or GET to get compaction state."
+    )
+
+
+def _cluster(at: str) -> Iterator[Endpoint]:
+    does = v1_cluster
+    yield Endpoint(f"{at}list_bookies", {"GET": does.list_bookies})
+    yield Endpoint(f"{at}list_bookie_info", {"GET": does.list_bookie_info})
+    yield Endpoint(f"{at}cluster_info", {"GET": does.cluster_info}, "Only GET is supported.")
+
+
+def _autorecovery(at: str) -> Iterator[Endpoint]:
+    does = v1_cluster
+    yield Endpoint(
+        f"{at}status",
+        {"GET": does.autorecovery, "PUT": does.set_autorecovery},
+        "Not found method. Should be GET or PUT method",
+    )
+    yield Endpoint(f"{at}list_under_replicated_ledger", {"GET": does.list_underreplicated})
+    yield Endpoint(f"{at}who_is_auditor", {"GET": does.who_is_auditor})
+    yield Endpoint(
+        f"{at}lost_bookie_recovery_delay", {"GET": does.delay, "PUT": does.set_delay}, _ONLY_PUT
+    )
+    yield Endpoint(f"{at}bookie", {"PUT": does.recover}, "No request body provide.")
+    yield Endpoint(f"{at}trigger_audit", {"PUT": does.trigger_audit}, _ONLY_PUT)
+    yield Endpoint(f"{at}decommission", {"PUT": does.decommission}, _ONLY_PUT)
+
+
+ENDPOINTS: Final = tuple(_endpoints())

@@ -1,0 +1,285 @@
+"""``/api/v1``: ledgers, bookies and repair, as the metadata and other bookies have it."""
+# ruff: noqa: D103 -- the table in v1.py says what each is for
+
+from __future__ import annotations
+
+import base64
+from decimal import ROUND_DOWN, Decimal
+from typing import Final
+
+import attrs
+
+from bkclient.config.declaration import MASKED
+from bookied.admin.control import Control, TooMuchError
+from bookied.admin.exchange import (
+    BAD_REQUEST,
+    INTERNAL_ERROR,
+    JSON,
+    Asked,
+    BadRequestError,
+    Reply,
+)
+from bookied.admin.jobs import JobRefusedError
+from bookied.admin.v1.reply import OK, in_json, refusal, text
+from wire.errors import BookKeeperError
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata, encode_metadata
+
+ONLY_GET: Final = "Not found method. Should be GET method"
+ONLY_PUT: Final = "Not found method. Should be PUT method"
+NO_LEDGER: Final = "Not found method. Should be GET method, with ledger_id provided"
+
+LEDGERS_OF_PAGE: Final = 100
+ENTRIES_OF_PAGE: Final = 1000
+PROBLEM: Final = "X-Problem"
+PROBLEMS_TOLD: Final = 10
+KILO: Final = 1000
+UNITS: Final = ("", "KB", "MB", "GB", "TB")
+
+
+async def delete_ledger(control: Control, asked: Asked) -> Reply:
+    if "ledger_id" not in asked.query:
+        return refusal("Not ledger found. Should provide ledger_id=<id>")
+    ledger_id = LedgerId(int(asked.query["ledger_id"]))
+    await control.store.remove_ledger(ledger_id)  # One that is not there is no error, as in Java.
+    return in_json(f"Deleted ledger: {ledger_id}")
+
+
+async def list_ledgers(control: Control, asked: Asked) -> Reply:
+    if asked.query.get("print_metadata") != "true":
+        lines = [f'  "{ledger_id}" : null' async for ledger_id in control.ledger_ids()]
+        return Reply(OK, "{\n" + ",\n".join(lines) + "\n}" if lines else "{ }", JSON)
+    page = int(asked.query.get("page", "-1"))
+    decode = asked.query.get("decode_meta") == "true"
+    found: dict[str, object] = {}
+    number = 0
+    async for ledger_id in control.ledger_ids():
+        number += 1
+        if page <= 0 or _is_on_page(number, page):
+            metadata = await control.metadata(ledger_id)
+            found[str(ledger_id)] = _metadata(ledger_id, metadata) if decode else _raw(metadata)
+    return in_json(found)
+
+
+def _is_on_page(number: int, page: int) -> bool:
+    """Say it as Java does, whose first page begins with number 0: it has one ledger less."""
+    return (page - 1) * LEDGERS_OF_PAGE <= number <= page * LEDGERS_OF_PAGE - 1
+
+
+async def ledger_metadata(control: Control, asked: Asked) -> Reply:
+    if "ledger_id" not in asked.query:
+        return refusal(ONLY_GET)
+    ledger_id = LedgerId(int(asked.query["ledger_id"]))
+    return in_json({str(ledger_id): _metadata(ledger_id, await control.metadata(ledger_id))})
+
+
+def _metadata(ledger_id: LedgerId, metadata: LedgerMetadata) -> dict[str, object]:
+    digest = metadata.digest_type
+    return {
+        "ledgerId": ledger_id,
+        "metadataFormatVersion": metadata.format_version,
+        "ensembleSize": metadata.ensemble_size,
+        "writeQuorumSize": metadata.write_quorum,
+        "ackQuorumSize": metadata.ack_quorum,
+        "state": metadata.state.name,
+        "length": metadata.length,
+        "lastEntryId": -1 if metadata.last_entry_id is None else metadata.last_entry_id,
+        "ctime": -1 if metadata.ctime_ms is None else metadata.ctime_ms,
+        "digestType": None if digest is None else digest.name,
+        "password": MASKED if metadata.password else "",
+        "customMetadata": {name: _base64(value) for name, value in metadata.custom.items()},
+        "closed": metadata.is_closed,
+        "allEnsembles": {
+            str(one.first_entry_id): [{"id": bookie} for bookie in one.ensemble]
+            for one in metadata.fragments
+        },
+        "ctoken": metadata.creator_token,
+    }
+
+
+def _raw(metadata: LedgerMetadata) -> str:
+    if metadata.password:
+        metadata = attrs.evolve(metadata, password=b"")
+    return encode_metadata(metadata).decode("utf-8", "replace")
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+async def read_ledger(control: Control, asked: Asked) -> Reply:
+    query = asked.query
+    if "ledger_id" not in query:
+        return refusal(NO_LEDGER)
+    ledger_id = LedgerId(int(query["ledger_id"]))
+    first, last = int(query.get("start_entry_id", "0")), int(query.get("end_entry_id", "-1"))
+    page = int(query.get("page", "-1"))
+    found: dict[str, str] = {}
+    if page > 0:
+        page_first = (page - 1) * ENTRIES_OF_PAGE
+        page_last = page_first + ENTRIES_OF_PAGE - 1
+        first = max(first, page_first)
+        last = page_last if last == -1 else min(last, page_last)
+        found["Entries for page: "] = str(page)
+    if last != -1 and first > last:
+        return refusal(
+            f"parameter for start_entry_id: {first} and end_entry_id: {last} "
+            f"conflict with page={page}",
+            INTERNAL_ERROR,
+        )
+    try:
+        entries = await control.entries(ledger_id, first, None if last == -1 else last)
+    except TooMuchError as error:
+        return refusal(str(error), INTERNAL_ERROR)
+    found |= {str(one.entry_id): one.payload.decode("ascii", "replace") for one in entries}
+    return in_json(found)
+
+
+async def list_bookies(control: Control, asked: Asked) -> Reply:
+    wanted = "read-only" if asked.query.get("type") == "ro" else "writable"
+    with_hosts = asked.query.get("print_hostnames") == "true"
+    found = await control.bookies()
+    return in_json(
+        {one: host if with_hosts else None for one, state, host in found if state == wanted}
+    )
+
+
+async def list_bookie_info(control: Control, _asked: Asked) -> Reply:
+    found = await control.bookie_sizes()
+    if not found:
+        return refusal("Not found any Bookie info.")
+    lines = {str(one): f": {{{_sizes(*sizes)}}}," for one, sizes in found.items()}
+    total, free = (sum(sizes) for sizes in zip(*found.values(), strict=True))
+    return in_json({**lines, "ClusterInfo: ": f"{{{_sizes(total, free)}}}"})
+
+
+def _sizes(total_bytes: int, free_bytes: int) -> str:
+    return (
+        f"Free: {free_bytes}{_readable(free_bytes)}, Total: {total_bytes}{_readable(total_bytes)}"
+    )
+
+
+def _readable(size_bytes: int) -> str:
+    value, unit = Decimal(size_bytes), 0
+    while value >= KILO and unit < len(UNITS) - 1:
+        value, unit = value / KILO, unit + 1
+    if not unit:
+        return ""
+    shown = value.quantize(Decimal("0.001"), ROUND_DOWN).normalize()
+    return f"({shown:f}{UNITS[unit]})"
+
+
+async def cluster_info(control: Control, _asked: Asked) -> Reply:
+    found = await control.cluster()
+    return in_json(
+        {
+            "auditorElected": found.auditor is not None,
+            "auditorId": found.auditor or "",
+            "clusterUnderReplicated": found.has_underreplicated,
+            "ledgerReplicationEnabled": found.replication_enabled,
+            "totalBookiesCount": found.bookies,
+            "writableBookiesCount": found.writable,
+            "readonlyBookiesCount": found.read_only,
+            "unavailableBookiesCount": found.down,
+        }
+    )
+
+
+async def autorecovery(control: Control, _asked: Asked) -> Reply:
+    return in_json({"enabled": await control.store.replication_enabled()})
+
+
+async def set_autorecovery(control: Control, asked: Asked) -> Reply:
+    enabled = asked.query.get("enabled")
+    if enabled is None:
+        shown = ", ".join(f"{name}={value}" for name, value in asked.query.items())
+        return refusal(f"Param 'enabled' not found in {{{shown}}}", BAD_REQUEST)
+    await control.set_replication_enabled(enabled=enabled.lower() == "true")
+    return await autorecovery(control, asked)
+
+
+async def list_underreplicated(control: Control, asked: Asked) -> Reply:
+    wanted = asked.query.get("missingreplica", "").strip()
+    unwanted = asked.query.get("excludingmissingreplica", "").strip()
+    marked = await control.underreplicated()
+    found = {
+        ledger_id: mark.missing
+        for ledger_id, mark in marked.items()
+        if mark.problem is None or not (wanted or unwanted)
+        if (not wanted or wanted in mark.missing) and (not unwanted or unwanted not in mark.missing)
+    }
+    if not found:
+        reply = refusal("No under replicated ledgers found")
+    elif "printmissingreplica" in asked.query:
+        reply = in_json({str(ledger_id): missing for ledger_id, missing in found.items()})
+    else:
+        reply = in_json(list(found))
+    problems = [mark.problem for mark in marked.values() if mark.problem is not None]
+    if problems:  # Java's form of the body has no room for them.
+        told = {PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])}
+        reply = attrs.evolve(reply, headers=told)
+    return reply
+
+
+async def who_is_auditor(control: Control, _asked: Asked) -> Reply:
+    auditor = await control.store.current_auditor()
+    return refusal("No auditor elected") if auditor is None else text(f"Auditor: {auditor}")
+
+
+async def delay(control: Control, _asked: Asked) -> Reply:
+    delay_s = await control.store.lost_bookie_recovery_delay()
+    if delay_s is None:
+        return refusal("Exception when get lostBookieRecoveryDelay.It was never set")
+    return text(f"lostBookieRecoveryDelay value: {delay_s}")
+
+
+async def set_delay(control: Control, asked: Asked) -> Reply:
+    if not asked.body:
+        return refusal("Null request body for lostBookieRecoveryDelay.")
+    wanted_s = asked.object.get("delay_seconds")
+    if wanted_s is None:
+        return refusal("Request body not contains lostBookieRecoveryDelay.")
+    if type(wanted_s) is not int:
+        raise BadRequestError("delay_seconds is no number")
+    await control.store.set_lost_bookie_recovery_delay(wanted_s)
+    return text(f"Success set lostBookieRecoveryDelay to {wanted_s}")
+
+
+async def trigger_audit(control: Control, _asked: Asked) -> Reply:
+    try:
+        await control.trigger_audit()
+    except BookKeeperError as error:
+        return refusal(f"Exception when do operation.{error}")
+    return text("Success trigger audit.")
+
+
+async def recover(control: Control, asked: Asked) -> Reply:
+    if not asked.body:
+        return refusal("No request body provide.")
+    try:
+        given = asked.object
+    except BadRequestError as error:
+        return refusal(f"ERROR parameters: {error}")
+    bookies = given.get("bookie_src")
+    if not isinstance(bookies, list):
+        raise BadRequestError("bookie_src is no list of bookies")
+    if not bookies:
+        return refusal(ONLY_PUT)
+    # The first one only, as in Java.
+    control.repairs.recover(
+        BookieId(str(bookies[0])), skip_open=False, delete_cookie=given.get("delete_cookie") is True
+    )
+    return text("Success send recovery request command.")
+
+
+async def decommission(control: Control, asked: Asked) -> Reply:
+    if not asked.body:
+        return refusal("Null request body for DecommissionService.")
+    bookie = asked.object.get("bookie_src")
+    if bookie is None:
+        return refusal("Request body not contains bookie_src.")
+    try:
+        control.repairs.decommission(BookieId(str(bookie)), keep_cookie=False)
+    except JobRefusedError as error:
+        return refusal(f"Exception when send decommission command.{error}")
+    return text(f"Success send decommission Bookie command {bookie}")

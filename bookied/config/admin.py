@@ -1,0 +1,186 @@
+"""The settings of the HTTP admin server and of metrics."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from bkclient.config.settings import Finding, FindingKind, Severity, setting
+from bkclient.config.tls import StoreFile, StoreType, TlsSettings
+
+PROMETHEUS: Final = "PrometheusMetricsProvider"
+"""The simple name of the one provider whose text is served here."""
+
+
+_OPEN: Final = "is no loopback address: whoever reaches it can read all that the bookie tells"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class AdminConfig:
+    """Where a bookie is asked over HTTP, and by whom."""
+
+    http_enabled: bool = setting(
+        False,
+        key="httpServerEnabled",
+        group="HTTP admin server and metrics",
+        doc="Serve the HTTP admin API.",
+    )
+    http_port: int = setting(
+        8080, key="httpServerPort", minimum=0, maximum=65_535, doc="Its port; 0 for any."
+    )
+    http_host: str = setting(
+        "127.0.0.1",
+        key="httpServerHost",
+        doc="The address it listens at. Java's default is 0.0.0.0.",
+    )
+    http_token: str = setting(
+        "",
+        key="httpAdminToken",
+        doc="What a request that changes anything has to bear: 'Authorization: Bearer TOKEN'.",
+        secret=True,
+    )
+    http_token_file: str = setting(
+        "",
+        key="httpAdminTokenFile",
+        doc="A file with that token, which wins over httpAdminToken; SIGHUP has it read again.",
+    )
+    http_open_writes: bool = setting(
+        False,
+        key="httpAdminAllowUnauthenticatedWrites",
+        doc="Let requests that change something do without a token, as Java does.",
+    )
+    http_tls: bool = setting(
+        False, key="httpServerTlsEnable", doc="Serve HTTP in TLS, and in nothing else."
+    )
+    http_key_store_type: StoreType = setting(
+        StoreType.JKS, key="httpServerKeyStoreType", doc="PEM or PKCS12, which JKS means here too."
+    )
+    http_key_store: str = setting(
+        "", key="httpServerKeyStorePath", doc="File with the HTTP server's key."
+    )
+    http_key_store_password: str = setting(
+        "", key="httpServerKeyStorePassword", doc="That file's password.", secret=True
+    )
+    http_certificate_path: str = setting(
+        "",
+        key="httpServerCertificatePath",
+        doc="With PEM: the certificate of that key, and the chain behind it.",
+    )
+    http_trust_store_type: StoreType = setting(
+        StoreType.JKS,
+        key="httpServerTrustStoreType",
+        doc="PEM or PKCS12, which JKS means here too.",
+    )
+    http_trust_store: str = setting(
+        "",
+        key="httpServerTrustStorePath",
+        doc="File with the certificates that clients' must come from. Whoever shows one of those "
+        "may change things without the token.",
+    )
+    http_trust_store_password: str = setting(
+        "", key="httpServerTrustStorePassword", doc="That file's password.", secret=True
+    )
+    http_client_authentication: bool = setting(
+        True,
+        key="httpServerTlsClientAuthentication",
+        doc="Turn away clients that show no certificate, as Java does. If false, they may ask, and "
+        "change things with the token.",
+    )
+    stats_provider: str = setting(
+        "",
+        key="statsProviderClass",
+        doc="PrometheusMetricsProvider serves metrics on prometheusStatsHttpPort where the admin "
+        "server, which serves them always, is off.",
+    )
+    stats_http_enabled: bool = setting(
+        True, key="prometheusStatsHttpEnable", doc="Whether that provider has a port of its own."
+    )
+    stats_host: str = setting(
+        "127.0.0.1",
+        key="prometheusStatsHttpAddress",
+        doc="The address of that port. Java's default is 0.0.0.0.",
+    )
+    stats_port: int = setting(
+        8000, key="prometheusStatsHttpPort", minimum=0, maximum=65_535, doc="That port."
+    )
+    stats_window_s: int = setting(
+        60,
+        key="prometheusStatsLatencyRolloverSeconds",
+        unit="s",
+        minimum=1,
+        doc="How long each window lasts of which quantiles are told.",
+    )
+
+    @property
+    def serves_stats_alone(self) -> bool:
+        """Whether metrics have a port of their own."""
+        named = self.stats_provider.rpartition(".")[2] == PROMETHEUS
+        return named and self.stats_http_enabled and not self.http_enabled
+
+    @property
+    def https(self) -> TlsSettings | None:
+        """What the HTTP server's end of TLS is told; ``None`` where it speaks in clear."""
+        if not (self.http_enabled and self.http_tls):
+            return None
+        return TlsSettings(
+            certificate_path=self.http_certificate_path,
+            certificate_key="httpServerCertificatePath",
+            key_store=StoreFile(
+                key="httpServerKeyStorePath",
+                type=self.http_key_store_type,
+                path=self.http_key_store,
+                password=self.http_key_store_password,
+            ),
+            trust_store=StoreFile(
+                key="httpServerTrustStorePath",
+                type=self.http_trust_store_type,
+                path=self.http_trust_store,
+                password=self.http_trust_store_password,
+            ),
+            client_authentication=self.http_client_authentication,
+            asks_certificate=bool(self.http_trust_store),
+        )
+
+    def admin_problems(self) -> Iterator[Finding]:
+        """Give what cannot be provided, and what is open to more than was perhaps meant."""
+        name = self.stats_provider.rpartition(".")[2]
+        if name and name not in {PROMETHEUS, "NullStatsProvider"}:
+            yield _warning(
+                "statsProviderClass", f"'{self.stats_provider}' is not offered; {PROMETHEUS} is"
+            )
+        if self.http_enabled and not _is_loopback(self.http_host):
+            yield _warning("httpServerHost", _OPEN)
+        if self.serves_stats_alone and not _is_loopback(self.stats_host):
+            yield _warning("prometheusStatsHttpAddress", _OPEN)
+        if self.http_enabled and self.http_open_writes:
+            message = "lets anybody who reaches the port change things"
+            yield _warning("httpAdminAllowUnauthenticatedWrites", message)
+        if self.https is not None:
+            yield from self._https_problems()
+
+    def _https_problems(self) -> Iterator[Finding]:
+        if not self.http_key_store:
+            yield _error("httpServerKeyStorePath", "is not set, and TLS needs the server's key")
+        if self.http_key_store_type is StoreType.PEM and not self.http_certificate_path:
+            yield _error("httpServerCertificatePath", "is not set, and a key in PEM needs it")
+        if self.http_client_authentication and not self.http_trust_store:
+            message = "is not set, and httpServerTlsClientAuthentication needs it"
+            yield _error("httpServerTrustStorePath", message)
+
+
+def _warning(key: str, message: str) -> Finding:
+    return Finding(Severity.WARNING, FindingKind.RISKY, key, message)
+
+
+def _error(key: str, message: str) -> Finding:
+    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)

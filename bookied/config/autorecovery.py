@@ -1,0 +1,115 @@
+"""What autorecovery can be told, by Java's keys (BookKeeper 4.18.0, ServerConfiguration).
+
+How much is copied at a time, and how fast, are settings of the client:
+``rereplicationEntryBatchSize`` and ``replicationRateByBytes``.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from bkclient.config.settings import setting
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases of a bookie's settings.
+class AutoRecoveryConfig:
+    """When the auditor looks, and how patient workers are."""
+
+    autorecovery: bool = setting(
+        False,
+        key="autoRecoveryDaemonEnabled",
+        group="Autorecovery",
+        doc="Run an auditor and a replication worker beside the bookie.",
+    )
+    lost_bookie_recovery_delay_s: int = setting(
+        0,
+        key="lostBookieRecoveryDelay",
+        unit="s",
+        minimum=0,
+        doc="How long one lost bookie may take to come back before its ledgers are marked; "
+        "what is stored in the metadata wins.",
+    )
+    bookie_check_interval_s: int = setting(
+        86_400,
+        key="auditorPeriodicBookieCheckInterval",
+        unit="s",
+        minimum=0,
+        doc="How often the auditor looks for lost bookies unasked; 0 is at its start only.",
+    )
+    ledger_check_interval_s: int = setting(
+        604_800,
+        key="auditorPeriodicCheckInterval",
+        unit="s",
+        doc="How often the auditor reads from all ledgers; not above 0 is never.",
+    )
+    placement_check_interval_s: int = setting(
+        0,
+        key="auditorPeriodicPlacementPolicyCheckInterval",
+        unit="s",
+        doc="How often it looks whether closed ledgers are spread well; not above 0 is never.",
+    )
+    replicas_check_interval_s: int = setting(
+        0,
+        key="auditorReplicasCheckInterval",
+        unit="s",
+        doc="How often it asks bookies which entries they have; not above 0 is never.",
+    )
+    verified_percentage: int = setting(
+        0,
+        key="auditorLedgerVerificationPercentage",
+        unit="%",
+        minimum=0,
+        maximum=100,
+        doc="Entries of a fragment that a check reads, beside the first and the last one.",
+    )
+    ledgers_checked_at_once: int = setting(
+        500,
+        key="auditorMaxNumberOfConcurrentOpenLedgerOperations",
+        minimum=1,
+        doc="Ledgers that the check of all has under way.",
+    )
+    check_reads_max: int = setting(
+        -1,
+        key="inFlightReadEntryNumInLedgerChecker",
+        doc="Reads that the check of one ledger has under way; not above 0 is 64.",
+    )
+    open_ledger_grace_ms: int = setting(
+        30_000,
+        key="openLedgerRereplicationGracePeriod",
+        unit="ms",
+        minimum=0,
+        doc="How long the writer of a ledger has to replace a lost bookie before it is fenced.",
+    )
+    failed_ledger_grace_ms: int = setting(
+        300_000,
+        key="lockReleaseOfFailedLedgerGracePeriod",
+        unit="ms",
+        minimum=0,
+        doc="Longest pause before a ledger that cannot be repaired is tried again.",
+    )
+    repair_backoff_ms: int = setting(
+        5_000,
+        key="rwRereplicateBackoffMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a worker rests after a repair that failed.",
+    )
+    repairs_per_s: float = setting(
+        0,
+        key="zkReplicationTaskRateLimit",
+        unit="ledgers/s",
+        minimum=0,
+        doc="Ledgers that a worker takes up; 0 is no limit.",
+    )
+    overdue_marks_s: int = setting(
+        0,
+        key="underreplicatedLedgerRecoveryGracePeriod",
+        unit="s",
+        minimum=0,
+        doc="Age from which the placement check reports marks; 0 reports none.",
+    )
+    repair_placement: bool = setting(
+        False,
+        key="repairedPlacementPolicyNotAdheringBookieEnabled",
+        doc="Mark ledgers that are not spread well, and move their fragments.",
+    )

@@ -1,0 +1,361 @@
+"""What one bookie can be told: the settings class behind ``bookied --conf``.
+
+``BookieConfig`` reads an unmodified Java ``bk_server.conf`` (BookKeeper 4.18.0,
+ServerConfiguration). What it cannot give is refused where going on would lose safety, and named
+otherwise; see ``java_keys``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Final
+
+import attrs
+
+from bkclient.config.auth import BookieAuthConfig
+from bkclient.config.client import ClientConfig, MetadataConfig
+from bkclient.config.properties import user_name
+from bkclient.config.settings import (
+    Finding,
+    FindingKind,
+    Findings,
+    OtherKey,
+    Properties,
+    Severity,
+    load,
+    setting,
+)
+from bkclient.config.tls import BookieTlsConfig
+from bookied.config.admin import AdminConfig
+from bookied.config.autorecovery import AutoRecoveryConfig
+from bookied.config.db import DbStorageConfig
+from bookied.config.java_keys import BOOKIE_OTHER_KEYS
+from bookied.config.storage import (
+    CollectorConfig,
+    DiskConfig,
+    JournalConfig,
+    LedgerConfig,
+    StorageClass,
+)
+
+LEVELS: Final = ("debug", "info", "warn", "error", "critical")
+"""From which on events can be logged."""
+
+__all__ = ["BookieConfig", "StorageClass", "load_bookie_config", "load_client_config"]
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class IdentityConfig:
+    """Under which name and address a bookie is known, and where it listens."""
+
+    port: int = setting(
+        3181,
+        key="bookiePort",
+        group="Identity and network",
+        minimum=0,
+        maximum=65_535,
+        doc="Port the bookie listens on; 0 only with allowEphemeralPorts.",
+    )
+    allow_ephemeral_ports: bool = setting(
+        False, key="allowEphemeralPorts", doc="Allow port 0, for tests."
+    )
+    bookie_id: str | None = setting(
+        None,
+        key="bookieId",
+        doc="The bookie's name for good; address and port where it is not set.",
+    )
+    advertised_address: str | None = setting(
+        None, key="advertisedAddress", doc="Host name or address that clients are told."
+    )
+    listening_interface: str | None = setting(
+        None,
+        key="listeningInterface",
+        doc="Interface to listen on, and whose address is advertised; all where it is not set.",
+    )
+    allow_loopback: bool = setting(
+        False, key="allowLoopback", doc="Allow a loopback address as the bookie's own."
+    )
+    use_host_name: bool = setting(
+        False, key="useHostNameAsBookieID", doc="Use the host name rather than the address."
+    )
+    use_short_host_name: bool = setting(
+        False, key="useShortHostName", doc="Cut the host name at its first dot."
+    )
+    tcp_no_delay: bool = setting(True, key="serverTcpNoDelay", doc="Disable Nagle's algorithm.")
+    tcp_keepalive: bool = setting(True, key="serverSockKeepalive", doc="TCP keep-alive.")
+    tcp_keepalive_idle_s: int = setting(
+        -1, key="serverTcpKeepIdle", unit="s", doc="Idle time before a probe; -1 is the system's."
+    )
+    tcp_keepalive_interval_s: int = setting(
+        -1, key="serverTcpKeepIntvl", unit="s", doc="Pause between probes; -1 is the system's."
+    )
+    tcp_keepalive_count: int = setting(
+        -1, key="serverTcpKeepCnt", doc="Probes without answer; -1 is the system's."
+    )
+    tcp_user_timeout_ms: int = setting(
+        0,
+        key="serverTcpUserTimeoutMs",
+        unit="ms",
+        minimum=0,
+        doc="How long a peer may leave what was sent unconfirmed before the system drops the "
+        "connection; 0 is the system's.",
+    )
+    permitted_users: tuple[str, ...] = setting(
+        (), key="permittedStartupUsers", doc="Users that may start the bookie; any where empty."
+    )
+
+    def identity_problems(self) -> Iterator[Finding]:
+        """Give what Java's validate() and start refuse about identity."""
+        if self.port == 0 and not self.allow_ephemeral_ports:
+            yield _error("bookiePort", "is 0, which only allowEphemeralPorts=true permits")
+        if self.permitted_users and user_name() not in self.permitted_users:
+            allowed = ", ".join(self.permitted_users)
+            told = f"user {user_name()} may not start it ({allowed})"
+            yield _error("permittedStartupUsers", told)
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class LimitsConfig:
+    """How much a bookie takes on at a time, and what it was told to be."""
+
+    adds_in_progress_max: int = setting(
+        0,
+        key="maxAddsInProgressLimit",
+        reloads=True,
+        group="Limits",
+        minimum=0,
+        doc="Adds in progress before connections are paused; 0 leaves it to the bytes.",
+    )
+    reads_in_progress_max: int = setting(
+        10_000,
+        key="maxReadsInProgressLimit",
+        reloads=True,
+        minimum=0,
+        doc="The same for reads; 0 is no limit.",
+    )
+    read_threads: int = setting(
+        8,
+        key="numReadWorkerThreads",
+        minimum=0,
+        maximum=256,
+        doc="Threads for reads from disk; 0 reads on the reactor thread.",
+    )
+    batch_read_bytes_max: int = setting(
+        5_242_880, key="maxBatchReadSize", unit="bytes", minimum=1, doc="Largest batch-read answer."
+    )
+    write_low_water_bytes: int = setting(
+        393_216,
+        key="serverWriteBufferLowWaterMark",
+        unit="bytes",
+        minimum=1,
+        doc="Unsent bytes below which a connection is read again.",
+    )
+    write_high_water_bytes: int = setting(
+        524_288,
+        key="serverWriteBufferHighWaterMark",
+        unit="bytes",
+        minimum=1,
+        doc="Unsent bytes above which a connection is not read.",
+    )
+    close_on_response_timeout: bool = setting(
+        False,
+        key="closeChannelOnResponseTimeout",
+        reloads=True,
+        doc="Cut connections that do not take their answers within "
+        "waitTimeoutOnResponseBackpressureMs. Otherwise they are kept and not read, where Java "
+        "drops the answers.",
+    )
+    response_wait_ms: int = setting(
+        -1,
+        key="waitTimeoutOnResponseBackpressureMs",
+        reloads=True,
+        unit="ms",
+        doc="How long a connection may not take its answers; below 0 is no limit.",
+    )
+    connections_max: int = setting(
+        0,
+        key="serverMaxConnections",
+        reloads=True,
+        minimum=0,
+        doc="Connections from clients; 0 is as many as the limit on open files leaves room for.",
+    )
+    address_connections_max: int = setting(
+        0,
+        key="serverMaxConnectionsPerAddress",
+        reloads=True,
+        minimum=0,
+        doc="Connections from clients of one address; 0 is half of what all may have.",
+    )
+    frame_wait_ms: int = setting(
+        60_000,
+        key="serverFrameTimeoutMs",
+        reloads=True,
+        unit="ms",
+        minimum=0,
+        doc="How long a request may take to come whole; 0 is no limit.",
+    )
+    idle_wait_ms: int = setting(
+        0,
+        key="serverIdleTimeoutMs",
+        reloads=True,
+        unit="ms",
+        minimum=0,
+        doc="How long a client may send nothing and wait for nothing; 0 is no limit.",
+    )
+    login_wait_ms: int = setting(
+        30_000,
+        key="serverAuthTimeoutMs",
+        reloads=True,
+        unit="ms",
+        minimum=0,
+        doc="How long a client may take to show who it is, where it must; 0 is no limit.",
+    )
+    half_frames_bytes_max: int = setting(
+        67_108_864,
+        key="serverHalfFramesMaxBytes",
+        reloads=True,
+        unit="bytes",
+        minimum=1,
+        doc="Bytes of requests that are not whole, over all connections.",
+    )
+    unsent_bytes_max: int = setting(
+        67_108_864,
+        key="serverUnsentResponsesMaxBytes",
+        reloads=True,
+        unit="bytes",
+        minimum=1,
+        doc="Bytes of answers that are not taken, over all connections.",
+    )
+    stop_wait_ms: int = setting(
+        90_000,
+        key="serverStopTimeoutMs",
+        reloads=True,
+        unit="ms",
+        minimum=0,
+        doc="How long a stop may take before the process ends without it, and the next start "
+        "replays; 0 is no limit.",
+    )
+    force_read_only: bool = setting(
+        False, key="forceReadOnlyBookie", doc="Start read-only and stay so."
+    )
+    allow_storage_expansion: bool = setting(
+        False, key="allowStorageExpansion", doc="Take new, empty directories into use."
+    )
+    extra_components: tuple[str, ...] = setting(
+        (), key="extraServerComponents", doc="Java plug-ins; none can be loaded here."
+    )
+    ignore_extra_component_failures: bool = setting(
+        False,
+        key="ignoreExtraServerComponentsStartupFailures",
+        doc="Start without the plug-ins in extraServerComponents.",
+    )
+
+    def limits_problems(self) -> Iterator[Finding]:
+        """Give what cannot be provided, and limits that contradict each other."""
+        if self.extra_components and not self.ignore_extra_component_failures:
+            yield attrs.evolve(
+                _error(
+                    "extraServerComponents",
+                    f"'{','.join(self.extra_components)}' are Java classes; remove the key, or set "
+                    "ignoreExtraServerComponentsStartupFailures=true",
+                ),
+                kind=FindingKind.REFUSED,
+            )
+        if self.write_low_water_bytes > self.write_high_water_bytes:
+            yield _error("serverWriteBufferLowWaterMark", "is above serverWriteBufferHighWaterMark")
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class LogConfig:
+    """What is logged."""
+
+    log_level: str = setting(
+        "info",
+        key="logLevel",
+        reloads=True,
+        group="Log",
+        choices=LEVELS,
+        doc="Least level that is logged, where neither --log-level nor BOOKIE_ROOT_LOG_LEVEL says.",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class BookieConfig(
+    LogConfig,
+    BookieAuthConfig,
+    BookieTlsConfig,
+    AutoRecoveryConfig,
+    AdminConfig,
+    LimitsConfig,
+    CollectorConfig,
+    DiskConfig,
+    DbStorageConfig,
+    LedgerConfig,
+    JournalConfig,
+    MetadataConfig,
+    IdentityConfig,
+):
+    """What one bookie can be told; ``key`` is the name in a Java ``bk_server.conf``."""
+
+    other_keys: ClassVar[tuple[OtherKey, ...]] = BOOKIE_OTHER_KEYS
+
+    @property
+    def high_priority_bytes_min(self) -> int:
+        """Space needed for recovery adds while read-only."""
+        least = self._high_priority_bytes_min
+        return self.entry_log_bytes_min(self.log_bytes_max) if least is None else least
+
+    @property
+    def has_client(self) -> bool:
+        """Whether the bookie asks others in its own right: to repair, to heal, for the admin.
+
+        The latter does without where nobody's certificate could be trusted.
+        """
+        for_admin = self.http_enabled and (not self.has_tls or bool(self.tls_trust_store))
+        return self.autorecovery or self.check_integrity or for_admin
+
+    def cross_check(self) -> Iterator[Finding]:
+        """Give every finding about values that do not go together."""
+        yield from super().cross_check()
+        yield from self.identity_problems()
+        yield from self.journal_problems()
+        yield from self.ledger_problems()
+        yield from self.disk_problems()
+        yield from self.collector_problems()
+        yield from self.limits_problems()
+        yield from self.admin_problems()
+        yield from self.tls_problems()
+        wants_certificates = self.has_tls and self.tls_client_authentication
+        yield from self.auth_problems(wants_certificates=wants_certificates)
+        if self.service_uri is None:
+            yield _error("metadataServiceUri", "is not set; give it here or with --metadata-uri")
+
+
+def load_bookie_config(
+    properties: Properties, *, strict: bool = False
+) -> tuple[BookieConfig, Findings]:
+    """Return a bookie's settings; client keys may stand in the same file.
+
+    Raises:
+        ConfigError: at least one value is refused.
+    """
+    return load(BookieConfig, properties, also=(ClientConfig,), strict=strict)
+
+
+def load_client_config(properties: Properties) -> ClientConfig:
+    """Return the client's settings that stand in a bookie's file, as autorecovery needs them.
+
+    Raises:
+        ConfigError: at least one value is refused.
+    """
+    return load(ClientConfig, properties, also=(BookieConfig,))[0]
+
+
+def worst(findings: Iterable[Finding]) -> Severity:
+    """Return the worst severity among ``findings``; ``NOTE`` for none."""
+    order = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
+    return max((found.severity for found in findings), key=order.index, default=Severity.NOTE)
+
+
+def _error(key: str, message: str) -> Finding:
+    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)

@@ -1,0 +1,107 @@
+"""What DbLedgerStorage can be told, by Java's keys (BookKeeper 4.18.0): memory and RocksDB.
+
+Java reads these keys with DbLedgerStorage only, and so they are here. What it takes as a share of
+its direct memory is a fixed budget here, divided by the ledger directories.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from bkclient.config.settings import setting
+from bookied.storage.index.rocks_db import RocksSettings
+
+_MB: Final = 1024 * 1024
+_WRITE_BUFFER_BYTES: Final = 16 * _MB
+_BLOCK_CACHE_BYTES: Final = 32 * _MB
+_FEWEST_FILES: Final = 16
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class DbStorageConfig:
+    """DbLedgerStorage: its write cache, and how RocksDB keeps its index."""
+
+    db_write_cache_mb: int | None = setting(
+        None,
+        key="dbStorage_writeCacheMaxSizeMb",
+        unit="MiB",
+        group="DbLedgerStorage",
+        minimum=1,
+        doc="Entries kept in memory before they are flushed; skipListSizeLimit if not set.",
+        default_text="",
+    )
+    rocks_write_buffer_mb: int | None = setting(
+        None,
+        key="dbStorage_rocksDB_writeBufferSizeMB",
+        unit="MiB",
+        minimum=1,
+        doc="Locations in memory before RocksDB writes a table, for each ledger directory; if not "
+        "set 16 MiB for all of them. Up to four times as much while it writes.",
+        default_text="",
+    )
+    rocks_block_cache_bytes: int | None = setting(
+        None,
+        key="dbStorage_rocksDB_blockCacheSize",
+        unit="bytes",
+        minimum=_MB,
+        doc="RocksDB's cache of locations, for each ledger directory; if not set 32 MiB for all of "
+        "them.",
+        default_text="",
+    )
+    rocks_block_bytes: int = setting(
+        65_536,
+        key="dbStorage_rocksDB_blockSize",
+        unit="bytes",
+        minimum=1024,
+        doc="Block of a table of locations.",
+    )
+    rocks_table_mb: int = setting(
+        64,
+        key="dbStorage_rocksDB_sstSizeInMB",
+        unit="MiB",
+        minimum=1,
+        doc="Size of a table of locations.",
+    )
+    rocks_bloom_bits: int = setting(
+        10,
+        key="dbStorage_rocksDB_bloomFilterBitsPerKey",
+        minimum=0,
+        doc="Bits of bloom filter for each location; 0 is none.",
+    )
+    rocks_lz4: bool = setting(
+        True, key="dbStorage_rocksDB_lz4CompressionEnabled", doc="Compress locations with LZ4."
+    )
+    rocks_level0_files: int = setting(
+        4,
+        key="dbStorage_rocksDB_numFilesInLevel0",
+        minimum=1,
+        doc="Tables that begin a compaction of RocksDB's.",
+    )
+    rocks_level1_mb: int = setting(
+        256,
+        key="dbStorage_rocksDB_maxSizeInLevel1MB",
+        unit="MiB",
+        minimum=1,
+        doc="Size of RocksDB's first sorted level.",
+    )
+
+    def rocks_settings(self, *, directories: int, open_files_max: int) -> RocksSettings:
+        """Return the settings of each database of a bookie with so many ledger directories.
+
+        ``open_files_max`` is what all of them may have open, two databases a directory.
+        """
+        return RocksSettings(
+            write_buffer_bytes=(self.rocks_write_buffer_mb or 0) * _MB
+            or max(_MB, _WRITE_BUFFER_BYTES // directories),
+            block_cache_bytes=self.rocks_block_cache_bytes
+            or max(_MB, _BLOCK_CACHE_BYTES // directories),
+            block_bytes=self.rocks_block_bytes,
+            table_bytes=self.rocks_table_mb * _MB,
+            bloom_bits=self.rocks_bloom_bits,
+            lz4=self.rocks_lz4,
+            level0_files=self.rocks_level0_files,
+            level1_bytes=self.rocks_level1_mb * _MB,
+            open_files_max=max(_FEWEST_FILES, open_files_max // (2 * directories)),
+        )

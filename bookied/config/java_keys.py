@@ -1,0 +1,91 @@
+"""Keys of a Java ``bk_server.conf`` that ``bookied`` knows and does not use, and why.
+
+The one list behind "accepted without effect" and "refused": commands.md, sections 5.2 to 5.4. Keys
+that are used are attributes of ``BookieConfig``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bkclient.config.settings import OtherKey
+
+_THREADS: Final = "one reactor thread serves all connections"
+_MEMORY: Final = "belongs to Java's memory"
+_NETTY: Final = "belongs to Java's network layer"
+_TABLES: Final = "belongs to Java's table service"
+_ROCKSDB_CONF: Final = "RocksDB is told by the dbStorage_rocksDB_ keys"
+_ONE_LOG: Final = "all ledgers share one entry log"
+
+
+def _ignored(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[OtherKey, ...]:
+    return tuple(OtherKey(pattern, doc, harmless=harmless) for pattern in patterns)
+
+
+def _warned(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[OtherKey, ...]:
+    return tuple(OtherKey(pattern, doc, harmless=harmless, risky=True) for pattern in patterns)
+
+
+def _misspelt(pattern: str, instead: str) -> OtherKey:
+    return OtherKey(pattern, "no version of BookKeeper reads this spelling", instead=instead)
+
+
+BOOKIE_OTHER_KEYS: Final = (
+    _misspelt("journalDir", "journalDirectories"),
+    _misspelt("ledgerDir", "ledgerDirectories"),
+    _misspelt("indexDir", "indexDirectories"),
+    _misspelt("ledgerDirectory", "ledgerDirectories"),
+    _misspelt("httpServerKeystorePath", "httpServerKeyStorePath"),
+    *_ignored("Java reads it nowhere", "numJournalCallbackThreads"),
+    *_ignored("names a Java class", "journalChannelProvider", "registrationManagerClass"),
+    *_ignored("names a Java class", "metastoreImplClass"),
+    *_ignored("belongs to a Java metadata store", "metastoreMaxEntriesPerScan"),
+    *_ignored("classes are compared by their simple name", "allowShaded*", "shadedLedgerManager*"),
+    *_ignored("layouts are compared by name", "ledgerManagerFactoryDisableClassCheck"),
+    *_ignored(
+        _THREADS,
+        "numLongPollWorkerThreads",
+        "numHighPriorityWorkerThreads",
+        "numAddWorkerThreads",
+        "serverNumIOThreads",
+        "serverNumAcceptorThreads",
+        "readWorkerThreadsThrottlingEnabled",
+        "maxPendingReadRequestsPerThread",
+        "maxPendingAddRequestsPerThread",
+        "enableTaskExecutionStats",
+    ),
+    *_ignored("belongs to Java's timers", "requestTimerTickDurationMs", "requestTimerNumTicks"),
+    *_ignored("nothing spins here", "enableBusyWait"),
+    *_ignored(_NETTY, "byteBufAllocatorSize*", "enableLocalTransport", "disableServerSocketBind"),
+    *_ignored(_NETTY, "serverTcpLinger", "preserveMdcForTaskExecution"),
+    *_ignored(_MEMORY, "allocator*", "skipListArena*"),
+    *_ignored("a dead part ends the process at once", "bookieDeathWatchInterval"),
+    *_ignored(
+        _ONE_LOG,
+        "numOfMemtableFlushThreads",
+        "entrylogMapAccessExpiryTimeInSeconds",
+        "maximumNumberOfActiveEntryLogs",
+        "entryLogPerLedgerCounterLimitsMultFactor",
+    ),
+    *_ignored("one write cache and the page cache serve reads", "dbStorage_readAheadCache*"),
+    *_ignored("entry logs are written past the page cache anyway", "dbStorage_directIO*"),
+    *_ignored("clients wait for as long as it takes", "dbStorage_maxThrottleTimeMs"),
+    *_ignored("its log is in the directory of the database", "dbStorage_rocksDB_log*"),
+    *_ignored("RocksDB has seven levels", "dbStorage_rocksDB_numLevels"),
+    *_ignored("tables are of format 5 and checked by xxHash", "dbStorage_rocksDB_format_version"),
+    *_ignored("tables are of format 5 and checked by xxHash", "dbStorage_rocksDB_checksum_type"),
+    *_ignored("DbLedgerStorage here does without", "dbStorage_*"),
+    *_ignored(_ROCKSDB_CONF, "defaultRocksdbConf", "entryLocationRocksdbConf"),
+    *_ignored(_ROCKSDB_CONF, "ledgerMetadataRocksdbConf"),
+    *_ignored("RocksDB compacts when it has to", "entryLocationCompactionInterval"),
+    *_ignored("what logs hold is kept in memory", "gcEntryLogMetadataCache*"),
+    *_ignored("1000 locations are written at a time", "maxOperationNumbersInSingleRocksdb*"),
+    *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
+    *_ignored("a check waits for as long as it takes", "auditorAcquireConcurrentOpenLedger*"),
+    *_ignored("names a Java class", "httpServerClass"),
+    *_ignored("counting costs too little to be switched off", "enableStatistics"),
+    *_ignored("there is no JVM", "exposeDefaultJVMMetrics"),
+    *_ignored("no sanity test runs by itself", "sanityCheckMetricsEnabled"),
+    *_ignored("belongs to Java's statistics", "limitStatsLogging"),
+    *_warned("Codahale metrics are not offered", "codahaleStats*"),
+)

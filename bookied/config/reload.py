@@ -1,0 +1,88 @@
+"""Settings that a running bookie can be told anew: a rule, no effects.
+
+Java's bookie takes any key into its memory and says that all went well (BookKeeper 4.18.0,
+ConfigurationService); of most it never looks at the value again. Here only what takes effect can be
+changed, all that is asked or none of it, until the settings are read again: what SIGHUP takes as
+well (see ``reload``), but for who is let in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from bkclient.config.declaration import Declared, declared
+from bkclient.config.findings import Finding, Severity
+from bookied.config.bookie import BookieConfig
+from wire.errors import BookKeeperError
+
+_LOCKED: Final = frozenset({"authorizedRoles", "saslJaasClientAllowedIds"})
+"""Who is let in is up to whoever may write the settings file."""
+
+
+class SettingsRefusedError(BookKeeperError):
+    """A setting cannot be changed while the bookie runs, or not to this value."""
+
+
+def changeable() -> dict[str, Declared]:
+    """Return the settings that can be, by their Java keys."""
+    return {
+        one.spec.key: one
+        for one in declared(BookieConfig)
+        if one.spec.reloads and one.spec.key not in _LOCKED
+    }
+
+
+def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> BookieConfig:
+    """Return the settings with new values, by their Java keys.
+
+    Args:
+        config: as the bookie runs.
+        given: values as JSON has them; texts are read as in a settings file.
+
+    Raises:
+        SettingsRefusedError: at least one cannot be; it says why, and none is changed.
+    """
+    changed = attrs.evolve(config, **read_settings(given))
+    before = set(_errors(config))
+    for error in _errors(changed):
+        if error not in before:
+            raise SettingsRefusedError(f"{error.key}: {error.message}")
+    return changed
+
+
+def read_settings(given: Mapping[str, object]) -> dict[str, Any]:
+    """Return values by their names in ``BookieConfig``, each looked at by itself.
+
+    Raises:
+        SettingsRefusedError: one cannot be changed, or is nothing that it may be.
+    """
+    by_key = changeable()
+    fixed = sorted(given.keys() - by_key.keys())
+    if fixed:
+        raise SettingsRefusedError(
+            f"not while the bookie runs: {', '.join(fixed)}; these can be changed: "
+            f"{', '.join(sorted(by_key))}"
+        )
+    return {by_key[key].argument: _value(by_key[key], value) for key, value in given.items()}
+
+
+def _value(one: Declared, given: object) -> object:
+    text = given if isinstance(given, str) else json.dumps(given)
+    try:
+        value: object = one.convert(text)
+    except ValueError as error:
+        raise SettingsRefusedError(
+            f"{one.spec.key}: '{text}' {error}; allowed: {one.allowed}"
+        ) from error
+    reason = one.spec.refuse(value) if one.spec.refuse else None
+    if reason:
+        raise SettingsRefusedError(f"{one.spec.key}: '{text}' {reason}")
+    return value
+
+
+def _errors(config: BookieConfig) -> Iterator[Finding]:
+    return (one for one in config.cross_check() if one.severity is Severity.ERROR)

@@ -1,0 +1,1 @@
+"""A bookie's directories: identity, cookie, locks, notes, free space."""

@@ -1,0 +1,220 @@
+"""Whether directories, cluster and configuration belong together: the cookies' say at start.
+
+A cookie is the list of a bookie's directories under its id and its cluster's instance id, kept in
+the metadata store and as ``VERSION`` in every directory. A directory that was lost or swapped, or a
+bookie under a new name, is found here before it can answer "no such entry" for what it should
+have. Agrees with BookKeeper 4.18.0, LegacyCookieValidation, but for two things: an empty *journal*
+directory of a known bookie is refused even with ``allowStorageExpansion``, and a first start that
+was cut short between the directories and the store is finished rather than refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+from twisted.logger import Logger
+
+from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Versioned
+from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.dirs import VERSION, Directories
+from bookied.directories.identity import Identity
+from bookied.directories.losses import forget
+from bookied.errors import BadCookieError
+from bookied.exit_status import Difference, WrongIdentityError
+from bookied.storage.files.files import Files
+from wire.errors import FormatError
+from wire.ids import BookieId
+from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+
+STAMPING: Final = "bookied.stamping"
+"""Beside ``current`` of the first directory, while new cookies are being written."""
+
+_UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
+"""What ``Files.write_atomic`` leaves of a cookie when the process dies in it."""
+
+_FIXED: Final = "with DbLedgerStorage the ledger directories keep their number and order for good"
+
+log = Logger()
+
+
+def master_cookie(config: BookieConfig, bookie_id: BookieId, instance_id: str | None) -> Cookie:
+    """Return the cookie that configuration and cluster call for."""
+    return Cookie(
+        bookie_id=bookie_id,
+        journal_dirs=",".join(config.journal_directories),
+        ledger_dirs=config.ledger_directories,
+        index_dirs=config.named_index_directories,
+        instance_id=instance_id,
+    )
+
+
+async def check_cookies(
+    config: BookieConfig,
+    identity: Identity,
+    found: Directories,
+    *,
+    store: CookieStore,
+    instance_id: str | None,
+    files: Files,
+) -> None:
+    """Let the bookie go on only if every cookie fits; a new bookie's are written.
+
+    Raises:
+        WrongIdentityError: a cookie does not fit, or is missing where it must not be.
+        BadCookieError: a VERSION file cannot be read.
+        MetadataStoreError: the store failed.
+    """
+    check = _Check(
+        master=master_cookie(config, identity.bookie_id, instance_id),
+        # DbLedgerStorage finds a ledger by the number and the order of its directories: by another
+        # list, what it holds is not found any more. Java goes on all the same.
+        superset=config.allow_storage_expansion and config.storage_class is not StorageClass.DB,
+        is_fixed=config.storage_class is StorageClass.DB,
+        found=found,
+        store=store,
+        files=files,
+    )
+    stored = await check.stored_cookie(identity.possible_ids)
+    local = check.local_cookies()
+    missing = [directory for directory in found.all_dirs if directory not in local]
+    if stored is None:
+        await check.new_bookie(missing)
+    else:
+        await check.known_bookie(stored, local, missing)
+
+
+@attrs.frozen(kw_only=True)
+class _Check:
+    master: Cookie
+    superset: bool
+    is_fixed: bool
+    found: Directories
+    store: CookieStore
+    files: Files
+
+    async def stored_cookie(self, ids: Iterable[BookieId]) -> Versioned[Cookie] | None:
+        """Return the stored cookie; one under any former id must fit as well."""
+        stored = None
+        for bookie_id in ids:
+            try:
+                held = await self.store.read_cookie(bookie_id)
+            except CookieNotFoundError:
+                continue
+            place = f"the stored cookie of {bookie_id}"
+            try:
+                cookie = decode_cookie(held.value)
+            except FormatError as error:
+                raise WrongIdentityError(f"{place} cannot be read: {error}") from error
+            self._insist(place, cookie)
+            stored = Versioned(cookie, held.version)
+        return stored
+
+    def local_cookies(self) -> dict[Path, Cookie]:
+        """Return the cookie of each directory that has one; each must fit."""
+        local = {}
+        for directory in self.found.all_dirs:
+            path = directory / VERSION
+            try:
+                cookie = decode_cookie(self.files.read(path))
+            except FileNotFoundError:
+                continue
+            except FormatError as error:
+                raise BadCookieError(path, None, f"is no cookie: {error}") from error
+            self._insist(str(path), cookie)
+            local[directory] = cookie
+        return local
+
+    async def new_bookie(self, missing: list[Path]) -> None:
+        if not missing and not self._was_cut_short():
+            raise WrongIdentityError(
+                f"the metadata store has no cookie of {self.master.bookie_id}, but every directory "
+                "has one: was the bookie decommissioned, or is this another cluster?"
+            )
+        self._insist_empty(missing)
+        log.info("a new bookie: cookies are written", bookie_id=self.master.bookie_id)
+        await self._begin(missing, NEW)
+        self.files.remove(self._stamping)
+
+    async def known_bookie(
+        self, stored: Versioned[Cookie], local: dict[Path, Cookie], missing: list[Path]
+    ) -> None:
+        if missing and not self.superset:
+            raise WrongIdentityError(
+                f"{_names(missing)} lost its cookie: a directory was emptied or is not mounted; "
+                "allowStorageExpansion=true adds new directories, it does not bring lost ones back"
+            )
+        # An expansion that was cut short has told some directories of others that it never used.
+        vouching = () if self._was_cut_short() else tuple(local.values())
+        known = set().union(*map(_directories_of, (stored.value, *vouching)))
+        lost = [directory for directory in missing if str(directory.parent) in known]
+        if lost:
+            raise WrongIdentityError(
+                f"{_names(lost)} lost its cookie: this directory was in use before, and what it "
+                "held is gone"
+            )
+        self._insist_empty(missing)
+        if missing or cookie_differences(self.master, stored.value):
+            log.info("directories are added: cookies are written", directories=missing)
+            await self._begin(missing, stored.version)
+        if self.files.exists(self._stamping):
+            self.files.remove(self._stamping)
+
+    async def _begin(self, missing: list[Path], version: int) -> None:
+        """Write the cookies; directories that have had none have no past from now on."""
+        self.files.write_atomic(self._stamping, encode_cookie(self.master))
+        for directory in missing:
+            forget(self.files, directory.parent)
+        await self._stamp(version)
+
+    async def _stamp(self, version: int) -> None:
+        """Write the cookie everywhere: directories first, so that none is missing once stored."""
+        cookie = encode_cookie(self.master)
+        for directory in self.found.all_dirs:
+            self.files.write_atomic(directory / VERSION, cookie)
+        await self.store.write_cookie(BookieId(self.master.bookie_id), cookie, version)
+
+    @property
+    def _stamping(self) -> Path:
+        return self.found.roots[0] / STAMPING
+
+    def _was_cut_short(self) -> bool:
+        try:
+            return self.files.read(self._stamping) == encode_cookie(self.master)
+        except FileNotFoundError:
+            return False
+
+    def _insist(self, place: str, cookie: Cookie) -> None:
+        different = [
+            Difference(place, one.field, one.theirs, one.ours)
+            for one in cookie_differences(self.master, cookie, superset=self.superset)
+        ]
+        if different:
+            fixed = f"; {_FIXED}" if self.is_fixed else ""
+            raise WrongIdentityError(f"the cookies do not fit the configuration{fixed}", different)
+
+    def _insist_empty(self, directories: list[Path]) -> None:
+        full = [directory for directory in directories if self._data(directory)]
+        if full:
+            raise WrongIdentityError(f"{_names(full)} has data but no cookie")
+
+    def _data(self, directory: Path) -> list[str]:
+        """Return the names in a directory, but for cookies that a crash cut short: those go."""
+        names = self.files.list(directory)
+        unfinished = [one for one in names if _UNFINISHED.fullmatch(one)]
+        for name in unfinished:
+            self.files.remove(directory / name)
+        return [name for name in names if name not in unfinished]
+
+
+def _directories_of(cookie: Cookie) -> Iterator[str]:
+    yield from cookie.journal_dirs.split(",")
+    yield from cookie.ledger_dirs
+    yield from cookie.index_dirs or ()
+
+
+def _names(directories: list[Path]) -> str:
+    return ", ".join(map(str, directories))

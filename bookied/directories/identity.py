@@ -1,0 +1,159 @@
+"""Under which id and address a bookie is known.
+
+Agrees with BookKeeper 4.18.0, BookieImpl.getBookieId and LegacyCookieValidation.possibleBookieIds:
+``bookieId`` if set, else ``advertisedAddress``, else the address of the interface or its host name,
+with the port. The host's names and addresses come through ``Host``, so that tests can have any.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import socket
+import struct
+from typing import Final, Protocol
+
+import attrs
+
+from bookied.config.bookie import BookieConfig
+from bookied.exit_status import AddressError
+from wire.ids import BookieId, is_valid_bookie_id
+
+_SIOCGIFADDR: Final = 0x8915
+
+
+class Host(Protocol):
+    """What must be known of the machine. Every method blocks, and raises ``OSError``."""
+
+    def address(self, interface: str | None) -> str:
+        """Return the IPv4 address of an interface, or of the host's own name."""
+        ...
+
+    def canonical_name(self, address: str) -> str:
+        """Return the full name of an address; the address itself where it has none."""
+        ...
+
+    def resolve(self, name: str) -> str:
+        """Return an address of ``name``."""
+        ...
+
+
+class RealHost:
+    """This machine."""
+
+    def address(self, interface: str | None) -> str:
+        if interface is None:
+            return self.resolve(socket.gethostname())
+        request = struct.pack("256s", interface.encode()[:15])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)
+        return socket.inet_ntoa(answer[20:24])
+
+    def canonical_name(self, address: str) -> str:
+        name, _aliases, _addresses = socket.gethostbyaddr(address)
+        return name
+
+    def resolve(self, name: str) -> str:
+        return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+
+
+@attrs.frozen
+class Identity:
+    """Who a bookie is.
+
+    ``bookie_id`` names it in metadata, ``host`` and ``port`` are what clients are told, and
+    ``listen_host`` is where it listens. ``possible_ids`` are the ids it could have been started
+    under before; a cookie under any of them must fit.
+    """
+
+    bookie_id: BookieId
+    host: str
+    port: int
+    listen_host: str
+    possible_ids: tuple[BookieId, ...]
+
+
+def identify(config: BookieConfig, port: int, host: Host) -> Identity:
+    """Return who a bookie with this configuration is; ``port`` is the one it has bound.
+
+    Raises:
+        AddressError: its address cannot be found, is a loopback one, or its id is no id.
+    """
+    name = _advertised(config, host)
+    bookie_id = BookieId(config.bookie_id or f"{name}:{port}")
+    if not is_valid_bookie_id(bookie_id):
+        raise AddressError(f"bookieId: '{bookie_id}' is no bookie id")
+    return Identity(
+        bookie_id=bookie_id,
+        host=name,
+        port=port,
+        listen_host=listen_host(config, host),
+        possible_ids=_possible_ids(config, bookie_id, port, host),
+    )
+
+
+def listen_host(config: BookieConfig, host: Host) -> str:
+    """Return the address to listen on; empty for all.
+
+    Raises:
+        AddressError: ``listeningInterface`` has none.
+    """
+    if config.listening_interface is None:
+        return ""
+    return _interface_address(config.listening_interface, host)
+
+
+def _advertised(config: BookieConfig, host: Host) -> str:
+    if config.advertised_address is not None:
+        name = config.advertised_address.strip()
+        key = "advertisedAddress"
+    else:
+        name = _own_name(config, host, as_host_name=config.use_host_name)
+        key = "listeningInterface"
+    try:
+        address = host.resolve(name)
+    except OSError as error:
+        raise AddressError(f"{key}: {name} has no address ({error.strerror or error})") from error
+    if ipaddress.ip_address(address).is_loopback and not config.allow_loopback:
+        raise AddressError(
+            f"{name} is a loopback address, which no other machine can reach: set "
+            "advertisedAddress or listeningInterface, or allowLoopback=true"
+        )
+    return name
+
+
+def _own_name(config: BookieConfig, host: Host, *, as_host_name: bool) -> str:
+    address = _interface_address(config.listening_interface, host)
+    if not as_host_name:
+        return address
+    try:
+        name = host.canonical_name(address)
+    except OSError as error:
+        raise AddressError(f"useHostNameAsBookieID: {address} has no host name") from error
+    if name == address:
+        raise AddressError(f"useHostNameAsBookieID: {address} has no host name")
+    return name.partition(".")[0] if config.use_short_host_name else name
+
+
+def _interface_address(interface: str | None, host: Host) -> str:
+    try:
+        return host.address(interface)
+    except OSError as error:
+        what = "the host's own name" if interface is None else f"interface {interface}"
+        raise AddressError(
+            f"listeningInterface: {what} has no address ({error.strerror or error})"
+        ) from error
+
+
+def _possible_ids(
+    config: BookieConfig, bookie_id: BookieId, port: int, host: Host
+) -> tuple[BookieId, ...]:
+    found = [bookie_id]
+    if config.bookie_id is None:
+        for as_host_name in (False, True):
+            try:
+                name = _own_name(config, host, as_host_name=as_host_name)
+            except AddressError:
+                continue  # It cannot have been started under a name that it does not have.
+            found.append(BookieId(f"{name}:{port}"))
+    return tuple(dict.fromkeys(found))

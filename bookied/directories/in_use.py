@@ -1,0 +1,162 @@
+"""Who works in a bookie's directories just now: for tools that must know, or must say so.
+
+A bookie of ours holds a lock on each root. A Java bookie holds none (but RocksDB's own), so the
+kernel is asked which processes have files below a root open for writing. Only one's own processes
+can be seen unless one is root; then ``DIRTY`` is the only sign of somebody else's Java bookie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.directories.dirs import CURRENT, DIRTY, LOCK, is_locked
+
+PROC: Final = Path("/proc")
+TOOL: Final = "bkctl"
+"""The program whose commands hold the locks of a bookie while they change its directories."""
+
+_NAME_WITHIN: Final = 3
+"""A program's name is among its first words, where an interpreter runs it: ``python -m NAME``."""
+
+
+@attrs.frozen
+class Worker:
+    """A process that writes below a root, and what it is: ``bookied``, ``Java bookie``, a name.
+
+    A command of ours is named with its group: ``bkctl disk convert``.
+    """
+
+    pid: int
+    program: str
+
+    def __str__(self) -> str:
+        return f"{self.program} (process {self.pid})"
+
+
+@attrs.frozen
+class Use:
+    """How one root is used."""
+
+    root: Path
+    exists: bool
+    is_locked: bool
+    """By a running bookie (or a repairing command) of ours."""
+    is_dirty: bool
+    """``DIRTY`` is there: a bookie runs, or did not stop cleanly."""
+    workers: tuple[Worker, ...]
+
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody is at work here."""
+        return self.is_locked or bool(self.workers)
+
+
+def uses(roots: Iterable[Path], proc: Path = PROC) -> list[Use]:
+    """Return how each root is used."""
+    wanted = tuple(roots)
+    workers = _workers(wanted, proc)
+    return [_use(root, workers.get(root, []), proc) for root in wanted]
+
+
+def _use(root: Path, workers: Sequence[Worker], proc: Path) -> Use:
+    locked = _is_locked(root)
+    found = {worker.pid: worker for worker in workers}
+    owner = _lock_owner(root) if locked else None
+    if owner is not None and owner not in found:
+        found[owner] = Worker(owner, _program(proc / str(owner)))
+    return Use(
+        root=root,
+        exists=root.is_dir(),
+        is_locked=locked,
+        is_dirty=(root / CURRENT / DIRTY).exists(),
+        workers=tuple(found[pid] for pid in sorted(found)),
+    )
+
+
+def _is_locked(root: Path) -> bool:
+    try:
+        return is_locked(root)
+    except OSError:  # Not ours to read; whoever works here is found otherwise, if at all.
+        return False
+
+
+def _lock_owner(root: Path) -> int | None:
+    try:
+        text = (root / LOCK).read_text("ascii", "replace").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None
+
+
+def _workers(roots: Sequence[Path], proc: Path) -> dict[Path, list[Worker]]:
+    """Return who has files open for writing, by root."""
+    places = {f"{os.path.realpath(root)}/": root for root in roots}
+    found: dict[Path, list[Worker]] = {}
+    for process in _processes(proc):
+        used = {
+            root
+            for path in _written_files(process, tuple(places))
+            for place, root in places.items()
+            if path.startswith(place) and not path.endswith(f"/{LOCK}")
+        }
+        for root in used:
+            worker = Worker(int(process.name), _program(process))
+            found.setdefault(root, []).append(worker)
+    return found
+
+
+def _processes(proc: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        for entry in proc.iterdir():
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                yield entry
+
+
+def _written_files(process: Path, places: tuple[str, ...]) -> Iterator[str]:
+    """Give the files below ``places`` that a process has open for writing.
+
+    None of a process that cannot be looked at. How a file is open is read of those below alone,
+    and its name is no Path: there may be thousands, and few of them are a bookie's.
+    """
+    descriptors = f"{process}/fd"
+    try:
+        numbers = os.listdir(descriptors)  # noqa: PTH208
+    except OSError:
+        return
+    for number in numbers:
+        with contextlib.suppress(OSError, ValueError):
+            path = os.readlink(f"{descriptors}/{number}")  # noqa: PTH115
+            if path.startswith(places) and _is_written(process / "fdinfo" / number):
+                yield path
+
+
+def _is_written(info: Path) -> bool:
+    for line in info.read_text("ascii").splitlines():
+        if line.startswith("flags:"):
+            return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return False
+
+
+def _program(process: Path) -> str:
+    try:
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return "unknown program"
+    name = Path(words[0]).name or "unknown program"
+    if name == "java":
+        is_bookie = any(word.startswith("org.apache.bookkeeper.") for word in words)
+        return "Java bookie" if is_bookie else "java"
+    for at, word in enumerate(words[:_NAME_WITHIN]):
+        if Path(word).name == TOOL:
+            told = itertools.takewhile(lambda one: one[:1].isalpha(), words[at + 1 : at + 3])
+            return " ".join((TOOL, *told))
+    if any(Path(word).name == "bookied" or word.startswith("bookied") for word in words):
+        return "bookied"
+    return name

@@ -1,0 +1,1 @@
+"""A stopped bookie's directories as values."""

@@ -1,0 +1,347 @@
+"""A stopped bookie's directories as iterators of values: for tools, and for tests.
+
+Nothing is created, changed or locked; the readers are those the bookie itself starts with. A
+running bookie's directories can be read too, and then look as after a crash at that moment. Damage
+raises the ``CorruptError`` that names it, after all that comes before it was given; where a
+``Report`` is taken, that gets it and what is left is given all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.directories.dirs import VERSION, Directories
+from bookied.errors import BadCookieError, CorruptError, LastMarkError
+from bookied.exit_status import DirectoryError
+from bookied.offline.index import FileIndex, OfflineIndex, entries_of, is_db
+from bookied.storage.entrylog import format as log_layout
+from bookied.storage.entrylog import reader as logs
+from bookied.storage.files.files import Files
+from bookied.storage.index.ledger_pages import StoredLedger
+from bookied.storage.journal import format as journal_layout
+from bookied.storage.journal import reader as journals
+from bookied.storage.journal.damage import trusted_mark
+from bookied.storage.journal.mark import START, Mark, decode_mark, file_name
+from wire.errors import FormatError
+from wire.ids import EntryId, LedgerId
+from wire.records import Cookie, decode_cookie
+
+Report = Callable[[CorruptError], object]
+"""Is told of damage; what is left is read on."""
+
+
+class RecordKind(enum.Enum):
+    """What a journal record says."""
+
+    ENTRY = "entry"
+    LEDGER_KEY = "ledger key"
+    FENCE = "fence"
+    EXPLICIT_LAC = "explicit LAC"
+    UNKNOWN = "unknown"
+    """Of a kind no version we know writes; replay passes it over."""
+
+
+_KINDS: Final = {
+    journal_layout.LEDGER_KEY: RecordKind.LEDGER_KEY,
+    journal_layout.FENCE: RecordKind.FENCE,
+    journal_layout.EXPLICIT_LAC: RecordKind.EXPLICIT_LAC,
+}
+_WITH_INNER: Final = frozenset({RecordKind.LEDGER_KEY, RecordKind.EXPLICIT_LAC})
+
+
+@attrs.frozen
+class JournalEntry:
+    """One journal record. ``offset`` is that of its length field in ``path``.
+
+    ``content`` is the entry packet, the master key or the LAC packet; empty for a fence.
+    """
+
+    path: Path
+    offset: int
+    kind: RecordKind
+    ledger_id: LedgerId
+    entry_id: EntryId | None
+    content: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class StoredEntry:
+    """One entry in an entry log. ``offset`` is that of its length field in ``path``."""
+
+    path: Path
+    offset: int
+    location: int
+    ledger_id: LedgerId
+    entry_id: EntryId
+    packet: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class IndexedLedger:
+    """What the index says of one ledger. ``path`` is its file, or the database's directory."""
+
+    path: Path
+    ledger_id: LedgerId
+    master_key: bytes = attrs.field(repr=False)
+    is_fenced: bool
+    explicit_lac: bytes | None = attrs.field(repr=False)
+    last_entry: EntryId
+
+
+@attrs.frozen
+class Shard:
+    """One space of log ids and its index: all directories, or one of each for DbLedgerStorage."""
+
+    files: Files
+    ledger_dirs: tuple[Path, ...]
+    index: OfflineIndex
+    reader: logs.EntryLogReader
+
+    def entry_logs(self) -> list[Path]:
+        """Return its entry logs, oldest first."""
+        return _entry_logs(self.files, self.ledger_dirs)
+
+    def log_path(self, log_id: int) -> Path:
+        """Return where a log is; for one that is not here, where it might have been."""
+        name = log_layout.file_name(log_id)
+        places = (directory / name for directory in self.ledger_dirs)
+        return next(filter(self.files.exists, places), self.ledger_dirs[0] / name)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self.reader.close()
+        self.index.close()
+
+
+@attrs.frozen
+class StoredMark:
+    """One copy of a lastMark; ``journal`` is the place of its journal directory in the list."""
+
+    path: Path
+    journal: int
+    mark: Mark
+
+
+@attrs.frozen
+class OfflineBookie:
+    """The directories of one bookie, read only."""
+
+    files: Files
+    found: Directories
+
+    def cookies(self) -> Iterator[tuple[Path, Cookie]]:
+        """Give the cookie of each directory that has one.
+
+        Raises:
+            BadCookieError: a VERSION file is none.
+        """
+        for directory in self.found.all_dirs:
+            path = directory / VERSION
+            try:
+                yield path, decode_cookie(self.files.read(path))
+            except FileNotFoundError:
+                continue
+            except FormatError as error:
+                raise BadCookieError(path, None, f"is no cookie: {error}") from error
+
+    def marks(self, report: Report | None = None) -> Iterator[StoredMark]:
+        """Give every copy of every mark.
+
+        Raises:
+            LastMarkError: a file is no mark, and there is no ``report`` to tell.
+        """
+        journals_count = len(self.found.journals)
+        for number in range(journals_count):
+            for directory in self.found.ledger_dirs:
+                path = directory / file_name(number, journals_count)
+                try:
+                    yield StoredMark(path, number, decode_mark(self.files.read(path), path))
+                except FileNotFoundError:
+                    continue
+                except LastMarkError as error:
+                    if report is None:
+                        raise
+                    report(error)
+
+    def highest_mark(self, journal: int) -> Mark:
+        """Return where replay would start in the ``journal``-th journal directory."""
+        found = self.marks(report=lambda _damage: None)
+        return max((one.mark for one in found if one.journal == journal), default=START)
+
+    def to_replay(self, journal: int) -> Iterator[tuple[Path, int]]:
+        """Give the journals that the next start reads, and from where; 0 for all of one."""
+        directory = self.found.journal_dirs[journal]
+        mark = trusted_mark(self.files, directory, self.highest_mark(journal))
+        for number in journals.journal_ids(self.files, directory):
+            if number >= mark.journal_id:
+                offset = mark.offset if number == mark.journal_id else 0
+                yield directory / journal_layout.file_name(number), offset
+
+    def journals(self) -> Iterator[Path]:
+        """Give the journal files: by directory, oldest first."""
+        for directory in self.found.journal_dirs:
+            for journal_id in journals.journal_ids(self.files, directory):
+                yield directory / journal_layout.file_name(journal_id)
+
+    def journal_records(self, path: Path, offset: int = 0) -> Iterator[JournalEntry]:
+        """Give the records of one journal file from ``offset`` on, a record boundary.
+
+        Raises:
+            JournalMissingError: there is no such file.
+            JournalFormatError: it is no journal.
+            JournalRecordError: damage.
+        """
+        scan = journals.open_scan(self.files, path, offset)
+        try:
+            for record in scan:
+                yield journal_entry(path, record)
+        finally:
+            scan.close()
+
+    @contextlib.contextmanager
+    def shards(self) -> Iterator[tuple[Shard, ...]]:
+        """Open the indexes, and the logs that they point into, to be closed at the end.
+
+        Raises:
+            DirectoryError: DbLedgerStorage has not as many index as ledger directories.
+            CorruptError: an index is damaged as a whole.
+        """
+        with contextlib.ExitStack() as opened:
+            found = []
+            for ledger_dirs, open_index in self._spaces():
+                reader = logs.EntryLogReader(self.files, ledger_dirs)
+                shard = Shard(self.files, ledger_dirs, open_index(), reader)
+                opened.callback(shard.close)
+                found.append(shard)
+            yield tuple(found)
+
+    def _spaces(self) -> list[tuple[tuple[Path, ...], Callable[[], OfflineIndex]]]:
+        ledger_dirs, index_dirs = self.found.ledger_dirs, self.found.index_dirs
+        if not any(is_db(self.files, directory) for directory in index_dirs):
+            return [(ledger_dirs, partial(FileIndex, self.files, index_dirs))]
+        if len(ledger_dirs) != len(index_dirs):
+            raise DirectoryError(
+                f"{len(index_dirs)} index directories hold RocksDB, for {len(ledger_dirs)} ledger "
+                "directories; each ledger directory has its own"
+            )
+        return [
+            ((ledgers,), partial(_open_db, directory))
+            for ledgers, directory in zip(ledger_dirs, index_dirs, strict=True)
+        ]
+
+    def entry_logs(self) -> Iterator[Path]:
+        """Give the entry logs, oldest first; by directory where each has ids of its own."""
+        for ledger_dirs, _ in self._spaces():
+            yield from _entry_logs(self.files, ledger_dirs)
+
+    def log_entries(self, path: Path) -> Iterator[StoredEntry]:
+        """Give the entries of one entry log, in order of writing.
+
+        Raises:
+            EntryLogFormatError: it is no entry log.
+            EntryLogRecordError: damage.
+        """
+        scan = logs.open_scan(self.files, path)
+        try:
+            for record in scan:
+                _log_id, body_at = log_layout.split_location(record.location)
+                yield StoredEntry(
+                    path=path,
+                    offset=body_at - log_layout.LENGTH.size,
+                    location=record.location,
+                    ledger_id=LedgerId(record.ledger_id),
+                    entry_id=EntryId(record.entry_id),
+                    packet=record.body,
+                )
+        finally:
+            scan.close()
+
+    def ledgers(self, report: Report | None = None) -> Iterator[IndexedLedger]:
+        """Give the ledgers that the index has, by id; by directory where each has an index.
+
+        Raises:
+            CorruptError: what is stored of one is damaged, and there is no ``report`` to tell.
+        """
+        with self.shards() as shards:
+            for shard in shards:
+                _tell(shard.index.damage, report)
+                for ledger_id in shard.index.ledger_ids():
+                    try:
+                        stored = shard.index.load(ledger_id)
+                    except CorruptError as error:
+                        if report is None:
+                            raise
+                        report(error)
+                        continue
+                    if stored is not None:
+                        yield indexed(shard.index, LedgerId(ledger_id), stored)
+
+    def index_entries(self, ledger_id: LedgerId) -> Iterator[tuple[EntryId, int]]:
+        """Give entry ids and locations of one ledger, ascending; nothing for one not here.
+
+        Raises:
+            CorruptError: what is stored of it is damaged.
+        """
+        with self.shards() as shards:
+            index = shard_of(shards, ledger_id).index
+            if index.load(ledger_id) is not None:
+                for entry_id, location in entries_of(index, ledger_id):
+                    yield EntryId(entry_id), location
+
+
+def _tell(damage: Sequence[CorruptError], report: Report | None) -> None:
+    for error in damage:
+        if report is None:
+            raise error
+        report(error)
+
+
+def shard_of(shards: Sequence[Shard], ledger_id: int) -> Shard:
+    """Return where a ledger is, or would be. Java agrees: DbLedgerStorage (4.18.0)."""
+    return shards[ledger_id % len(shards)]
+
+
+def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: StoredLedger) -> IndexedLedger:
+    """Return what an index says of a ledger."""
+    return IndexedLedger(
+        path=index.place(ledger_id)[0],
+        ledger_id=ledger_id,
+        master_key=stored.header.master_key,
+        is_fenced=stored.header.is_fenced,
+        explicit_lac=stored.header.explicit_lac,
+        last_entry=EntryId(stored.last_entry),
+    )
+
+
+def _open_db(directory: Path) -> OfflineIndex:
+    from bookied.offline.db_index import DbIndex  # Not for who has index files alone.
+
+    return DbIndex(directory)
+
+
+def _entry_logs(files: Files, directories: tuple[Path, ...]) -> list[Path]:
+    return [path for _log_id, path in sorted(logs.list_logs(files, directories).items())]
+
+
+def journal_entry(path: Path, record: journals.JournalRecord) -> JournalEntry:
+    """Return a record of a journal as a value."""
+    is_entry = record.entry_id >= 0
+    kind = RecordKind.ENTRY if is_entry else _KINDS.get(record.entry_id, RecordKind.UNKNOWN)
+    content = record.body if is_entry else b""
+    if kind in _WITH_INNER:
+        content = journal_layout.inner_bytes(record.body)
+    return JournalEntry(
+        path=path,
+        offset=record.offset,
+        kind=kind,
+        ledger_id=LedgerId(record.ledger_id),
+        entry_id=EntryId(record.entry_id) if is_entry else None,
+        content=bytes(content),
+    )

@@ -1,0 +1,1 @@
+"""Check a stopped bookie's directories."""

@@ -1,0 +1,210 @@
+"""Checks the index against the entry logs: each location leads to the entry it is said to be.
+
+The plain check reads the head of each record; a deep one the whole entry, and its digest where that
+needs no password: an entry's own bytes tell CRC32C and CRC32. One that fits neither, in a ledger
+where others do, is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from bookied.errors import (
+    CorruptError,
+    IndexTruncatedError,
+    MissingLogError,
+)
+from bookied.offline.bookie import Shard
+from bookied.offline.check.check import Findings, Problem, Severity, from_error
+from bookied.offline.index import IndexKind, check_place
+from bookied.offline.journal_tail import Tick
+from bookied.offline.packets import find_digest
+from bookied.storage.entrylog.format import LENGTH, split_location
+from bookied.storage.index import format as layout
+from wire.codes import DigestType
+
+_DAMAGE: Final = (CorruptError, OSError)
+_DOUBTFUL_MAX: Final = 1000
+
+
+def list_ledgers(shard: Shard, into: list[int]) -> Problem | None:
+    """Put the ledgers of an index into a list; return what is wrong if it cannot be read at all."""
+    try:
+        into.extend(shard.index.ledger_ids())
+    except _DAMAGE as error:
+        return from_error(error, fix="bkctl disk rebuild-db --ledgers")
+    return None
+
+
+def check_index(
+    shard: Shard,
+    found: Findings,
+    ledger_ids: list[int],
+    damaged: Problem | None,
+    tick: Tick,
+    *,
+    deep: bool,
+) -> Iterator[Problem]:
+    """Look up every entry of every ledger."""
+    for error in shard.index.damage:
+        yield from_error(error, fix="bkctl disk rebuild-db --ledgers")
+    if damaged is not None:
+        yield damaged
+    missing_logs: set[int] = set()
+    for done, ledger_id in enumerate(ledger_ids, 1):
+        check = _LedgerCheck(shard, found, ledger_id, missing_logs, deep=deep)
+        yield from joined(check.run())
+        found.counts.ledgers += 1
+        tick(done, found.counts.entries)
+
+
+@attrs.define
+class _LedgerCheck:
+    """The check of one ledger."""
+
+    _shard: Shard
+    _found: Findings
+    _ledger_id: int
+    _missing_logs: set[int]
+    _deep: bool = attrs.field(kw_only=True)
+    _digest: DigestType | None = None
+    _doubtful: list[tuple[int, int]] = attrs.field(factory=list)
+    """Entries without a digest that we can check, and their locations: the first of them."""
+
+    def run(self) -> Iterator[Problem]:
+        index, ledger_id = self._shard.index, self._ledger_id
+        fix = f"bkctl disk rebuild-index {ledger_id}"
+        try:
+            stored = index.load(ledger_id)
+        except IndexTruncatedError as error:
+            yield self._truncated(error, fix)
+            return
+        except _DAMAGE as error:
+            yield from_error(error, ledger_id=ledger_id, fix=fix)
+            return
+        if stored is None:
+            return  # Gone since it was listed.
+        yield from self._check_file(fix)
+        try:
+            for page_no, page in index.pages(ledger_id):
+                first = page_no * layout.PAGE_SLOTS
+                for slot, location in enumerate(page):
+                    if location:
+                        yield from self._check_entry(first + slot, location, fix)
+        except _DAMAGE as error:
+            yield from_error(error, ledger_id=ledger_id, fix=fix)
+        yield from self._failed_digests()
+
+    def _truncated(self, error: IndexTruncatedError, fix: str) -> Problem:
+        pending = self._found.tail.ledgers.get(self._ledger_id)
+        is_pending = pending is not None and pending.master_key is not None
+        return from_error(
+            error,
+            severity=Severity.NOTE if is_pending else Severity.PROBLEM,
+            ledger_id=self._ledger_id,
+            fix="the next start makes it new from the journal" if is_pending else fix,
+        )
+
+    def _check_file(self, fix: str) -> Iterator[Problem]:
+        """Look for a partial last page: Java loses what it holds."""
+        if self._shard.index.kind is not IndexKind.FILES:
+            return
+        path, _ = self._shard.index.place(self._ledger_id)
+        size = self._shard.files.size(path)
+        rest = (size - layout.HEADER_BYTES) % layout.PAGE_BYTES
+        if rest:
+            message = f"the last page has {rest} bytes of {layout.PAGE_BYTES}: Java loses them"
+            yield Problem(
+                Severity.WARNING, "index-partial-page", message, path, size, self._ledger_id,
+                fix=fix,
+            )  # fmt: skip
+
+    def _check_entry(self, entry_id: int, location: int, fix: str) -> Iterator[Problem]:
+        ledger_id, reader = self._ledger_id, self._shard.reader
+        self._found.counts.entries += 1
+        try:
+            check_place(self._shard.index, ledger_id, entry_id, location)
+            self._check_log_is_here(location, entry_id)
+            if self._deep:
+                packet = reader.read(location, ledger_id, entry_id)
+                yield from self._look_at(entry_id, location, packet)
+            else:
+                reader.check(location, ledger_id, entry_id)
+        except _DAMAGE as error:
+            if isinstance(error, MissingLogError):
+                self._missing_logs.add(split_location(location)[0])
+            if self._found.tail.holds(ledger_id, entry_id):
+                yield from_error(
+                    error, severity=Severity.NOTE, ledger_id=ledger_id, entry_id=entry_id,
+                    fix="the next start brings it back from the journal",
+                )  # fmt: skip
+                return
+            yield from_error(
+                error, ledger_id=ledger_id, entry_id=entry_id,
+                fix=f"{fix} looks for it in all logs; if it is in none, other bookies have it",
+            )  # fmt: skip
+
+    def _check_log_is_here(self, location: int, entry_id: int) -> None:
+        """Spare a directory listing for each entry of a log that is known to be missing."""
+        log_id, _ = split_location(location)
+        if log_id in self._missing_logs:
+            raise MissingLogError(
+                self._shard.log_path(log_id), None, f"no such log; entry {entry_id}"
+            )
+
+    def _look_at(self, entry_id: int, location: int, packet: bytes) -> Iterator[Problem]:
+        digest = find_digest(packet)
+        if digest is not None:
+            self._found.counts.verified += 1
+            self._digest = digest
+        elif self._digest is not None:
+            yield from self._wrong_digest(entry_id, location)
+        else:
+            self._found.counts.unverified += 1
+            if len(self._doubtful) < _DOUBTFUL_MAX:
+                self._doubtful.append((entry_id, location))
+
+    def _failed_digests(self) -> Iterator[Problem]:
+        """Tell of entries that came before the first whose digest could be checked."""
+        for entry_id, location in self._doubtful if self._digest is not None else ():
+            self._found.counts.unverified -= 1
+            yield from self._wrong_digest(entry_id, location)
+
+    def _wrong_digest(self, entry_id: int, location: int) -> Iterator[Problem]:
+        assert self._digest is not None
+        if self._found.tail.holds(self._ledger_id, entry_id):
+            return
+        log_id, body_at = split_location(location)
+        yield Problem(
+            Severity.PROBLEM, "wrong-digest",
+            f"fails its {self._digest.name} digest, which other entries of the ledger pass",
+            self._shard.log_path(log_id), body_at - LENGTH.size, self._ledger_id, entry_id,
+            fix="the entry is lost here; other bookies have it",
+        )  # fmt: skip
+
+
+def joined(problems: Iterator[Problem]) -> Iterator[Problem]:
+    """Make one problem of a run of entries that all have the same trouble in the same file."""
+    last: Problem | None = None
+    for problem in problems:
+        if last is not None and _continues(last, problem):
+            last = attrs.evolve(last, last_entry=problem.entry_id)
+            continue
+        if last is not None:
+            yield last
+        last = problem
+    if last is not None:
+        yield last
+
+
+def _continues(last: Problem, problem: Problem) -> bool:
+    if last.entry_id is None or problem.entry_id is None:
+        return False
+    end = last.entry_id if last.last_entry is None else last.last_entry
+    return problem.entry_id == end + 1 and (
+        (last.kind, last.path, last.severity, last.ledger_id)
+        == (problem.kind, problem.path, problem.severity, problem.ledger_id)
+    )

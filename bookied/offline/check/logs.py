@@ -1,0 +1,223 @@
+"""Checks entry logs: headers and ledgers maps; in a deep check every record, and who points at it.
+
+A ledgers map that leaves out a ledger is the worst that can be wrong with a log: the collector goes
+by it, and would remove the log with entries that somebody still wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.errors import CorruptError, LedgersMapError
+from bookied.offline.bookie import Shard
+from bookied.offline.check.check import Findings, Problem, Severity, from_error
+from bookied.offline.journal_tail import TELL_BYTES, Tick
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog import reader as logs
+
+_UNINDEXED_MAX: Final = 1000
+"""Ledgers told one by one, of one log, whose entries no index points at."""
+
+
+@attrs.define
+class _Unindexed:
+    """Records of one ledger in one log that its index has nothing for."""
+
+    offset: int
+    first: int
+    last: int
+    count: int = 0
+    size_bytes: int = 0
+
+    def take(self, entry_id: int, size: int) -> None:
+        self.first, self.last = min(self.first, entry_id), max(self.last, entry_id)
+        self.count, self.size_bytes = self.count + 1, self.size_bytes + size
+
+
+def check_logs(
+    shards: tuple[Shard, ...], found: Findings, tick: Tick, *, deep: bool
+) -> Iterator[Problem]:
+    """Look at every entry log."""
+    done = 0
+    for shard in shards:
+        known = set(_known(shard)) if deep else set()
+        for path in shard.entry_logs():
+            found.counts.logs += 1
+            yield from _check_log(shard, path, known, found, tick, done, deep=deep)
+            done += shard.files.size(path)
+            tick(done if deep else 0, found.counts.log_entries)
+        yield from _leftovers(shard)
+
+
+def _known(shard: Shard) -> list[int]:
+    try:
+        return shard.index.ledger_ids()
+    except (CorruptError, OSError):
+        return []  # Told with the index.
+
+
+def _check_log(
+    shard: Shard,
+    path: Path,
+    known: set[int],
+    found: Findings,
+    tick: Tick,
+    before: int,
+    *,
+    deep: bool,
+) -> Iterator[Problem]:
+    try:
+        scan = logs.open_scan(shard.files, path)
+    except (CorruptError, OSError) as error:
+        yield from_error(
+            error,
+            fix=f"its entries are lost here, other bookies have them; keep {path} for salvage",
+        )
+        return
+    has_map = scan.header is not None and scan.header.map_offset != 0
+    ledgers_map: dict[int, int] | None = None
+    try:
+        if has_map:
+            try:
+                ledgers_map = logs.read_ledgers_map(shard.files, path)
+            except LedgersMapError as error:
+                fix = "none needed: the log is scanned instead"
+                yield from_error(error, severity=Severity.WARNING, fix=fix)
+        if deep:
+            sizes: dict[int, int] = {}
+            yield from _scan(shard, scan, known, found, sizes, tick, before)
+            if ledgers_map is not None and not scan.is_torn:
+                yield from _compare_map(path, scan, ledgers_map, sizes)
+    finally:
+        scan.close()
+
+
+def _scan(
+    shard: Shard,
+    scan: logs.LogScan,
+    known: set[int],
+    found: Findings,
+    sizes: dict[int, int],
+    tick: Tick,
+    before: int,
+) -> Iterator[Problem]:
+    unindexed: dict[int, _Unindexed] = {}
+    told = 0
+    try:
+        for record in scan:
+            found.counts.log_entries += 1
+            size = layout.LENGTH.size + len(record.body)
+            sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
+            at = layout.split_location(record.location)[1] - layout.LENGTH.size
+            if not _is_indexed(shard, record, known, found):
+                one = unindexed.setdefault(
+                    record.ledger_id, _Unindexed(at, record.entry_id, record.entry_id)
+                )
+                one.first, one.last = (
+                    min(one.first, record.entry_id),
+                    max(one.last, record.entry_id),
+                )
+                one.count, one.size_bytes = one.count + 1, one.size_bytes + size
+            if at - told > TELL_BYTES:
+                told = at
+                tick(before + told, found.counts.log_entries)
+    except (CorruptError, OSError) as error:
+        yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
+    if scan.is_torn:
+        message = "the last record is cut, as a crash leaves it"
+        yield Problem(Severity.NOTE, "torn-log", message, scan.path, scan.end)
+    for ledger_id, one in list(unindexed.items())[:_UNINDEXED_MAX]:
+        found_one = _unindexed(scan.path, ledger_id, one, is_known=ledger_id in known)
+        if found_one.severity is Severity.PROBLEM and one.first > _last(shard, ledger_id, found):
+            found_one = _never_acknowledged(found_one)
+        yield _not_yet(found_one) if found.is_live else found_one
+
+
+def _last(shard: Shard, ledger_id: int, found: Findings) -> int:
+    """Return the last entry that the index has or a journal brings back; -1 for none."""
+    pending = found.tail.ledgers.get(ledger_id)
+    last = -1 if pending is None else pending.last_entry
+    try:
+        stored = shard.index.load(ledger_id)
+    except (CorruptError, OSError):
+        return last  # Told with the index.
+    return last if stored is None else max(last, stored.last_entry)
+
+
+def _never_acknowledged(problem: Problem) -> Problem:
+    """Return what is probably no loss: entries get to their log before the journal has them.
+
+    A bookie that is killed in between leaves them so, at the end of their ledger, for good.
+    """
+    message = f"{problem.message}, nor any behind them: a crash leaves what it never acknowledged"
+    fix = (
+        f"none; if the ledger is known to go on here: bkctl disk rebuild-index {problem.ledger_id}"
+    )
+    return attrs.evolve(
+        problem, severity=Severity.WARNING, kind="unindexed-end", message=message, fix=fix
+    )
+
+
+def _is_indexed(shard: Shard, record: logs.LogRecord, known: set[int], found: Findings) -> bool:
+    """Whether an index points at the entry, here or elsewhere, or the next start takes care."""
+    if found.tail.holds(record.ledger_id, record.entry_id):
+        return True
+    if record.ledger_id not in known:
+        return False
+    try:
+        return shard.index.location(record.ledger_id, record.entry_id) != 0
+    except (CorruptError, OSError):
+        return True  # Told with the index.
+
+
+def _unindexed(path: Path, ledger_id: int, one: _Unindexed, *, is_known: bool) -> Problem:
+    """Entries that a ledger's index lacks are lost; a ledger without index is deleted, mostly."""
+    what = f"{one.count} entries ({one.first} to {one.last}, {one.size_bytes} bytes)"
+    if is_known:
+        return Problem(
+            Severity.PROBLEM, "unindexed", f"{what} that the ledger's index does not have",
+            path, one.offset, ledger_id, fix=f"bkctl disk rebuild-index {ledger_id}",
+        )  # fmt: skip
+    message = f"{what} of a ledger without index: deleted and not yet collected, or its index lost"
+    return Problem(
+        Severity.NOTE, "no-index", message, path, one.offset, ledger_id,
+        fix=f"if the ledger still exists: bkctl disk rebuild-index {ledger_id}",
+    )  # fmt: skip
+
+
+def _not_yet(problem: Problem) -> Problem:
+    """Return what is no loss beside a running bookie: it writes entries before their index."""
+    message = f"{problem.message}, or not yet: a bookie is at work here"
+    return attrs.evolve(
+        problem, severity=Severity.NOTE, message=message, fix="check again once it is stopped"
+    )
+
+
+def _compare_map(
+    path: Path, scan: logs.LogScan, stated: dict[int, int], sizes: dict[int, int]
+) -> Iterator[Problem]:
+    assert scan.header is not None
+    at = scan.header.map_offset
+    for ledger_id in sizes.keys() - stated.keys():
+        message = f"{sizes[ledger_id]} bytes of this ledger that the ledgers map does not name"
+        fix = "keep the collector off: copy the log away before the bookie runs"
+        yield Problem(Severity.PROBLEM, "ledgers-map", message, path, at, ledger_id, fix=fix)
+    for ledger_id in stated.keys() - sizes.keys():
+        message = "the ledgers map names a ledger that has no entries here"
+        yield Problem(Severity.WARNING, "ledgers-map", message, path, at, ledger_id)
+    for ledger_id in sizes.keys() & stated.keys():
+        if sizes[ledger_id] != stated[ledger_id]:
+            message = f"{stated[ledger_id]} bytes in the ledgers map, {sizes[ledger_id]} in the log"
+            yield Problem(Severity.WARNING, "ledgers-map", message, path, at, ledger_id)
+
+
+def _leftovers(shard: Shard) -> Iterator[Problem]:
+    for directory in shard.ledger_dirs:
+        for name in sorted(shard.files.list(directory)):
+            if layout.log_id(name) is None and layout.used_log_id(name) is not None:
+                message = "a compaction that was cut short; the collector finishes or undoes it"
+                yield Problem(Severity.NOTE, "compaction", message, directory / name)

@@ -1,0 +1,249 @@
+"""Checks what a bookie reads at its start: cookies, marks and journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.directories.dirs import CURRENT, DIRTY, VERSION
+from bookied.directories.losses import losses
+from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.check.check import Findings, Problem, Severity, from_error
+from bookied.offline.journal_tail import TELL_BYTES, Tick, bytes_to_replay
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import reader as journals
+from bookied.storage.journal.damage import check_end, is_boundary, journals_to_replay, trusted_mark
+from bookied.storage.journal.mark import START, Mark
+from wire.errors import FormatError
+from wire.records import Cookie, decode_cookie
+
+_SALVAGE_FIX: Final = (
+    "skipReplayJournalInvalidRecord=true starts without the rest of that journal; "
+    "keep a copy of the file first"
+)
+_MARK_FIX: Final = (
+    "put that journal back, or start the bookie without its data: its ledgers are copied from the "
+    "other bookies"
+)
+_LOSS_FIX: Final = (
+    "the bookie will not start: put back what was there, or treat it as after the loss of a disk"
+)
+
+
+def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[Problem]:
+    """Look at cookies, marks and the sign of an unclean stop."""
+    yield from _check_cookies(bookie)
+    for loss in losses(bookie.files, bookie.found):
+        yield from_error(loss.error, fix=_LOSS_FIX)
+    yield from _check_marks(bookie)
+    for directory in bookie.found.ledger_dirs:
+        if bookie.files.exists(directory / DIRTY):
+            yield Problem(
+                Severity.NOTE, "dirty", "a bookie runs here, or was killed", directory / DIRTY
+            )
+    tick(1, 0)
+
+
+# Cookies -----------------------------------------------------------------------------------------
+
+
+def _check_cookies(bookie: OfflineBookie) -> Iterator[Problem]:
+    found: dict[Path, Cookie] = {}
+    missing = []
+    for directory in bookie.found.all_dirs:
+        path = directory / VERSION
+        try:
+            found[path] = decode_cookie(bookie.files.read(path))
+        except FileNotFoundError:
+            missing.append(path)
+        except FormatError as error:
+            damage = BadCookieError(path, None, f"is no cookie: {error}")
+            yield from_error(damage, fix="copy VERSION from another directory of this bookie")
+        except OSError as error:
+            yield from_error(error)
+    yield from _compare_cookies(found)
+    for path in missing:
+        if found:
+            message = "no cookie here, but in other directories of this bookie"
+            fix = f"is this the right directory? If so: cp {next(iter(found))} {path}"
+            yield Problem(Severity.PROBLEM, "cookie-missing", message, path, fix=fix)
+        else:
+            message = "no cookie: no bookie has started with this directory"
+            yield Problem(Severity.NOTE, "cookie-missing", message, path)
+    for path, cookie in list(found.items())[:1]:
+        yield from _compare_directories(bookie, path, cookie)
+
+
+def _compare_cookies(found: dict[Path, Cookie]) -> Iterator[Problem]:
+    first = next(iter(found.items()), None)
+    for path, cookie in found.items():
+        if first is not None and cookie != first[1]:
+            message = f"is not the cookie that {first[0]} has"
+            fix = "the directory belongs to another bookie, or to other settings"
+            yield Problem(Severity.PROBLEM, "cookie-mismatch", message, path, fix=fix)
+
+
+def _compare_directories(bookie: OfflineBookie, path: Path, cookie: Cookie) -> Iterator[Problem]:
+    """Compare in order: it decides where DbLedgerStorage looks for a ledger."""
+    roots = bookie.found
+    lists = (
+        ("journal", tuple(cookie.journal_dirs.split(",")), roots.journals),
+        ("ledger", cookie.ledger_dirs, roots.ledgers),
+        ("index", cookie.index_dirs or cookie.ledger_dirs, roots.indexes),
+    )
+    for kind, stamped, given in lists:
+        if given and tuple(map(Path, stamped)) != given:
+            message = (
+                f"{kind} directories are {', '.join(stamped)} in the cookie and "
+                f"{', '.join(map(str, given))} here"
+            )
+            yield Problem(Severity.WARNING, "cookie-directories", message, path)
+
+
+# Marks -------------------------------------------------------------------------------------------
+
+
+def _check_marks(bookie: OfflineBookie) -> Iterator[Problem]:
+    damage: list[CorruptError] = []
+    counted = [mark.journal for mark in bookie.marks(report=damage.append)]
+    for error in damage:
+        message = "the bookie goes by the other copies, or replays all journals"
+        yield from_error(error, severity=Severity.WARNING, fix=message)
+    for number, directory in enumerate(bookie.found.journal_dirs):
+        if number not in counted and journals.journal_ids(bookie.files, directory):
+            message = "no lastMark for this directory: all its journals are replayed"
+            yield Problem(Severity.NOTE, "no-mark", message, directory)
+        yield from check_mark(bookie, number, bookie.highest_mark(number))
+
+
+def check_mark(bookie: OfflineBookie, number: int, mark: Mark) -> Iterator[Problem]:
+    """Look whether replay can start at a mark of the ``number``-th journal directory."""
+    if mark <= START or not mark.journal_id:
+        return
+    path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
+    if not bookie.files.exists(path):
+        message = f"lastMark names this journal (id {mark.journal_id}); the bookie will not start"
+        yield Problem(Severity.PROBLEM, "journal-missing", message, path, fix=_MARK_FIX)
+        return
+    try:
+        size, is_place = bookie.files.size(path), is_boundary(bookie.files, path, mark.offset)
+    except (CorruptError, OSError):
+        return  # Told with the journals.
+    if mark.offset > size:
+        message = f"lastMark is at {mark.offset}, beyond its end"
+        yield Problem(Severity.WARNING, "mark-beyond-end", message, path, size)
+    elif mark.offset and not is_place:
+        message = "lastMark is here, where no record begins: all journals are replayed"
+        yield Problem(Severity.WARNING, "mark-inside-record", message, path, mark.offset)
+
+
+# Journals ----------------------------------------------------------------------------------------
+
+
+def journal_bytes(bookie: OfflineBookie, *, deep: bool) -> int:
+    """Return how much ``check_journals`` reads at most."""
+    if not deep:
+        return bytes_to_replay(bookie)
+    return sum(bookie.files.size(path) for path in bookie.journals())
+
+
+def check_journals(
+    bookie: OfflineBookie, found: Findings, tick: Tick, *, deep: bool
+) -> Iterator[Problem]:
+    """Read the journals that a start replays, or all; fill ``found.tail`` with what is replayed."""
+    done = 0
+    for number, directory in enumerate(bookie.found.journal_dirs):
+        yield from _check_gaps(bookie, number)
+        to_replay = dict(bookie.to_replay(number))
+        last = max(to_replay, key=lambda path: int(path.stem, 16), default=None)
+        has_mark = bookie.highest_mark(number) > START
+        names = [
+            directory / layout.file_name(one)
+            for one in journals.journal_ids(bookie.files, directory)
+        ]
+        for path in names:
+            if deep or path in to_replay:
+                start = 0 if deep else to_replay[path]
+                follows = has_mark and path in to_replay and path != last
+                part = _Part(path, start, to_replay.get(path), has_later=follows)
+                yield from _check_journal(bookie, found, part, tick, done)
+                done += bookie.files.size(path) - start
+                found.counts.journals += 1
+
+
+@attrs.frozen
+class _Part:
+    """What is to be read of one journal, and from where on a start replays it, if at all."""
+
+    path: Path
+    start: int
+    replay_from: int | None
+    has_later: bool = attrs.field(kw_only=True)
+
+    def is_replayed(self, offset: int) -> bool:
+        return self.replay_from is not None and offset >= self.replay_from
+
+
+def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[Problem]:
+    """Look whether a journal is missing between others: the bookie would not start."""
+    mark = bookie.highest_mark(number)
+    directory = bookie.found.journal_dirs[number]
+    try:
+        journals_to_replay(bookie.files, directory, trusted_mark(bookie.files, directory, mark))
+    except JournalMissingError as error:
+        if error.path.name != layout.file_name(mark.journal_id):  # That was told with the marks.
+            yield from_error(error, fix=_MARK_FIX)
+
+
+def _check_journal(
+    bookie: OfflineBookie, found: Findings, part: _Part, tick: Tick, before: int
+) -> Iterator[Problem]:
+    try:
+        scan = journals.open_scan(bookie.files, part.path, part.start)
+    except (CorruptError, OSError) as error:
+        yield from_error(error, fix=_SALVAGE_FIX)
+        return
+    told = part.start
+    try:
+        for record in scan:
+            found.counts.records += 1
+            if part.is_replayed(record.offset):
+                found.tail.add(part.path, record)
+            if record.offset - told > TELL_BYTES:
+                told = record.offset
+                tick(before + told - part.start, found.counts.records)
+        if part.replay_from is not None:
+            check_end(scan, is_last=not part.has_later)
+        yield from _after_the_end(scan)
+    except JournalRecordError as error:
+        is_replayed = part.is_replayed(error.offset or 0)
+        severity = Severity.PROBLEM if is_replayed else Severity.WARNING
+        yield from_error(error, severity=severity, fix=_SALVAGE_FIX if is_replayed else "")
+        if part.replay_from is not None and not is_replayed:
+            rest = attrs.evolve(part, start=part.replay_from)
+            yield from _check_journal(bookie, found, rest, tick, before)
+    except (CorruptError, OSError) as error:
+        yield from_error(error, fix=_SALVAGE_FIX)
+    finally:
+        scan.close()
+
+
+def _after_the_end(scan: journals.JournalScan) -> Iterator[Problem]:
+    if scan.is_torn:
+        message = "the last record is cut: a crash came before it was acknowledged"
+        yield Problem(Severity.NOTE, "torn-tail", message, scan.path, scan.end)
+    residue = scan.residue()
+    if residue is not None:
+        message = f"data ends at {scan.end}, and yet there are bytes here that nothing reaches"
+        yield Problem(Severity.WARNING, "journal-residue", message, scan.path, residue)
+
+
+def old_layout(bookie: OfflineBookie) -> Iterator[Path]:
+    """Give the roots that have no ``current``: an older layout, or no bookie's at all."""
+    for root in bookie.found.roots:
+        if not bookie.files.exists(root / CURRENT):
+            yield root

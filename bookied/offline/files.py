@@ -1,0 +1,137 @@
+"""The files of a stopped bookie, by what they are, and how much room each kind takes."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from bookied.directories.dirs import Directories
+from bookied.offline.index import is_db
+from bookied.storage.entrylog import format as log_layout
+from bookied.storage.files.files import Files
+from bookied.storage.index import files as index_files
+from bookied.storage.index import format as index_layout
+from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.journal import format as journal_layout
+
+
+class FileKind(enum.Enum):
+    """What a file of a bookie is."""
+
+    JOURNAL = "journal"
+    ENTRY_LOG = "entry log"
+    COMPACTION = "compaction"
+    """An entry log that a compaction was at work on."""
+    INDEX = "index"
+    DATABASE = "database"
+    """A directory of RocksDB: ``ledgers`` or ``locations``, with all in it."""
+
+
+@attrs.frozen
+class BookieFile:
+    """One file. ``number`` is the id of the journal, the log or the ledger; None for a database."""
+
+    path: Path
+    kind: FileKind
+    number: int | None
+    size: int
+    allocated: int
+    """What it takes on the disk; less than ``size`` where there are holes."""
+    modified_ms: int
+
+
+@attrs.frozen
+class DirectoryUse:
+    """How full one root's file system is, and what of that is this bookie's."""
+
+    root: Path
+    total: int
+    free: int
+    journals: int
+    logs: int
+    indexes: int
+
+
+def journal_files(files: Files, found: Directories) -> Iterator[BookieFile]:
+    """Give the journals, oldest first, by directory."""
+    for directory in found.journal_dirs:
+        for number, name in _numbered(files, directory, journal_layout.journal_id):
+            yield _file(directory / name, FileKind.JOURNAL, number)
+
+
+def log_files(files: Files, found: Directories) -> Iterator[BookieFile]:
+    """Give the entry logs and what compactions left, oldest first, by directory."""
+    for directory in found.ledger_dirs:
+        for number, name in _numbered(files, directory, log_layout.used_log_id):
+            is_log = log_layout.log_id(name) is not None
+            kind = FileKind.ENTRY_LOG if is_log else FileKind.COMPACTION
+            yield _file(directory / name, kind, number)
+
+
+def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
+    """Give the index files by ledger, and the databases, by directory."""
+    for directory in found.index_dirs:
+        named = (
+            (index_layout.ledger_id(path.name.removesuffix(index_layout.MOVING)), path)
+            for path in index_files.index_files(files, directory)
+        )
+        for number, path in sorted((n, path) for n, path in named if n is not None):
+            yield _file(path, FileKind.INDEX, number)
+        if is_db(files, directory):
+            for name in (LEDGERS, LOCATIONS):
+                if files.is_dir(directory / name):
+                    yield _database(directory / name)
+
+
+def directory_uses(files: Files, found: Directories) -> Iterator[DirectoryUse]:
+    """Give how full the file system of each root is, and what of that is this bookie's."""
+    sizes: dict[tuple[Path, FileKind], int] = {}
+    for listed in (journal_files, log_files, index_files_of):
+        for one in listed(files, found):
+            root = _root_of(one.path, found)
+            sizes[root, one.kind] = sizes.get((root, one.kind), 0) + one.allocated
+    for root in found.roots:
+        total, free = files.disk_usage(root)
+        kinds = {kind: sizes.get((root, kind), 0) for kind in FileKind}
+        yield DirectoryUse(
+            root,
+            total,
+            free,
+            journals=kinds[FileKind.JOURNAL],
+            logs=kinds[FileKind.ENTRY_LOG] + kinds[FileKind.COMPACTION],
+            indexes=kinds[FileKind.INDEX] + kinds[FileKind.DATABASE],
+        )
+
+
+def _root_of(path: Path, found: Directories) -> Path:
+    return next(root for root in found.roots if path.is_relative_to(root / "current"))
+
+
+def _numbered(
+    files: Files, directory: Path, number_of: Callable[[str], int | None]
+) -> list[tuple[int, str]]:
+    named = ((number_of(name), name) for name in files.list(directory))
+    return sorted((number, name) for number, name in named if number is not None)
+
+
+def _file(path: Path, kind: FileKind, number: int) -> BookieFile:
+    stat = path.stat()
+    return BookieFile(
+        path, kind, number, stat.st_size, stat.st_blocks * 512, stat.st_mtime_ns // 1_000_000
+    )
+
+
+def _database(path: Path) -> BookieFile:
+    stats = [entry.stat() for entry in os.scandir(path) if entry.is_file()]
+    return BookieFile(
+        path,
+        FileKind.DATABASE,
+        None,
+        sum(stat.st_size for stat in stats),
+        sum(stat.st_blocks * 512 for stat in stats),
+        max((stat.st_mtime_ns // 1_000_000 for stat in stats), default=0),
+    )

@@ -1,0 +1,187 @@
+"""The index of a stopped bookie, read only: index files or RocksDB behind one protocol.
+
+Nothing is created, renamed or tidied up, and damage of one ledger says nothing about the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from bookied.errors import CorruptError, IndexEntryError
+from bookied.storage.files.files import Files
+from bookied.storage.files.open_files import OpenFiles
+from bookied.storage.index import files as index_files
+from bookied.storage.index import format as layout
+from bookied.storage.index.ledger_pages import StoredLedger
+from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+
+OPEN_MAX: Final = 64
+
+_DB_CURRENT: Final = "CURRENT"
+"""The file without which a directory holds no RocksDB."""
+
+
+class IndexKind(enum.Enum):
+    """What holds the index: the value is what people are told."""
+
+    FILES = "index files"
+    DB = "RocksDB"
+
+
+class OfflineIndex(Protocol):
+    """Which ledgers there are and where their entries lie; of one log-id space."""
+
+    @property
+    def kind(self) -> IndexKind: ...
+
+    @property
+    def damage(self) -> list[CorruptError]:
+        """What was passed over when it was opened: ledgers that cannot be told any more."""
+
+    def ledger_ids(self) -> list[int]:
+        """Return the ledgers that are here, ascending.
+
+        Raises:
+            CorruptError: the index is damaged as a whole.
+        """
+
+    def place(self, ledger_id: int, entry_id: int | None = None) -> tuple[Path, int | None]:
+        """Return the file that says something of a ledger or an entry, and the offset in it.
+
+        For a ledger that is not here, the file that would.
+        """
+
+    def load(self, ledger_id: int) -> StoredLedger | None:
+        """Return what is stored of a ledger; None if it is not here.
+
+        Raises:
+            CorruptError: that is damaged.
+        """
+
+    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the pages of a ledger that may hold something, with their numbers, ascending."""
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Return where an entry is, 0 if nowhere.
+
+        Raises:
+            CorruptError: no entry can be there.
+        """
+
+    def close(self) -> None:
+        """Let go of all files."""
+
+
+class FileIndex:
+    """The ``.idx`` files of some index directories (their ``current``), as they are."""
+
+    kind: Final = IndexKind.FILES
+
+    def __init__(self, files: Files, directories: Sequence[Path]) -> None:
+        self._files, self._directories = files, tuple(directories)
+        self._open = OpenFiles(files, files_max=OPEN_MAX)
+        self._last: tuple[int, Path | None] = -1, None
+
+    @property
+    def damage(self) -> list[CorruptError]:
+        return []
+
+    def ledger_ids(self) -> list[int]:
+        found = set()
+        for directory in self._directories:
+            for path in index_files.index_files(self._files, directory):
+                name = path.name.removesuffix(layout.MOVING)
+                ledger_id = layout.ledger_id(name)
+                if ledger_id is not None and self._path(ledger_id) is not None:
+                    found.add(ledger_id)
+        return sorted(found)
+
+    def place(self, ledger_id: int, entry_id: int | None = None) -> tuple[Path, int | None]:
+        path = self._path(ledger_id) or self._directories[0] / layout.relative_path(ledger_id)
+        if entry_id is None:
+            return path, None
+        return path, layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
+
+    def load(self, ledger_id: int) -> StoredLedger | None:
+        path = self._path(ledger_id)
+        if path is None:
+            return None
+        with self._open.use(path) as file:
+            return index_files.read_index(file, path)
+
+    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        path = self._path(ledger_id)
+        if path is not None:
+            with self._open.use(path) as file:
+                yield from index_files.read_pages(file)
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        path, at = self.place(ledger_id, entry_id)
+        assert at is not None
+        if self._path(ledger_id) is None:
+            return 0
+        with self._open.use(path) as file:
+            slot = file.read_at(at, layout.SLOT_BYTES)
+        if len(slot) < layout.SLOT_BYTES:
+            return 0
+        return index_files.check_location(layout.SLOT.unpack(slot)[0], path, at)
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _path(self, ledger_id: int) -> Path | None:
+        """Return a ledger's file: as the bookie would after it has finished moves at its start."""
+        if self._last[0] != ledger_id:
+            self._last = ledger_id, self._find(ledger_id)
+        return self._last[1]
+
+    def _find(self, ledger_id: int) -> Path | None:
+        relative = layout.relative_path(ledger_id)
+        for name in (relative, relative.with_name(relative.name + layout.MOVING)):
+            for directory in self._directories:
+                if self._files.exists(directory / name):
+                    return directory / name
+        return None
+
+
+def is_db(files: Files, directory: Path) -> bool:
+    """Whether an index directory (its ``current``) holds RocksDB indexes."""
+    return any(files.exists(directory / name / _DB_CURRENT) for name in (LEDGERS, LOCATIONS))
+
+
+def entries_of(
+    index: OfflineIndex, ledger_id: int, first: int = 0, last: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Give entry ids and locations of a ledger, ascending; nothing for one that is not here.
+
+    Raises:
+        IndexEntryError: a location cannot be.
+    """
+    for page_no, page in index.pages(ledger_id):
+        base = page_no * layout.PAGE_SLOTS
+        if base + layout.PAGE_SLOTS <= first:
+            continue
+        if last is not None and base > last:
+            return
+        for slot, location in enumerate(page):
+            if location and first <= base + slot and (last is None or base + slot <= last):
+                check_place(index, ledger_id, base + slot, location)
+                yield base + slot, location
+
+
+def check_place(index: OfflineIndex, ledger_id: int, entry_id: int, location: int) -> None:
+    """Make sure that an entry can be at a location.
+
+    Raises:
+        IndexEntryError: it cannot.
+    """
+    with contextlib.suppress(IndexEntryError):
+        index_files.check_location(location, Path(), 0)
+        return
+    path, at = index.place(ledger_id, entry_id)
+    index_files.check_location(location, path, at)

@@ -1,0 +1,155 @@
+"""What the journals behind the marks hold: what a start would replay, without replaying it.
+
+After a crash the index and the entry logs lack what is here, or point at what was never written;
+that is no damage. Entries are kept as ranges of ids, so that a journal of many small entries takes
+little memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.errors import CorruptError, JournalMissingError
+from bookied.offline.bookie import OfflineBookie, RecordKind, Report, journal_entry
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import reader as journals
+
+RANGES_MAX: Final = 1_000_000
+"""Ranges of entry ids kept; what comes after that is not known to be in a journal."""
+
+TELL_BYTES: Final = 4 * 1024 * 1024
+
+Tick = Callable[[int, int], object]
+"""Is told how far a piece of work is: units done, and things looked at."""
+
+
+def no_tick(_done: int, _items: int) -> None:
+    """Tell nobody."""
+
+
+@attrs.define
+class PendingLedger:
+    """What the journals say of one ledger. ``ranges`` are pairs of first and last entry ids."""
+
+    master_key: bytes | None = attrs.field(default=None, repr=False)
+    is_fenced: bool = False
+    explicit_lac: bytes | None = attrs.field(default=None, repr=False)
+    entries: int = 0
+    size_bytes: int = 0
+    ranges: list[tuple[int, int]] = attrs.field(factory=list)
+
+    @property
+    def last_entry(self) -> int:
+        """The highest entry; -1 for none."""
+        return max((last for _, last in self.ranges), default=-1)
+
+    def holds(self, entry_id: int) -> bool:
+        return any(first <= entry_id <= last for first, last in self.ranges)
+
+
+@attrs.define
+class JournalTail:
+    """What the next start would replay, by ledger."""
+
+    ledgers: dict[int, PendingLedger] = attrs.field(factory=dict)
+    records: int = 0
+    is_whole: bool = True
+    """False if there was too much of it to be kept."""
+    _ranges: int = 0
+
+    def holds(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether an entry comes back at the next start."""
+        found = self.ledgers.get(ledger_id)
+        return found is not None and found.holds(entry_id)
+
+    def add(self, path: Path, record: journals.JournalRecord) -> None:
+        """Take in one record."""
+        self.records += 1
+        ledger = self.ledgers.setdefault(record.ledger_id, PendingLedger())
+        if record.entry_id >= 0:
+            ledger.entries += 1
+            ledger.size_bytes += len(record.body)
+            self._add_entry(ledger.ranges, record.entry_id)
+            return
+        found = journal_entry(path, record)
+        if found.kind is RecordKind.LEDGER_KEY:
+            ledger.master_key = found.content
+        elif found.kind is RecordKind.FENCE:
+            ledger.is_fenced = True
+        elif found.kind is RecordKind.EXPLICIT_LAC:
+            ledger.explicit_lac = found.content
+
+    def _add_entry(self, ranges: list[tuple[int, int]], entry_id: int) -> None:
+        if ranges:
+            first, last = ranges[-1]
+            if first <= entry_id <= last + 1:
+                ranges[-1] = first, max(last, entry_id)
+                return
+        self._ranges += 1
+        if self._ranges > RANGES_MAX:
+            self.is_whole = False
+        else:
+            ranges.append((entry_id, entry_id))
+
+
+def read_tail(bookie: OfflineBookie, report: Report, tick: Tick = no_tick) -> JournalTail:
+    """Read the journals from the marks on; damage is told, and ends that journal."""
+    tail = JournalTail()
+    done = 0
+    for number in range(len(bookie.found.journals)):
+        _check_first(bookie, number, report)
+        for path, offset in bookie.to_replay(number):
+            done += _read_journal(bookie, path, offset, tail, report, lambda at: tick(at, 0), done)
+    return tail
+
+
+def bytes_to_replay(bookie: OfflineBookie) -> int:
+    """Return how much ``read_tail`` reads at most."""
+    return sum(
+        max(0, bookie.files.size(path) - offset)
+        for number in range(len(bookie.found.journals))
+        for path, offset in bookie.to_replay(number)
+    )
+
+
+def _check_first(bookie: OfflineBookie, number: int, report: Report) -> None:
+    """Tell if the journal that a mark names is not there; the bookie would not start."""
+    mark = bookie.highest_mark(number)
+    if not mark.journal_id:
+        return
+    path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
+    if not bookie.files.exists(path):
+        report(JournalMissingError(path, None, "lastMark names this journal; it is not there"))
+
+
+def _read_journal(
+    bookie: OfflineBookie,
+    path: Path,
+    offset: int,
+    tail: JournalTail,
+    report: Report,
+    tell: Callable[[int], object],
+    before: int,
+) -> int:
+    """Read one journal; return how many bytes that were."""
+    told = start = offset
+    try:
+        scan = journals.open_scan(bookie.files, path, offset)
+    except CorruptError as error:
+        report(error)
+        return 0
+    try:
+        for record in scan:
+            tail.add(path, record)
+            if record.offset - told > TELL_BYTES:
+                told = record.offset
+                tell(before + told - start)
+    except CorruptError as error:
+        report(error)
+    finally:
+        scan.close()
+    return scan.size - start

@@ -1,0 +1,157 @@
+"""A journal as a whole: whether all of it can be replayed, and where it ends."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.errors import CorruptError, JournalFormatError
+from bookied.offline.journal_tail import TELL_BYTES, Tick, no_tick
+from bookied.offline.packets import find_digest
+from bookied.storage.files.files import Files
+from bookied.storage.journal import reader as journals
+
+WRONG_MAX: Final = 100
+"""Entries with a wrong digest that are named, of one ledger."""
+
+
+class JournalState(enum.Enum):
+    """What reading a journal to its end has shown."""
+
+    WHOLE = "whole"
+    TORN = "torn tail"
+    """The last record was being written when the bookie died: nothing acknowledged is lost."""
+    RESIDUE = "residue"
+    """There are bytes behind the end of data that nothing reaches."""
+    WRONG_DIGEST = "wrong digest"
+    """All records can be read, and some entries are not what their writer sent."""
+    DAMAGED = "damaged"
+    """What follows the damage cannot be replayed."""
+
+
+@attrs.frozen
+class WrongDigest:
+    """An entry that fails a digest which other entries of its ledger have."""
+
+    offset: int
+    ledger_id: int
+    entry_id: int
+
+
+@attrs.frozen
+class JournalVerdict:
+    """What one journal is. ``end`` is where its records end; ``damage`` says why not later."""
+
+    path: Path
+    size: int
+    version: int | None
+    end: int
+    records: int
+    entries: int
+    ledgers: int
+    state: JournalState
+    damage: CorruptError | None = None
+    residue: int | None = None
+    wrong: tuple[WrongDigest, ...] = ()
+    wrong_count: int = 0
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether that is more than a crash leaves behind."""
+        return self.state in {JournalState.DAMAGED, JournalState.WRONG_DIGEST}
+
+
+@attrs.define
+class _Seen:
+    """What was seen of one ledger: if any entry had a digest we can check, and who had none."""
+
+    has_digest: bool = False
+    without: list[WrongDigest] = attrs.field(factory=list)
+    without_count: int = 0
+
+
+@attrs.define
+class _Counted:
+    records: int = 0
+    entries: int = 0
+    ledgers: dict[int, _Seen] = attrs.field(factory=dict)
+
+    def add(self, record: journals.JournalRecord) -> None:
+        self.records += 1
+        seen = self.ledgers.setdefault(record.ledger_id, _Seen())
+        if record.entry_id < 0:
+            return
+        self.entries += 1
+        if find_digest(record.body) is not None:
+            seen.has_digest = True
+            return
+        seen.without_count += 1
+        if len(seen.without) < WRONG_MAX:
+            seen.without.append(WrongDigest(record.offset, record.ledger_id, record.entry_id))
+
+
+def verify(files: Files, path: Path, tick: Tick = no_tick) -> JournalVerdict:
+    """Read a journal from its beginning to its end.
+
+    Raises:
+        JournalMissingError: there is none.
+        OSError: it cannot be read.
+    """
+    try:
+        scan = journals.open_scan(files, path)
+    except JournalFormatError as error:
+        size = files.size(path)
+        return JournalVerdict(path, size, None, 0, 0, 0, 0, JournalState.DAMAGED, error)
+    counted = _Counted()
+    try:
+        damage = _read(scan, counted, tick)
+        residue = scan.residue() if damage is None else None
+        return _verdict(scan, counted, damage, residue)
+    finally:
+        scan.close()
+
+
+def _read(scan: journals.JournalScan, counted: _Counted, tick: Tick) -> CorruptError | None:
+    told = 0
+    try:
+        for record in scan:
+            counted.add(record)
+            if record.offset - told > TELL_BYTES:
+                told = record.offset
+                tick(told, counted.records)
+    except CorruptError as error:
+        return error
+    return None
+
+
+def _verdict(
+    scan: journals.JournalScan, counted: _Counted, damage: CorruptError | None, residue: int | None
+) -> JournalVerdict:
+    suspects = [seen for seen in counted.ledgers.values() if seen.has_digest]
+    wrong = sorted((one for seen in suspects for one in seen.without), key=lambda one: one.offset)
+    state = JournalState.WHOLE
+    if damage is not None:
+        state = JournalState.DAMAGED
+    elif wrong:
+        state = JournalState.WRONG_DIGEST
+    elif scan.is_torn:
+        state = JournalState.TORN
+    elif residue is not None:
+        state = JournalState.RESIDUE
+    return JournalVerdict(
+        path=scan.path,
+        size=scan.size,
+        version=scan.version,
+        end=scan.end,
+        records=counted.records,
+        entries=counted.entries,
+        ledgers=len(counted.ledgers),
+        state=state,
+        damage=damage,
+        residue=residue,
+        wrong=tuple(wrong),
+        wrong_count=sum(seen.without_count for seen in suspects),
+    )

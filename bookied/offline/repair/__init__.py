@@ -1,0 +1,1 @@
+"""Repair and convert a stopped bookie's directories."""

@@ -1,0 +1,433 @@
+"""Moves a stopped bookie's index between index files and DbLedgerStorage's databases.
+
+Agrees with BookKeeper 4.18.0, ConvertToDBStorageCommand and ConvertToInterleavedStorageCommand, but
+for this: explicit LACs are kept; the new index is complete and on disk before anything of the old
+one goes; and several ledger directories are dealt with, where index files share one space of log
+ids and databases have one each. Entry logs are not rewritten: where another directory needs one, it
+is linked or copied there, and of logs with one id all but the first get new names.
+
+A crash before the plan file is written leaves the old index alone; after it, the same command again
+finishes, and a bookie of ours does not start until then. The journals must be replayed before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.directories.dirs import CONVERTING, Directories
+from bookied.directories.losses import forget_index
+from bookied.errors import StorageError
+from bookied.offline.repair.convert_logs import (
+    STAGED,
+    ConversionRefusedError,
+    LogPlaces,
+    Renumbered,
+)
+from bookied.offline.repair.storages import insist_paired
+from bookied.storage.entrylog import format as log_layout
+from bookied.storage.files.files import Files, remove_tree
+from bookied.storage.index import format as layout
+from bookied.storage.index.files import IndexFiles, index_files
+from bookied.storage.index.format import IndexHeader
+from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.index.store import IndexStore
+
+STAGED_INDEX: Final = ".converting"
+"""Behind the name of an index file that is being written."""
+
+BACKUP: Final = ".backup"
+"""Behind the name of a database that is no longer used; Java's name for it."""
+
+PAGES_AT_ONCE: Final = 512
+"""Index pages in memory and in one write."""
+
+_DATABASES: Final = (LOCATIONS, LEDGERS)
+
+Tell = Callable[[int], None]
+"""Hears how many ledgers are done."""
+
+
+@attrs.frozen
+class Converted:
+    """What a conversion did; ``ledgers`` is None where it finished one that was cut short."""
+
+    ledgers: int | None
+    entries: int | None
+    logs_placed: int
+
+
+@attrs.frozen
+class _Plan:
+    """What is still to be done once the new index is on disk; kept in a file until it is."""
+
+    to: str
+    stamp: str
+    renumbered: tuple[Renumbered, ...] = ()
+
+    def encode(self) -> bytes:
+        moved = [(str(one.directory), one.old, one.new) for one in self.renumbered]
+        return json.dumps({"to": self.to, "stamp": self.stamp, "renumbered": moved}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> _Plan:
+        said = json.loads(data)
+        moved = tuple(Renumbered(Path(at), old, new) for at, old, new in said["renumbered"])
+        return cls(said["to"], said["stamp"], moved)
+
+
+@attrs.frozen
+class Conversion:
+    """One bookie's index on its way. ``stamp`` tells the backups of one conversion from another's.
+
+    All raise ``OSError``, ``StorageError`` where there is no room for an index, and
+    ``CorruptError`` for damage in the old one.
+    """
+
+    files: Files
+    found: Directories
+    open_key_values: OpenKeyValues
+    stamp: str
+    tell: Tell = lambda _ledgers: None
+
+    @property
+    def _logs(self) -> LogPlaces:
+        return LogPlaces(self.files, self.found.ledger_dirs)
+
+    @property
+    def _plan_path(self) -> Path:
+        return self.found.roots[0] / CONVERTING
+
+    def _read_plan(self, to: str) -> _Plan | None:
+        try:
+            plan = _Plan.decode(self.files.read(self._plan_path))
+        except FileNotFoundError:
+            return None
+        if plan.to != to:
+            raise ConversionRefusedError(
+                f"a conversion to {plan.to} was cut short here: finish that one first"
+            )
+        return plan
+
+    def is_cut_short(self, to: str) -> bool:
+        """Whether a conversion is to be finished.
+
+        Raises:
+            ConversionRefusedError: it was one to the other kind.
+        """
+        return self._read_plan(to) is not None
+
+    def has_db(self) -> bool:
+        """Whether any index directory has a database of DbLedgerStorage."""
+        return any(
+            self.files.is_dir(directory / name)
+            for directory in self.found.index_dirs
+            for name in _DATABASES
+        )
+
+    def _has_index_files(self) -> bool:
+        return any(True for _ in self._index_paths())
+
+    def _index_paths(self) -> Iterator[Path]:
+        for directory in self.found.index_dirs:
+            for path in index_files(self.files, directory):
+                if layout.ledger_id(path.name) is not None:
+                    yield path
+
+    def plan(self, to: str) -> list[str]:
+        """Return what a conversion would do; nothing if all is so already.
+
+        Raises:
+            ConversionRefusedError: it would refuse.
+        """
+        if self.is_cut_short(to):
+            return ["finish the conversion that was cut short"]
+        if not self._is_needed(to):
+            return []
+        source, target = ("index files", "RocksDB") if to == "db" else ("RocksDB", "index files")
+        steps = [f"copy keys, fences, explicit LACs and locations from {source} to {target}"]
+        if to == "db":
+            placed = len(self._misplaced())
+            return [
+                *steps,
+                *([f"link or copy {placed} entry logs into other directories"] if placed else []),
+                "remove the index files",
+            ]
+        renumbered = self._logs.renumbering()
+        return [
+            *steps,
+            *([f"give {len(renumbered)} entry logs new ids"] if renumbered else []),
+            f"rename the databases to {LEDGERS}{BACKUP} and {LOCATIONS}{BACKUP}",
+        ]
+
+    def _is_needed(self, to: str) -> bool:
+        insist_paired(self.found)
+        has_db, has_files = self.has_db(), self._has_index_files()
+        if has_db and has_files:
+            raise ConversionRefusedError(
+                "there are index files and databases: which of them a bookie used last cannot be "
+                "told; move away those that are old"
+            )
+        return has_files if to == "db" else has_db
+
+    # To databases ---------------------------------------------------------------------------------
+
+    def to_db(self) -> Converted:
+        """Put the index into databases; index files go when those are on disk.
+
+        Raises:
+            ConversionRefusedError: there are databases and index files.
+        """
+        plan = self._read_plan("db")
+        if plan is not None:
+            self._publish_db()
+            return Converted(None, None, 0)
+        if not self._is_needed("db"):
+            return Converted(0, 0, 0)
+        with self._staging():
+            placed = self._logs.place(self._misplaced())
+            ledgers, entries = self._fill_databases()
+            self.files.write_atomic(self._plan_path, _Plan("db", self.stamp).encode())
+        self._publish_db()
+        return Converted(ledgers, entries, placed)
+
+    def _source(self) -> IndexFiles:
+        source = IndexFiles(self.files, self.found.index_dirs)
+        source.open()
+        return source
+
+    def _fill_databases(self) -> tuple[int, int]:
+        source = self._source()
+        done = entries = 0
+        try:
+            ids = sorted(source.ledger_ids())
+            count = len(self.found.index_dirs)
+            for number, directory in enumerate(self.found.index_dirs):
+                target = RocksIndex(directory, self._open_staged)
+                target.open()
+                try:
+                    mine = [ledger_id for ledger_id in ids if ledger_id % count == number]
+                    for some in self._copied(source, target, mine):
+                        done, entries = done + 1, entries + some
+                        self.tell(done)
+                finally:
+                    target.close()
+                self.files.sync_dir(directory)
+        finally:
+            source.close()
+        return done, entries
+
+    def _open_staged(self, path: Path) -> KeyValues:
+        return self.open_key_values(path.with_name(path.name + STAGED))
+
+    def _copied(self, source: IndexStore, target: IndexStore, ids: Iterable[int]) -> Iterator[int]:
+        """Copy ledgers, and give the number of entries of each."""
+        batch: list[LedgerChange] = []
+        weight = 0
+        for ledger_id in ids:
+            stored = source.load(ledger_id)
+            if stored is None:
+                continue  # A file without a header: nothing was ever stored of it.
+            entries = 0
+            for change, size, held in _changes(source, ledger_id, stored.header):
+                batch.append(change)
+                weight, entries = weight + size, entries + held
+                if weight >= PAGES_AT_ONCE:
+                    target.write(batch)
+                    batch, weight = [], 0
+            yield entries
+        target.write(batch)
+
+    def _publish_db(self) -> None:
+        """Give the databases their names, then remove the index files; may be repeated."""
+        self._logs.publish()
+        for directory in self.found.index_dirs:
+            for name in _DATABASES:
+                if self.files.exists(directory / f"{name}{STAGED}"):
+                    self.files.rename(directory / f"{name}{STAGED}", directory / name)
+            self.files.sync_dir(directory)
+        for path in list(self._index_paths()):
+            self.files.remove(path)
+        for directory in self.found.index_dirs:
+            _remove_hollow(self.files, directory)
+            self.files.sync_dir(directory)
+        self._forget_plan()
+
+    def _misplaced(self) -> list[tuple[Path, Path]]:
+        source = self._source()
+        try:
+            return self._logs.misplaced(source)
+        finally:
+            source.close()
+
+    # To index files -------------------------------------------------------------------------------
+
+    def to_interleaved(self, header_version: int = layout.VERSION) -> Converted:
+        """Put the index into files; the databases are renamed when those are on disk.
+
+        Raises:
+            ConversionRefusedError: there are both, or ledgers whose state is in limbo.
+        """
+        plan = self._read_plan("interleaved")
+        if plan is not None:
+            self._publish_files(plan)
+            return Converted(None, None, 0)
+        if not self._is_needed("interleaved"):
+            return Converted(0, 0, 0)
+        with self._staging():
+            moved = self._logs.renumbering()
+            self._logs.renumber(moved)
+            ledgers, entries = self._fill_files(moved, header_version)
+            plan = _Plan("interleaved", self.stamp, tuple(moved))
+            self.files.write_atomic(self._plan_path, plan.encode())
+        self._publish_files(plan)
+        return Converted(ledgers, entries, len(moved))
+
+    def _fill_files(self, moved: Sequence[Renumbered], header_version: int) -> tuple[int, int]:
+        done = entries = 0
+        for ledgers, directory in zip(self.found.ledger_dirs, self.found.index_dirs, strict=True):
+            new_ids = {one.old: one.new for one in moved if one.directory == ledgers}
+            source = RocksIndex(directory, self.open_key_values)
+            source.open()
+            try:
+                if source.flags():
+                    raise ConversionRefusedError(
+                        f"{directory}: an integrity check is due, which only the databases can "
+                        "note; run the bookie until it is through"
+                    )
+                for ledger_id in sorted(source.ledger_ids()):
+                    entries += self._write_file(
+                        source, directory, ledger_id, new_ids, header_version
+                    )
+                    done += 1
+                    self.tell(done)
+            finally:
+                source.close()
+            self._sync_names(directory)
+        return done, entries
+
+    def _write_file(
+        self,
+        source: RocksIndex,
+        directory: Path,
+        ledger_id: int,
+        new_ids: dict[int, int],
+        header_version: int,
+    ) -> int:
+        stored = source.load(ledger_id)
+        if stored is None:
+            return 0
+        if stored.header.limbo:
+            raise ConversionRefusedError(
+                f"ledger {ledger_id} is in limbo, which only the databases can note"
+            )
+        path = directory / layout.relative_path(ledger_id)
+        path = path.with_name(path.name + STAGED_INDEX)
+        self.files.mkdirs(path.parent)
+        file = self.files.open_update(path, create=True)
+        entries = 0
+        try:
+            file.truncate(0)
+            for page_no, page in source.pages(ledger_id):
+                for slot, place in enumerate(page):
+                    log_id, offset = log_layout.split_location(place)
+                    if log_id in new_ids and place > 0:
+                        page[slot] = log_layout.location(new_ids[log_id], offset)
+                entries += sum(1 for place in page if place)
+                file.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
+            file.write_at(0, attrs.evolve(stored.header, version=header_version).encode())
+            file.sync()
+        finally:
+            file.close()
+        return entries
+
+    def _sync_names(self, directory: Path) -> None:
+        parents = {path.parent for path in index_files(self.files, directory)}
+        for parent in sorted({*parents, *(path.parent for path in parents)}):
+            self.files.sync_dir(parent)
+        self.files.sync_dir(directory)
+
+    def _publish_files(self, plan: _Plan) -> None:
+        """Give the index files their names, take those of databases and logs; may be repeated."""
+        self._logs.publish()
+        for directory in self.found.index_dirs:
+            for path in list(index_files(self.files, directory)):
+                if path.name.endswith(STAGED_INDEX):
+                    self.files.rename(path, path.with_name(path.name[: -len(STAGED_INDEX)]))
+            self._sync_names(directory)
+        for directory in self.found.index_dirs:
+            for name in _DATABASES:
+                if self.files.exists(directory / name):
+                    self.files.rename(directory / name, self._backup(directory, name, plan))
+            self.files.sync_dir(directory)
+        self._logs.remove_old(plan.renumbered)
+        self._forget_plan()
+
+    def _backup(self, directory: Path, name: str, plan: _Plan) -> Path:
+        plain = directory / f"{name}{BACKUP}"
+        return directory / f"{name}{BACKUP}-{plan.stamp}" if self.files.exists(plain) else plain
+
+    # Both -----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _staging(self) -> Iterator[None]:
+        """Begin with nothing staged, and leave nothing where there was no room for all."""
+        self._discard()
+        try:
+            yield
+        except (OSError, StorageError):
+            with contextlib.suppress(OSError):
+                self._discard()
+            raise
+
+    def _discard(self) -> None:
+        """Remove what a conversion left that was cut short before its new index was whole."""
+        for directory in self.found.index_dirs:
+            for name in _DATABASES:
+                if self.files.exists(directory / f"{name}{STAGED}"):
+                    remove_tree(self.files, directory / f"{name}{STAGED}")
+            for path in list(index_files(self.files, directory)):
+                if path.name.endswith(STAGED_INDEX):
+                    self.files.remove(path)
+        self._logs.discard()
+
+    def _forget_plan(self) -> None:
+        for root in self.found.roots:  # The index of no ledgers at all may be nothing now.
+            forget_index(self.files, root)
+        self.files.remove(self._plan_path)
+        self.files.sync_dir(self._plan_path.parent)
+
+
+def _changes(
+    source: IndexStore, ledger_id: int, header: IndexHeader
+) -> Iterator[tuple[LedgerChange, int, int]]:
+    """Give a ledger in changes of bounded size, header last; each with its pages and entries."""
+    pages: list[tuple[int, bytes]] = []
+    held = 0
+    for page_no, page in source.pages(ledger_id):
+        pages.append((page_no, page.tobytes()))
+        held += sum(1 for place in page if place)
+        if len(pages) >= PAGES_AT_ONCE:
+            yield LedgerChange(ledger_id, None, tuple(pages)), len(pages), held
+            pages, held = [], 0
+    yield LedgerChange(ledger_id, header, tuple(pages)), len(pages) + 1, held
+
+
+def _remove_hollow(files: Files, directory: Path) -> None:
+    """Remove the directories of index files that hold nothing any more."""
+    for high in sorted(files.list(directory)):
+        if len(high) > len("ff") or not all(letter in "0123456789abcdef" for letter in high):
+            continue
+        for low in sorted(files.list(directory / high)) if files.is_dir(directory / high) else ():
+            with contextlib.suppress(OSError):
+                files.remove_dir(directory / high / low)
+        with contextlib.suppress(OSError):
+            files.remove_dir(directory / high)

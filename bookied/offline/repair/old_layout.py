@@ -1,0 +1,195 @@
+"""Which layout a bookie's roots have: before an upgrade, in the middle of one, and after it.
+
+    version  where data is                VERSION
+    1        in the root                  none
+    2        in the root                  in the root, the number alone
+    3 to 5   in ``current/``              in ``current/``, a cookie
+
+An upgrade leaves the old data where it is, until it is finalized: then both are there. Agrees with
+BookKeeper 4.18.0, FileSystemUpgrade.detectPreviousVersion.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.directories.dirs import CURRENT, VERSION, Directories
+from bookied.errors import BadCookieError, LayoutTooNewError
+from bookied.storage.entrylog import format as log_layout
+from bookied.storage.files.files import Files
+from bookied.storage.index import format as index_layout
+from bookied.storage.index.files import index_files
+from bookied.storage.journal import format as journal_layout
+from bookied.storage.journal.mark import MARK_NAME
+from wire.errors import FormatError
+from wire.records import COOKIE_VERSION, Cookie, decode_cookie
+
+UPGRADING: Final = "upgradeTmp."
+"""In front of a directory that is to become ``current``; Java's name for it too."""
+
+ROLLED_BACK: Final = "rolledBack."
+"""In front of what was ``current`` before a rollback, until that is through."""
+
+FINALIZING: Final = "bookied.finalizing"
+"""In a root whose old data is being removed: there is no way back any more."""
+
+_NUMBER: Final = re.compile(rb"\s*([0-9]{1,9})\s*")
+_IN_ROOT_MAX: Final = 2
+
+
+class RootState(enum.Enum):
+    """How far a root is."""
+
+    EMPTY = "empty"
+    """It has neither old data nor ``current``."""
+    OLD = "old"
+    """It has data of version 1 or 2 only."""
+    UPGRADED = "upgraded"
+    """It has ``current`` and, for a rollback, the old data as well."""
+    CURRENT = "current"
+    """It has ``current`` only."""
+
+
+@attrs.frozen
+class RootLayout:
+    """What one root holds.
+
+    ``version`` is that of the old data where there is some, else that of the cookie in ``current``.
+    ``started`` tells whether a bookie has begun a journal in ``current`` since the upgrade.
+    """
+
+    root: Path
+    state: RootState
+    version: int | None
+    cookie: Cookie | None
+    upgrading: tuple[Path, ...]
+    rolled_back: tuple[Path, ...]
+    is_finalizing: bool
+    has_new_journal: bool
+
+    @property
+    def current(self) -> Path:
+        return self.root / CURRENT
+
+
+@attrs.frozen
+class OldData:
+    """The files of version 1 or 2 in one root, by what becomes of them."""
+
+    shared: tuple[Path, ...]
+    """Journals and entry logs: never written again, so a second name is as good as a copy."""
+    rewritten: tuple[Path, ...]
+    """Marks, ``lastId`` and index files: changed in place."""
+
+    def __bool__(self) -> bool:
+        return bool(self.shared or self.rewritten)
+
+
+def look(files: Files, found: Directories) -> list[RootLayout]:
+    """Return the layout of every root, in the order journal, ledger, index.
+
+    Raises:
+        LayoutTooNewError: one is of a release after ours.
+        BadCookieError: a VERSION is none.
+        OSError: a root cannot be read.
+    """
+    return [_look(files, root) for root in found.roots]
+
+
+def _look(files: Files, root: Path) -> RootLayout:
+    names = files.list(root) if files.exists(root) else []
+    version = _root_version(files, root, names)
+    has_current = CURRENT in names
+    cookie = read_cookie(files, root / CURRENT) if has_current else None
+    if version is not None:
+        state = RootState.UPGRADED if has_current else RootState.OLD
+    else:
+        state = RootState.CURRENT if has_current else RootState.EMPTY
+        version = None if cookie is None else cookie.layout_version
+    return RootLayout(
+        root=root,
+        state=state,
+        version=version,
+        cookie=cookie,
+        upgrading=_with_prefix(root, names, UPGRADING),
+        rolled_back=_with_prefix(root, names, ROLLED_BACK),
+        is_finalizing=FINALIZING in names,
+        has_new_journal=has_current and _journals(files, root / CURRENT) > _journals(files, root),
+    )
+
+
+def _with_prefix(root: Path, names: list[str], prefix: str) -> tuple[Path, ...]:
+    return tuple(root / name for name in sorted(names) if name.startswith(prefix))
+
+
+def _journals(files: Files, directory: Path) -> int:
+    """Return the highest journal id in a directory, -1 for none."""
+    ids = map(journal_layout.journal_id, files.list(directory))
+    return max((number for number in ids if number is not None), default=-1)
+
+
+def _root_version(files: Files, root: Path, names: list[str]) -> int | None:
+    """Return the version of the data that lies in a root itself; None if none does."""
+    if VERSION in names:
+        path = root / VERSION
+        match = _NUMBER.fullmatch(files.read(path))
+        version = int(match[1]) if match else 0
+        _refuse_newer(path, version)
+        if not 1 <= version <= _IN_ROOT_MAX:
+            raise BadCookieError(path, None, "is not the number of an old layout, 1 or 2")
+        return version
+    return 1 if old_data(files, root) else None
+
+
+def read_cookie(files: Files, directory: Path) -> Cookie | None:
+    """Return the cookie in a ``current``; None if there is none.
+
+    Raises:
+        LayoutTooNewError: it is of a release after ours.
+        BadCookieError: it is none.
+    """
+    path = directory / VERSION
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return None
+    match = _NUMBER.fullmatch(data.partition(b"\n")[0])
+    _refuse_newer(path, int(match[1]) if match else 0)
+    try:
+        return decode_cookie(data)
+    except FormatError as error:
+        raise BadCookieError(path, None, f"is no cookie: {error}") from error
+
+
+def _refuse_newer(path: Path, version: int) -> None:
+    if version > COOKIE_VERSION:
+        raise LayoutTooNewError(
+            path, None, f"layout {version} is of a newer release; we know up to {COOKIE_VERSION}"
+        )
+
+
+def old_data(files: Files, root: Path) -> OldData:
+    """Return the data files that lie in a root itself; what is not a bookie's is left out."""
+    if not files.exists(root):
+        return OldData((), ())
+    names = sorted(files.list(root))
+    return OldData(
+        shared=tuple(root / name for name in names if _is_shared(name)),
+        rewritten=(
+            *(root / one for one in names if one == log_layout.LAST_ID or MARK_NAME.fullmatch(one)),
+            *(path for path in index_files(files, root) if _is_index(path.name)),
+        ),
+    )
+
+
+def _is_shared(name: str) -> bool:
+    return journal_layout.journal_id(name) is not None or log_layout.log_id(name) is not None
+
+
+def _is_index(name: str) -> bool:
+    return index_layout.ledger_id(name.removesuffix(index_layout.MOVING)) is not None

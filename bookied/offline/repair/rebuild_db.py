@@ -1,0 +1,365 @@
+"""Makes DbLedgerStorage's databases anew: ``locations`` from logs, ``ledgers`` from all there is.
+
+Agrees with BookKeeper 4.18.0, LocationsIndexRebuildOp and LedgersIndexRebuildOp, but for this: the
+new database is written beside the old one and takes its place in one step; ``ledgers`` gets keys of
+8 bytes, only the ledgers of its own directory, and the master keys and explicit LACs that journals
+or the old database know; an entry whose log cannot be read keeps its place. Rebuilt ledgers are
+fenced, as Java's are: they may lack entries, and a fence may be forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Final
+
+import attrs
+
+from bookied.directories.dirs import Directories
+from bookied.errors import CorruptError, DbRecordError, StorageError
+from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell
+from bookied.offline.repair.storages import insist_paired
+from bookied.storage.entrylog import format as log_layout
+from bookied.storage.files.files import Files, remove_tree
+from bookied.storage.index import rocks_format as layout
+from bookied.storage.index.format import FENCED, IndexHeader
+from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from wire.errors import BookKeeperError
+
+TEMPORARY: Final = ".TEMP-"
+LOCATIONS_BACKUP: Final = ".BACKUP-"
+LEDGERS_BACKUP: Final = ".PREV-"
+"""Behind a database's name, before the stamp of the attempt; the names are Java's."""
+
+READ_AT_ONCE: Final = 10_000
+WRITTEN_AT_ONCE: Final = 100_000
+
+_LAC: Final = struct.Struct(">q")
+_LAC_AT: Final = 8
+
+KeyOf = Callable[[int], "tuple[bytes, str] | None"]
+
+
+class NoLedgersError(BookKeeperError):
+    """There is no database of ledgers to rebuild the locations for."""
+
+    exit_status: ClassVar[int] = 4
+    hint: ClassVar[str] = "`bkctl disk rebuild-db --ledgers` makes that one anew; do so first"
+
+
+@attrs.frozen
+class RebuiltLocations:
+    """The new ``locations`` of one directory. ``unreadable`` entries kept their old places."""
+
+    directory: Path
+    ledgers: int
+    entries: int
+    unreadable: int
+    backup: Path | None
+    damaged: tuple[CorruptError, ...]
+
+
+@attrs.frozen
+class RebuiltLedgers:
+    """The new ``ledgers`` of one directory; ``keyless`` ledgers have an empty master key."""
+
+    directory: Path
+    ledgers: int
+    keyless: tuple[int, ...]
+    backup: Path | None
+    damaged: tuple[CorruptError, ...]
+
+
+@attrs.frozen
+class RebuildDb:
+    """The databases of one stopped bookie; safe to repeat after a crash at any step.
+
+    ``stamp`` names the backups. All raise ``OSError``; the old databases are then as they were.
+    """
+
+    files: Files
+    found: Directories
+    open_key_values: OpenKeyValues
+    stamp: str
+    tell: Tell = lambda _bytes: None
+    dry_run: bool = False
+
+    # Locations ------------------------------------------------------------------------------------
+
+    def locations(self) -> list[RebuiltLocations]:
+        """Make ``locations`` anew in every directory.
+
+        Raises:
+            NoLedgersError: there is no ``ledgers`` to say which ledgers exist.
+            DbRecordError: that is damaged.
+        """
+        insist_paired(self.found)
+        rescan = Rescan(self.files, self.tell)
+        done = []
+        for ledger_dir, index_dir in zip(
+            self.found.ledger_dirs, self.found.index_dirs, strict=True
+        ):
+            if not self.files.is_dir(index_dir / layout.LEDGERS):
+                raise NoLedgersError(f"{index_dir} has no database {layout.LEDGERS}")
+            rescan.damaged, rescan.read_up_to = [], {}
+            done.append(self._locations(rescan, ledger_dir, index_dir))
+        return done
+
+    def _locations(self, rescan: Rescan, ledger_dir: Path, index_dir: Path) -> RebuiltLocations:
+        wanted = set(self._stored_ledgers(index_dir))
+        old = index_dir / layout.LOCATIONS
+        counts = _Counts()
+        if self.dry_run:
+            for record in rescan.log_records([ledger_dir]):
+                counts.records += record.ledger_id in wanted
+            backup = None
+        else:
+            with self._replaced(old, LOCATIONS_BACKUP) as (target, backup):
+                _put(target, self._found_places(rescan, ledger_dir, wanted, counts))
+                _put(target, self._unreadable(rescan, old, wanted, target, counts))
+                counts.entries = _count(target)
+        return RebuiltLocations(
+            index_dir,
+            len(wanted),
+            counts.records if self.dry_run else counts.entries - counts.kept,
+            counts.kept,
+            backup,
+            tuple(rescan.damaged),
+        )
+
+    def _stored_ledgers(self, index_dir: Path) -> Iterator[int]:
+        path = index_dir / layout.LEDGERS
+        for key, value in self._items(path, b"", layout.LEDGER_KEYS_END):
+            if layout.decode_ledger(value, key, path) is not None:
+                yield layout.decode_ledger_key(key, path)
+
+    @staticmethod
+    def _found_places(
+        rescan: Rescan, directory: Path, wanted: set[int], counts: _Counts
+    ) -> Iterator[tuple[bytes, bytes]]:
+        for record in rescan.log_records([directory]):
+            if record.ledger_id in wanted and 0 <= record.entry_id < layout.ENTRY_ID_LIMIT:
+                counts.records += 1
+                key = layout.location_key(record.ledger_id, record.entry_id)
+                yield key, layout.encode_location(record.location)
+
+    def _unreadable(
+        self, rescan: Rescan, old: Path, wanted: set[int], target: KeyValues, counts: _Counts
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Give old places that nothing was read from: what was there may be acknowledged."""
+        try:
+            for key, value in self._items(old, b"", layout.LEDGER_KEYS_END):
+                ledger_id, _entry_id = layout.decode_location_key(key, old)
+                place = layout.decode_number(value, key, old)
+                log_id, offset = log_layout.split_location(place)
+                if ledger_id not in wanted or place <= 0 or offset < log_layout.LOCATION_MIN:
+                    continue
+                if not rescan.was_read(log_id, offset) and target.get(key) is None:
+                    counts.kept += 1
+                    yield key, value
+        except FileNotFoundError:
+            return
+        except DbRecordError as error:
+            rescan.damaged.append(error)
+
+    # Ledgers --------------------------------------------------------------------------------------
+
+    def ledgers(self, key_of: KeyOf = lambda _ledger_id: None) -> list[RebuiltLedgers]:
+        """Make ``ledgers`` anew in every directory, from journals, logs and what was there.
+
+        Args:
+            key_of: asked for master keys that neither journals nor the old database know.
+
+        Raises:
+            OSError: nothing was changed.
+        """
+        insist_paired(self.found)
+        rescan = Rescan(self.files, self.tell)
+        journalled = self._journalled(rescan)
+        damaged = tuple(rescan.damaged)
+        done = []
+        count = len(self.found.index_dirs)
+        pairs = zip(self.found.ledger_dirs, self.found.index_dirs, strict=True)
+        for number, (ledger_dir, index_dir) in enumerate(pairs):
+            rescan.damaged, rescan.read_up_to = [], {}
+            known = self._old_ledgers(rescan, index_dir)
+            flags = self._flags(index_dir)
+            mine = {ledger_id for ledger_id in (*known, *journalled) if ledger_id % count == number}
+            mine |= {
+                record.ledger_id
+                for record in rescan.log_records([ledger_dir])
+                if record.ledger_id % count == number
+            }
+            rows = {
+                ledger_id: _header(
+                    known.get(ledger_id), journalled.get(ledger_id), key_of, ledger_id
+                )
+                for ledger_id in sorted(mine)
+            }
+            backup = self._write_ledgers(index_dir, rows, flags)
+            keyless = tuple(
+                ledger_id
+                for ledger_id, header in rows.items()
+                if not header.master_key.strip(b"\0")
+            )
+            found = (*damaged, *rescan.damaged)
+            done.append(RebuiltLedgers(index_dir, len(rows), keyless, backup, found))
+        return done
+
+    def _journalled(self, rescan: Rescan) -> dict[int, JournalledLedger]:
+        found: dict[int, JournalledLedger] = {}
+        for directory in self.found.journal_dirs:
+            for _path, record in rescan.journal_records(directory):
+                if record.ledger_id >= 0:
+                    ledger = found.setdefault(record.ledger_id, JournalledLedger())
+                    if record.entry_id < 0:
+                        ledger.take(record)
+        return found
+
+    def _old_ledgers(self, rescan: Rescan, index_dir: Path) -> dict[int, IndexHeader]:
+        """Return what can be read of the old database; of two keys that of 8 bytes counts."""
+        path = index_dir / layout.LEDGERS
+        found: dict[int, IndexHeader] = {}
+        try:
+            for key, value in self._items(path, b"", layout.LEDGER_KEYS_END):
+                with _noted(rescan):
+                    ledger_id = layout.decode_ledger_key(key, path)
+                    header = layout.decode_ledger(value, key, path)
+                    if header is not None and ledger_id not in found:
+                        found[ledger_id] = header
+        except FileNotFoundError:
+            pass
+        except CorruptError as error:
+            rescan.damaged.append(error)
+        return found
+
+    def _flags(self, index_dir: Path) -> bytes | None:
+        path = index_dir / layout.LEDGERS
+        with contextlib.suppress(CorruptError, FileNotFoundError):
+            for key, value in self._items(path, layout.LEDGER_KEYS_END, b"\xff" * 9):
+                if key == layout.FLAGS_KEY:
+                    return value
+        return None
+
+    def _write_ledgers(
+        self, index_dir: Path, rows: dict[int, IndexHeader], flags: bytes | None
+    ) -> Path | None:
+        if self.dry_run:
+            return None
+        with self._replaced(index_dir / layout.LEDGERS, LEDGERS_BACKUP) as (target, backup):
+            _put(
+                target,
+                (
+                    (layout.ledger_key(ledger_id), layout.encode_ledger(header))
+                    for ledger_id, header in rows.items()
+                ),
+            )
+            if flags is not None:
+                target.put([(layout.FLAGS_KEY, flags)])
+        return backup
+
+    # Both -----------------------------------------------------------------------------------------
+
+    def _items(self, path: Path, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Give the keys of a database, ascending.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        if not self.files.is_dir(path):
+            raise FileNotFoundError(2, "no such database", str(path))
+        opened = self.open_key_values(path)
+        try:
+            while items := opened.items(begin, end, READ_AT_ONCE):
+                yield from items
+                begin = items[-1][0] + b"\0"
+        finally:
+            opened.close()
+
+    @contextlib.contextmanager
+    def _replaced(self, path: Path, backup_mark: str) -> Iterator[tuple[KeyValues, Path | None]]:
+        """Give an empty database that takes the place of ``path`` when the block has ended well."""
+        for name in self.files.list(path.parent):
+            if name.startswith(f"{path.name}{TEMPORARY}"):
+                remove_tree(self.files, path.parent / name)
+        temporary = path.with_name(f"{path.name}{TEMPORARY}{self.stamp}")
+        backup = path.with_name(f"{path.name}{backup_mark}{self.stamp}")
+        had_one = self.files.is_dir(path)
+        try:
+            target = self.open_key_values(temporary)
+            try:
+                yield target, backup if had_one else None
+                target.sync()
+            finally:
+                target.close()
+        except (OSError, StorageError):
+            with contextlib.suppress(OSError):
+                remove_tree(self.files, temporary)
+            raise
+        self.files.sync_dir(path.parent)
+        if had_one:
+            self.files.exchange(path, temporary)
+            self.files.rename(temporary, backup)
+        else:
+            self.files.rename(temporary, path)
+        self.files.sync_dir(path.parent)
+
+
+@attrs.define
+class _Counts:
+    records: int = 0
+    entries: int = 0
+    kept: int = 0
+
+
+@contextlib.contextmanager
+def _noted(rescan: Rescan) -> Iterator[None]:
+    try:
+        yield
+    except DbRecordError as error:
+        rescan.damaged.append(error)
+
+
+def _header(
+    old: IndexHeader | None, journalled: JournalledLedger | None, key_of: KeyOf, ledger_id: int
+) -> IndexHeader:
+    """Return what is to be stored of a ledger: the key of whoever knows it, and fenced."""
+    key = journalled.master_key if journalled is not None else None
+    if not key and old is not None and old.master_key.strip(b"\0"):
+        key = old.master_key
+    if not key:
+        asked = key_of(ledger_id)
+        key = asked[0] if asked is not None else b""
+    lacs = [
+        packet
+        for packet in (
+            old.explicit_lac if old is not None else None,
+            journalled.explicit_lac if journalled is not None else None,
+        )
+        if packet is not None
+    ]
+    lac = max(lacs, key=lambda packet: int(_LAC.unpack_from(packet, _LAC_AT)[0]), default=None)
+    return IndexHeader(key, FENCED, lac, limbo=old is not None and old.limbo)
+
+
+def _put(target: KeyValues, items: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write items in parts of bounded size; the later of two with one key counts."""
+    part: list[tuple[bytes, bytes]] = []
+    for item in items:
+        part.append(item)
+        if len(part) >= WRITTEN_AT_ONCE:
+            target.put(part)
+            part = []
+    target.put(part)
+
+
+def _count(target: KeyValues) -> int:
+    count, begin = 0, b""
+    read = partial(target.items, end=layout.LEDGER_KEYS_END, count_max=READ_AT_ONCE)
+    while items := read(begin):
+        count += len(items)
+        begin = items[-1][0] + b"\0"
+    return count

@@ -1,0 +1,400 @@
+"""Makes the index files of Interleaved and Sorted storage anew, from entry logs and journals.
+
+Agrees with BookKeeper 4.18.0, InterleavedStorageRegenerateIndexOp: the rebuilt ledger is fenced.
+Against it (storage.md sections 15 and 17): the master key comes from the journals or the old index
+before anybody has to know the password, the explicit LAC stays, the old index stays until the new
+one is on disk, and an entry whose log cannot be read keeps its place in the index: it is answered
+with an error and never with "no such entry".
+
+Entries that are in a journal behind the mark, and in no log, come back with the next start, which
+replays them into the ledger that is known again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from array import array
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.directories.dirs import Directories
+from bookied.directories.losses import forget_index
+from bookied.errors import CorruptError, IndexTruncatedError
+from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, marks
+from bookied.storage.entrylog import format as log_layout
+from bookied.storage.entrylog.reader import highest_log_id
+from bookied.storage.files.files import Files, UpdateFile
+from bookied.storage.index import format as layout
+from bookied.storage.index.files import index_files, read_pages
+from bookied.storage.journal import format as journal_layout
+from bookied.storage.journal.mark import Mark
+
+PAGES_MAX: Final = 32 * 1024
+"""Index pages in memory, 256 MiB; beyond, they go to the new files and come back when needed."""
+
+_EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
+_LAC: Final = struct.Struct(">q")
+_LAC_AT: Final = 8
+
+KeyOf = Callable[[int], "tuple[bytes, str] | None"]
+"""Finds the master key of a ledger where the disk has none, and says where it comes from."""
+
+
+@attrs.frozen
+class RebuiltLedger:
+    """What became of one ledger.
+
+    ``unreadable`` entries are in the old index and in logs that cannot be read there; they keep
+    their places. ``journal_only`` ones are in a journal before the mark and in no log: neither a
+    start nor this command brings them back, ``disk salvage`` does.
+    """
+
+    ledger_id: int
+    path: Path | None
+    entries: int
+    first: int | None
+    last: int | None
+    unreadable: int
+    journal_only: int
+    key_from: str | None
+    """None: nobody knows the key, and the old index (if any) stays as it is."""
+    explicit_lac: int | None
+    is_written: bool
+
+
+@attrs.frozen
+class Rebuilt:
+    """What a rebuild did, ledger by ledger, and what it could not read."""
+
+    ledgers: list[RebuiltLedger]
+    missing: list[int]
+    """Ledgers that were asked for and are nowhere."""
+    damaged: list[CorruptError]
+
+
+def rebuild(
+    files: Files,
+    found: Directories,
+    wanted: Collection[int] | None,
+    *,
+    key_of: KeyOf = lambda _ledger_id: None,
+    tell: Tell = lambda _bytes: None,
+    dry_run: bool = False,
+    header_version: int = layout.VERSION,
+    pages_max: int = PAGES_MAX,
+) -> Rebuilt:
+    """Write the index files of ledgers anew; safe to repeat, and no worse off after a crash.
+
+    Args:
+        files: the disk.
+        found: the roots of a stopped bookie.
+        wanted: the ledgers; None for all that logs, journals and indexes know.
+        key_of: asked for keys that are not on the disk.
+        tell: hears how far it is.
+        dry_run: find out what would be written, and write nothing.
+        header_version: ``fileInfoFormatVersionToWrite``, for ledgers without an index so far.
+        pages_max: bound on memory, in pages of 8 KiB.
+
+    Raises:
+        OSError: a file cannot be read, or there is no room; all old indexes are as they were, or
+            new and whole.
+    """
+    work = _Rebuild(files, found, wanted, tell, header_version, None if dry_run else pages_max)
+    try:
+        work.scan()
+        ledgers = [work.finish(ledger_id, key_of) for ledger_id in sorted(work.known)]
+    finally:
+        work.discard()
+    if wanted is None and not dry_run and all(one.is_written for one in ledgers):
+        for root in found.indexes:  # All have an index again, wherever there was most room for it.
+            forget_index(files, root)
+    missing = sorted(set(wanted or ()) - work.known)
+    return Rebuilt(ledgers, missing, work.rescan.damaged)
+
+
+class _Rebuild:
+    def __init__(
+        self,
+        files: Files,
+        found: Directories,
+        wanted: Collection[int] | None,
+        tell: Tell,
+        header_version: int,
+        pages_max: int | None,
+    ) -> None:
+        self._files, self._found = files, found
+        self._wanted = None if wanted is None else frozenset(wanted)
+        self._header_version, self._is_dry = header_version, pages_max is None
+        self.rescan = Rescan(files, tell)
+        self._log_id_max = highest_log_id(files, found.ledger_dirs)
+        self._old = self._old_indexes()
+        self._homes: dict[int, Path] = {}
+        self._pages = _Pages(files, self._temporary, pages_max)
+        self._journalled: dict[int, JournalledLedger] = {}
+        self._journal_only: dict[int, int] = {}
+        self.known: set[int] = set()
+
+    def _old_indexes(self) -> dict[int, Path]:
+        found: dict[int, Path] = {}
+        for directory in self._found.index_dirs:
+            for path in index_files(self._files, directory):
+                ledger_id = layout.ledger_id(path.name)
+                if ledger_id is not None and self._is_wanted(ledger_id):
+                    found.setdefault(ledger_id, path)
+        return found
+
+    def _is_wanted(self, ledger_id: int) -> bool:
+        return self._wanted is None or ledger_id in self._wanted
+
+    # Reading --------------------------------------------------------------------------------------
+
+    def scan(self) -> None:
+        """Go through all logs and journals."""
+        self.known |= self._old.keys()
+        for record in self.rescan.log_records(self._found.ledger_dirs):
+            if record.entry_id >= 0 and self._is_wanted(record.ledger_id):
+                self.known.add(record.ledger_id)
+                self._pages.set(record.ledger_id, record.entry_id, record.location)
+        directories = self._found.journal_dirs
+        found_marks = marks(self._files, self._found.ledger_dirs, len(directories))
+        for directory, mark in zip(directories, found_marks, strict=True):
+            self._scan_journals(directory, mark)
+
+    def _scan_journals(self, directory: Path, mark: Mark) -> None:
+        for path, record in self.rescan.journal_records(directory):
+            if not self._is_wanted(record.ledger_id):
+                continue
+            self.known.add(record.ledger_id)
+            if record.entry_id < 0:
+                ledger = self._journalled.setdefault(record.ledger_id, JournalledLedger())
+                ledger.take(record)
+                continue
+            at = Mark(journal_layout.journal_id(path.name) or 0, record.offset)
+            if at < mark and not self._pages.get(record.ledger_id, record.entry_id):
+                count = self._journal_only.get(record.ledger_id, 0)
+                self._journal_only[record.ledger_id] = count + 1
+
+    # Writing --------------------------------------------------------------------------------------
+
+    def finish(self, ledger_id: int, key_of: KeyOf) -> RebuiltLedger:
+        """Put one ledger's new index in the place of its old one."""
+        old = self._old_header(ledger_id)
+        unreadable = self._keep_unreadable(ledger_id, is_ruined=old is None)
+        key, key_from = self._key(ledger_id, old, key_of)
+        lac = self._explicit_lac(ledger_id, old)
+        entries, first, last = self._pages.summary(ledger_id)
+        path = self._path(ledger_id)
+        if key is not None and not self._is_dry:
+            header = layout.IndexHeader(
+                master_key=key,
+                state_bits=(0 if old is None else old.state_bits) | layout.FENCED,
+                explicit_lac=lac,
+                version=self._header_version if old is None else old.version,
+            )
+            self._write(ledger_id, header, path)
+        return RebuiltLedger(
+            ledger_id=ledger_id,
+            path=path,
+            entries=entries - unreadable,
+            first=first,
+            last=last,
+            unreadable=unreadable,
+            journal_only=self._journal_only.get(ledger_id, 0),
+            key_from=key_from,
+            explicit_lac=None if lac is None else _LAC.unpack_from(lac, _LAC_AT)[0],
+            is_written=key is not None and not self._is_dry,
+        )
+
+    def _old_header(self, ledger_id: int) -> layout.IndexHeader | None:
+        path = self._old.get(ledger_id)
+        if path is None:
+            return None
+        file = self._files.open_read(path)
+        try:
+            return layout.decode_header(file.read_at(0, layout.HEADER_BYTES), path)
+        except IndexTruncatedError:
+            return None
+        except CorruptError as error:
+            self.rescan.damaged.append(error)
+            return None
+        finally:
+            file.close()
+
+    def _keep_unreadable(self, ledger_id: int, *, is_ruined: bool) -> int:
+        """Keep the old places that nothing was read from: what was there may be acknowledged.
+
+        Of an index without a header, only places in logs that there can have been.
+        """
+        kept = 0
+        log_id_max = self._log_id_max if is_ruined else log_layout.LOG_ID_MAX
+        for entry_id, location in self._old_slots(ledger_id):
+            log_id, offset = log_layout.split_location(location)
+            if location <= 0 or offset < log_layout.LOCATION_MIN or log_id > log_id_max:
+                continue
+            is_readable = self.rescan.was_read(log_id, offset)
+            if not is_readable and not self._pages.get(ledger_id, entry_id):
+                self._pages.set(ledger_id, entry_id, location)
+                kept += 1
+        return kept
+
+    def _old_slots(self, ledger_id: int) -> Iterator[tuple[int, int]]:
+        path = self._old.get(ledger_id)
+        if path is None:
+            return
+        file = self._files.open_read(path)
+        try:
+            for page_no, page in read_pages(file):
+                first = page_no * layout.PAGE_SLOTS
+                yield from ((first + slot, place) for slot, place in enumerate(page) if place)
+        finally:
+            file.close()
+
+    def _key(
+        self, ledger_id: int, old: layout.IndexHeader | None, key_of: KeyOf
+    ) -> tuple[bytes | None, str | None]:
+        journalled = self._journalled.get(ledger_id)
+        if journalled is not None and journalled.master_key is not None:
+            return journalled.master_key, "journal"
+        if old is not None and old.master_key.strip(b"\0"):
+            return old.master_key, "index"
+        return key_of(ledger_id) or (None, None)
+
+    def _explicit_lac(self, ledger_id: int, old: layout.IndexHeader | None) -> bytes | None:
+        """Return the highest one known: replay has the last word on those behind the mark."""
+        journalled = self._journalled.get(ledger_id)
+        known = [
+            packet
+            for packet in (
+                old.explicit_lac if old is not None else None,
+                journalled.explicit_lac if journalled is not None else None,
+            )
+            if packet is not None
+        ]
+        return max(
+            known, key=lambda packet: int(_LAC.unpack_from(packet, _LAC_AT)[0]), default=None
+        )
+
+    def _path(self, ledger_id: int) -> Path:
+        if ledger_id not in self._homes:
+            old = self._old.get(ledger_id)
+            new = self._new_home() / layout.relative_path(ledger_id) if old is None else old
+            self._homes[ledger_id] = new
+        return self._homes[ledger_id]
+
+    def _new_home(self) -> Path:
+        """Return the index directory with the most room."""
+        directories = self._found.index_dirs
+        return max(directories, key=lambda directory: self._files.disk_usage(directory)[1])
+
+    def _temporary(self, ledger_id: int) -> Path:
+        path = self._path(ledger_id)
+        return path.with_name(path.name + layout.TEMPORARY)
+
+    def _write(self, ledger_id: int, header: layout.IndexHeader, path: Path) -> None:
+        temporary = self._pages.complete(ledger_id, header)
+        self._files.rename(temporary, path)
+        for directory in path.parents[:3]:
+            self._files.sync_dir(directory)
+
+    def discard(self) -> None:
+        """Remove what is not finished."""
+        self._pages.discard()
+
+
+class _Pages:
+    """Locations under construction: in memory up to a bound, the rest in the new files.
+
+    ``pages_max`` None is for a dry run: nothing is written, and memory has no bound but the number
+    of entries of the ledgers that were asked for, 8 bytes each.
+    """
+
+    def __init__(
+        self, files: Files, temporary: Callable[[int], Path], pages_max: int | None
+    ) -> None:
+        self._files, self._temporary, self._pages_max = files, temporary, pages_max
+        self._pages: dict[tuple[int, int], array[int]] = {}
+        self._numbers: dict[int, set[int]] = {}
+        self._begun: dict[int, Path] = {}
+
+    def set(self, ledger_id: int, entry_id: int, location: int) -> None:
+        self._page(ledger_id, entry_id >> 10)[entry_id & 1023] = location
+
+    def get(self, ledger_id: int, entry_id: int) -> int:
+        if entry_id >> 10 not in self._numbers.get(ledger_id, ()):
+            return 0
+        return self._page(ledger_id, entry_id >> 10)[entry_id & 1023]
+
+    def _page(self, ledger_id: int, page_no: int) -> array[int]:
+        page = self._pages.get((ledger_id, page_no))
+        if page is None:
+            if self._pages_max is not None and len(self._pages) >= self._pages_max:
+                self._spill()
+            page = self._load(ledger_id, page_no)
+            self._pages[ledger_id, page_no] = page
+            self._numbers.setdefault(ledger_id, set()).add(page_no)
+        return page
+
+    def _load(self, ledger_id: int, page_no: int) -> array[int]:
+        if ledger_id not in self._begun or page_no not in self._numbers[ledger_id]:
+            return array("q", _EMPTY_PAGE)
+        file = self._files.open_read(self._begun[ledger_id])
+        try:
+            return layout.decode_page(file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES))
+        finally:
+            file.close()
+
+    def _spill(self) -> None:
+        for ledger_id in {ledger_id for ledger_id, _ in self._pages}:
+            with self._open(ledger_id) as file:
+                self._write_pages(ledger_id, file)
+
+    @contextlib.contextmanager
+    def _open(self, ledger_id: int) -> Iterator[UpdateFile]:
+        path = self._begun.get(ledger_id)
+        if path is None:
+            path = self._temporary(ledger_id)
+            self._files.mkdirs(path.parent)
+        file = self._files.open_update(path, create=True)
+        try:
+            if ledger_id not in self._begun:
+                self._begun[ledger_id] = path
+                file.truncate(0)
+            yield file
+        finally:
+            file.close()
+
+    def _write_pages(self, ledger_id: int, file: UpdateFile) -> None:
+        for page_no in sorted(self._numbers.get(ledger_id, ())):
+            page = self._pages.pop((ledger_id, page_no), None)
+            if page is not None:
+                file.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
+
+    def complete(self, ledger_id: int, header: layout.IndexHeader) -> Path:
+        """Put all of one ledger durably into its new file; return that."""
+        with self._open(ledger_id) as file:
+            self._write_pages(ledger_id, file)
+            file.write_at(0, header.encode())
+            file.sync()
+        return self._begun.pop(ledger_id)
+
+    def summary(self, ledger_id: int) -> tuple[int, int | None, int | None]:
+        """Return how many entries there are, the first and the last."""
+        entries, first, last = 0, None, None
+        for page_no in sorted(self._numbers.get(ledger_id, ())):
+            slots = [n for n, place in enumerate(self._page(ledger_id, page_no)) if place]
+            if slots:
+                entries += len(slots)
+                first = page_no * 1024 + slots[0] if first is None else first
+                last = page_no * 1024 + slots[-1]
+        return entries, first, last
+
+    def discard(self) -> None:
+        """Remove the files that were begun and not completed."""
+        for path in self._begun.values():
+            with contextlib.suppress(OSError):
+                self._files.remove(path)
+        self._begun.clear()

@@ -1,0 +1,146 @@
+"""What entry logs and journals say when no index is to be believed: the ground of all repairs.
+
+Logs come by id, so that of two copies of an entry the later one counts: compaction copies into
+later logs. What follows damage in a file cannot be read and is left out; the damage is kept for
+whoever has to tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.errors import CorruptError
+from bookied.storage.entrylog import reader as logs
+from bookied.storage.entrylog.reader import LogRecord
+from bookied.storage.files.files import Files
+from bookied.storage.journal import format as journal_layout
+from bookied.storage.journal import reader as journals
+from bookied.storage.journal.mark import Mark, file_name, read_mark
+from bookied.storage.journal.reader import JournalRecord
+
+TOLD_EVERY_BYTES: Final = 4 * 1024 * 1024
+_OFFSET: Final = 0xFFFFFFFF
+
+Tell = Callable[[int], None]
+"""Hears how many bytes of files have been gone through."""
+
+
+@attrs.define
+class Rescan:
+    """One pass over logs and journals; ``damaged`` is what could not be read of them.
+
+    ``read_up_to`` says for each log that was scanned where reading ended: nothing is known about
+    what was behind that, or in logs that are not there.
+    """
+
+    files: Files
+    tell: Tell = lambda _bytes: None
+    damaged: list[CorruptError] = attrs.field(factory=list)
+    read_up_to: dict[int, int] = attrs.field(factory=dict)
+    _done_bytes: int = 0
+
+    def log_records(self, directories: Sequence[Path]) -> Iterator[LogRecord]:
+        """Give the entries of all logs in directories that share one space of log ids."""
+        for log_id, path in sorted(logs.list_logs(self.files, directories).items()):
+            yield from self.log(log_id, path)
+
+    def log(self, log_id: int, path: Path) -> Iterator[LogRecord]:
+        """Give the entries of one log."""
+        told = 0
+        for record in self._log(log_id, path):
+            yield record
+            at = record.location & _OFFSET
+            if at - told >= TOLD_EVERY_BYTES:
+                told = at
+                self.tell(self._done_bytes + at)
+        self._add_done(path)
+
+    def _log(self, log_id: int, path: Path) -> Iterator[LogRecord]:
+        self.read_up_to[log_id] = 0
+        try:
+            scan = logs.open_scan(self.files, path)
+        except CorruptError as error:
+            self.damaged.append(error)
+            return
+        try:
+            yield from scan
+        except CorruptError as error:
+            self.damaged.append(error)
+        finally:
+            self.read_up_to[log_id] = scan.end
+            scan.close()
+
+    def was_read(self, log_id: int, offset: int) -> bool:
+        """Whether an entry at that place would have been given."""
+        return offset < self.read_up_to.get(log_id, 0)
+
+    def journal_records(self, directory: Path) -> Iterator[tuple[Path, JournalRecord]]:
+        """Give the records of all journals in a directory, oldest first."""
+        for journal_id in journals.journal_ids(self.files, directory):
+            path = directory / journal_layout.file_name(journal_id)
+            told = 0
+            for record in self._journal(path):
+                yield path, record
+                if record.offset - told >= TOLD_EVERY_BYTES:
+                    told = record.offset
+                    self.tell(self._done_bytes + told)
+            self._add_done(path)
+
+    def _journal(self, path: Path) -> Iterator[JournalRecord]:
+        try:
+            scan = journals.open_scan(self.files, path)
+        except CorruptError as error:
+            self.damaged.append(error)
+            return
+        try:
+            yield from scan
+        except CorruptError as error:
+            self.damaged.append(error)
+        finally:
+            scan.close()
+
+    def _add_done(self, path: Path) -> None:
+        self._done_bytes += self.files.size(path)
+        self.tell(self._done_bytes)
+
+
+@attrs.define
+class JournalledLedger:
+    """What the journals say about a ledger beside its entries: the last of each kind."""
+
+    master_key: bytes | None = attrs.field(default=None, repr=False)
+    is_fenced: bool = False
+    explicit_lac: bytes | None = attrs.field(default=None, repr=False)
+
+    def take(self, record: JournalRecord) -> None:
+        """Take in a record that is no entry."""
+        if record.entry_id == journal_layout.LEDGER_KEY:
+            # A rebuilt index may have been journalled with an empty key.
+            self.master_key = journal_layout.inner_bytes(record.body) or self.master_key
+        elif record.entry_id == journal_layout.FENCE:
+            self.is_fenced = True
+        elif record.entry_id == journal_layout.EXPLICIT_LAC:
+            self.explicit_lac = journal_layout.inner_bytes(record.body)
+
+
+def marks(files: Files, ledger_directories: Sequence[Path], journals_count: int) -> list[Mark]:
+    """Return the mark of each journal directory: what is before it is in logs and indexes."""
+    return [
+        read_mark(files, ledger_directories, file_name(number, journals_count))
+        for number in range(journals_count)
+    ]
+
+
+def size_of(files: Files, journal_directories: Sequence[Path], logs_in: Sequence[Path]) -> int:
+    """Return the bytes that a rescan goes through."""
+    paths = [
+        directory / journal_layout.file_name(journal_id)
+        for directory in journal_directories
+        for journal_id in journals.journal_ids(files, directory)
+    ]
+    paths += logs.list_logs(files, logs_in).values()
+    return sum(files.size(path) for path in paths)

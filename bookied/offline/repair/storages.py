@@ -1,0 +1,116 @@
+"""The storages of a stopped bookie, to be written to by a tool: of the kind its files are."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from bookied.config.storage import StorageClass
+from bookied.directories.dirs import Directories
+from bookied.directories.losses import HeldNotes
+from bookied.exit_status import DirectoryError
+from bookied.offline.settings import OfflineConfig
+from bookied.storage.files.files import Files
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.store import IndexStore
+from bookied.storage.kind import check_kind, has_databases
+from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.storages import Storages
+
+
+def open_rocks(path: Path) -> KeyValues:
+    """Open one of an index's databases as the bookie does; make it if it is not there.
+
+    Raises:
+        DatabaseInUseError: another process has it open.
+        DbRecordError: it is damaged.
+        OSError: it cannot be read or written.
+    """
+    from bookied.storage.index.rocks_db import (
+        RocksSettings,
+        ledgers_options,
+        locations_options,
+        open_database,
+    )
+
+    is_locations = path.name.partition(".")[0] == "locations"
+    options = locations_options if is_locations else ledgers_options
+    return open_database(path, partial(options, RocksSettings()))
+
+
+def open_rocks_read_only(path: Path) -> KeyValues:
+    """Open one of an index's databases to look at it.
+
+    Raises:
+        FileNotFoundError: it is not there. Otherwise as ``open_rocks``.
+    """
+    from bookied.storage.index.rocks_db import open_read_only
+
+    return open_read_only(path)
+
+
+def holds_databases(files: Files, found: Directories) -> bool:
+    """Whether the index is that of DbLedgerStorage."""
+    return any(has_databases(files, directory) for directory in found.index_dirs)
+
+
+def insist_paired(found: Directories) -> None:
+    """Refuse directories that DbLedgerStorage cannot pair.
+
+    Raises:
+        DirectoryError: there are not as many index as ledger directories.
+    """
+    if len(found.ledger_dirs) != len(found.index_dirs):
+        raise DirectoryError(
+            f"{len(found.index_dirs)} index directories for {len(found.ledger_dirs)} ledger "
+            "directories; with DbLedgerStorage each ledger directory has its own"
+        )
+
+
+def storages_of(
+    files: Files,
+    found: Directories,
+    config: OfflineConfig | None = None,
+    *,
+    as_found: bool = False,
+    open_key_values: OpenKeyValues = open_rocks,
+) -> Storages:
+    """Return the storages of the kind that the directories hold, not open yet.
+
+    Sorted and Interleaved are one kind. Where there is no index yet the settings decide; with
+    ``as_found`` they may name another kind, which the directories are going to be.
+
+    Raises:
+        StorageKindError: the settings name another kind.
+        DirectoryError: DbLedgerStorage cannot pair the directories.
+    """
+    settings = config or OfflineConfig()
+    is_db = holds_databases(files, found)
+    if config is not None and not as_found:
+        check_kind(files, config.storage_class, found.index_dirs)
+        is_db = config.storage_class is StorageClass.DB
+
+    def storage(directories: tuple[Path, ...], index: IndexStore) -> LedgerStorage:
+        return LedgerStorage(
+            files,
+            directories,
+            index,
+            on_fatal=lambda _error: None,  # Only a thread's failure: here errors are raised.
+            direct=False,
+            log_size_bytes_max=settings.log_bytes_max,
+            index_version=settings.file_info_format_version,
+        )
+
+    noted = HeldNotes(files, found).update
+    if not is_db:
+        only = storage(found.ledger_dirs, IndexFiles(files, found.index_dirs))
+        return Storages(files, [only], before_marks=noted)
+    insist_paired(found)
+    pairs = zip(found.ledger_dirs, found.index_dirs, strict=True)
+    return Storages(
+        files,
+        [storage((ledgers,), RocksIndex(index, open_key_values)) for ledgers, index in pairs],
+        before_marks=noted,
+    )

@@ -1,0 +1,289 @@
+"""The command line of ``bookied``: options in, settings out.
+
+The long options are those of Java's launcher (BookKeeper 4.18.0, server.Main); what they set wins
+over ``BK_<key>`` in the environment, and that over the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.properties import java_system_properties
+from bkclient.config.settings import (
+    Findings,
+    Properties,
+    PropertiesError,
+    environment,
+    read_properties,
+    value_text,
+)
+from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
+from bookied.exit_status import MEANING, OF_AUTORECOVERY, ExitStatus
+
+FORMATS: Final = ("text", "json")
+AUTORECOVERY: Final = "autorecovery"
+DIRECTORY_KEYS: Final = frozenset(
+    {"journalDirectory", "journalDirectories", "ledgerDirectories", "indexDirectories"}
+)
+CONF_VARIABLE: Final = "BOOKIE_CONF"
+LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
+
+SIGNALS: Final = {
+    "TERM and INT": "drain and stop, a second one ends at once",
+    "HUP": "opens the log file anew, and reads again the HTTP token, keys, certificates, "
+    "passwords, and those settings that can change meanwhile",
+    "USR1": "collects garbage now, with the compaction that is allowed",
+    "QUIT": "writes the bookie's state to the log",
+}
+SIGNALS_OF_AUTORECOVERY: Final = {
+    "TERM and INT": "stop, a second one ends at once",
+    "HUP": "opens the log file anew, and reads again keys, certificates and logLevel",
+    "QUIT": "writes what it is at to the log",
+}
+_EPILOG_WIDTH: Final = 100
+
+
+class Options(argparse.Namespace):
+    """What was given on the command line."""
+
+    autorecovery_only: bool
+    conf: Path | None
+    metadata_uri: str | None
+    zkserver: str | None
+    zkledgerpath: str | None
+    bookieport: str | None
+    httpport: str | None
+    journal: list[str] | None
+    ledgerdirs: list[str] | None
+    indexdirs: list[str] | None
+    read_only: bool
+    with_autorecovery: bool
+    overrides: list[str]
+    check_config: bool
+    strict_config: bool
+    log_format: str
+    log_level: str | None
+    log_file: Path | None
+    daemonize: bool
+    pid_file: Path | None
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Return the options; ends the process with status 0 after help, with 1 after nonsense."""
+    if arguments[:1] == [AUTORECOVERY]:
+        return autorecovery_parser().parse_args(arguments[1:], namespace=Options())
+    return bookie_parser().parse_args(arguments, namespace=Options())
+
+
+def bookie_parser() -> argparse.ArgumentParser:
+    """Return what reads the options of a bookie; the manual is made from it too."""
+    parser = _Parser(
+        prog="bookied",
+        description="Store ledgers for BookKeeper clients: one bookie, in the foreground.",
+        epilog=_epilog(
+            MEANING,
+            SIGNALS,
+            "`bookied autorecovery` runs an auditor and a replication worker alone; it has a "
+            "--help of its own.",
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(autorecovery_only=False)
+    _add_settings(parser)
+    add = parser.add_argument
+    add("-p", "--bookieport", metavar="PORT", help="port to listen on, as bookiePort")
+    add("-hp", "--httpport", metavar="PORT", help="port of the admin server, as httpServerPort")
+    add("-j", "--journal", nargs="+", metavar="DIR", help="journal directories")
+    add("-l", "--ledgerdirs", nargs="+", metavar="DIR", help="ledger directories")
+    add("-i", "--indexdirs", nargs="+", metavar="DIR", help="index directories")
+    add(
+        "-r",
+        "--readOnly",
+        "--read-only",
+        dest="read_only",
+        action="store_true",
+        help="start read-only and stay so",
+    )
+    add(
+        "-withAutoRecovery",
+        "--withAutoRecovery",
+        dest="with_autorecovery",
+        action="store_true",
+        help="as autoRecoveryDaemonEnabled=true",
+    )
+    _add_rest(parser)
+    return parser
+
+
+def autorecovery_parser() -> argparse.ArgumentParser:
+    """Return what reads the options of ``bookied autorecovery``."""
+    parser = _Parser(
+        prog="bookied autorecovery",
+        description="Repair a cluster's ledgers: one auditor, if elected, and one replication "
+        "worker, in the foreground, without a bookie.",
+        epilog=_epilog(OF_AUTORECOVERY, SIGNALS_OF_AUTORECOVERY),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    of_a_bookie = ("bookieport", "httpport", "journal", "ledgerdirs", "indexdirs")
+    parser.set_defaults(
+        autorecovery_only=True,
+        read_only=False,
+        with_autorecovery=False,
+        **dict.fromkeys(of_a_bookie),
+    )
+    _add_settings(parser)
+    _add_rest(parser)
+    return parser
+
+
+def _epilog(statuses: Iterable[ExitStatus], signals: Mapping[str, str], *more: str) -> str:
+    ends = "; ".join(f"{int(status)} {MEANING[status]}" for status in statuses)
+    told = "; ".join(f"{name} {does}" for name, does in signals.items())
+    paragraphs = (f"exit status: {ends}.", f"signals: {told}.", *more)
+    return "\n".join(textwrap.fill(text, _EPILOG_WIDTH) for text in paragraphs)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-c", "--conf", type=Path, metavar="FILE", help="settings, as a Java bk_server.conf")
+    add("-u", "--metadata-uri", metavar="URI", help="metadata service, as metadataServiceUri")
+    add("-z", "--zkserver", metavar="HOSTS", help="ZooKeeper servers, as zkServers")
+    add("-m", "--zkledgerpath", metavar="PATH", help="root of the metadata, with --zkserver")
+
+
+def _add_rest(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "-X",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set any key of the settings file; may be repeated",
+    )
+    add("--check-config", action="store_true", help="say what is odd about the settings, and end")
+    add("--strict-config", action="store_true", help="refuse unknown keys")
+    add("--log-format", choices=FORMATS, default="text", help="form of the log lines")
+    add("--log-level", choices=LEVELS, help="least level that is logged (info)")
+    add("--log-file", type=Path, metavar="FILE", help="log there rather than to stderr")
+    add(
+        "--daemonize",
+        action="store_true",
+        help="run in the background; returns once it serves. `bookied stop` ends it",
+    )
+    add("--pid-file", type=Path, metavar="FILE", help="its pid file (one in BOOKIE_PID_DIR)")
+    add("--version", action=_ShowVersion, nargs=0, help="show the version, and end")
+
+
+def configure(options: Options, environ: Mapping[str, str]) -> tuple[BookieConfig, Findings]:
+    """Return the settings that file, environment and command line make together.
+
+    Raises:
+        PropertiesError: a settings file cannot be read, or an option cannot be understood.
+        ConfigError: a value is refused.
+    """
+    properties = _properties(options, environ, BookieConfig)
+    config, findings = load_bookie_config(properties, strict=options.strict_config)
+    if options.autorecovery_only:  # It has no use for a bookie's directories.
+        findings = tuple(one for one in findings if one.key not in DIRECTORY_KEYS)
+    return config, findings
+
+
+def configure_client(options: Options, environ: Mapping[str, str]) -> ClientConfig:
+    """Return the client's settings of the same sources; for autorecovery, which is a client.
+
+    Raises:
+        PropertiesError, ConfigError: as for ``configure``.
+    """
+    return load_client_config(_properties(options, environ, BookieConfig, ClientConfig))
+
+
+def _properties(options: Options, environ: Mapping[str, str], *classes: type) -> Properties:
+    path = options.conf or (Path(environ[CONF_VARIABLE]) if environ.get(CONF_VARIABLE) else None)
+    system = java_system_properties()
+    if path is None:
+        properties = Properties(environ=environ, system=system)
+    else:
+        properties = read_properties(path, environ=environ, system=system)
+    properties = properties.override(environment(environ, *classes), "BK_{key} in the environment")
+    return properties.override(_settings(options), "the command line")
+
+
+def log_level(options: Options, environ: Mapping[str, str], config: BookieConfig) -> str:
+    """Return the level to log at: the option, else the environment's, else the settings'."""
+    given = options.log_level or environ.get(LEVEL_VARIABLE, "").lower()
+    return given if given in LEVELS else config.log_level
+
+
+def log_path(options: Options, environ: Mapping[str, str]) -> Path | None:
+    """Return the file to log to, ``None`` for stderr; the names are those of Java's scripts."""
+    directory, name = environ.get("BOOKIE_LOG_DIR"), environ.get("BOOKIE_LOG_FILE")
+    if options.log_file is not None or not (directory or name):
+        return options.log_file
+    return Path(directory or ".") / (name or "bookkeeper-server.log")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends with status 1 on nonsense, as Java's launcher does; 2 means something else here."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(1, f"bookied: {message}; see bookied --help\n")
+
+
+def _settings(options: Options) -> dict[str, str]:
+    """Return what the options set, by Java's keys, as text for a settings file."""
+    if options.zkledgerpath is not None and options.zkserver is None:
+        raise PropertiesError.of_option("--zkledgerpath", "goes with --zkserver")
+    given = {
+        "metadataServiceUri": _metadata_uri(options),
+        "zkServers": options.zkserver,
+        "zkLedgersRootPath": options.zkledgerpath,
+        "bookiePort": options.bookieport,
+        "httpServerPort": options.httpport,
+        "journalDirectories": _joined(options.journal),
+        "ledgerDirectories": _joined(options.ledgerdirs),
+        "indexDirectories": _joined(options.indexdirs),
+        "forceReadOnlyBookie": "true" if options.read_only else None,
+        "autoRecoveryDaemonEnabled": "true" if options.with_autorecovery else None,
+    }
+    found = {key: text for key, text in given.items() if text is not None}
+    for override in options.overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise PropertiesError.of_option("-X", f"'{override}' is not KEY=VALUE")
+        found[key.strip()] = text
+    return found
+
+
+def _metadata_uri(options: Options) -> str | None:
+    """Return the URI as text for a file; an empty one lets ``--zkserver`` win over the file's."""
+    if options.metadata_uri is not None:
+        return value_text(options.metadata_uri)
+    return None if options.zkserver is None else ""
+
+
+def _joined(directories: list[str] | None) -> str | None:
+    return None if directories is None else ",".join(directories)
+
+
+class _ShowVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
+        what = "a bookie in Python for clusters and clients of BookKeeper 4.18"
+        parser.exit(0, f"bookied {version()}, {what}\n")
+
+
+def version() -> str:
+    """Return the number of the installed version."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("bkctl")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,1 @@
+"""Repair of the cluster by bookies: autorecovery, and a bookie's own data integrity."""

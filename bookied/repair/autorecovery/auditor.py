@@ -1,0 +1,342 @@
+"""The auditor: the one process of a cluster that looks for what is lost, and marks it.
+
+It runs while it is elected. What it does goes strictly one after another: answers to bookies that
+come and go, to a delay that is stored anew, and checks that are due. Nothing it holds would be
+missed after a restart.
+
+Agrees with BookKeeper 4.18.0, Auditor. Stricter: an audit that fails is tried again rather than
+ending the auditor; and a delay counts as written again by its version, not because a watch fired.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from twisted.internet.defer import CancelledError
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from bkclient.client import Client
+from bkclient.metadata.api import Versioned, Watch
+from bkclient.repair.check import READS_AT_ONCE, LedgerChecker
+from bookied.config.autorecovery import AutoRecoveryConfig
+from bookied.metrics.stats import AuditorStats
+from bookied.metrics.summary import Summary
+from bookied.repair.autorecovery.checks import (
+    DisabledError,
+    audit_bookies,
+    available_bookies,
+    check_all_ledgers,
+    check_placement,
+    check_replicas,
+    overdue_marks,
+)
+from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, Command, LostBookies
+from bookied.repair.autorecovery.schedule import first_run_s
+from bookied.repair.autorecovery.wake_up import Bell, until_enabled
+from wire.errors import BookKeeperError
+from wire.ids import BookieId
+
+log = Logger()
+
+RETRY_S: Final = 10.0
+"""Before what failed is tried again."""
+
+
+class Job(enum.Enum):
+    """What there is to do, the most urgent first."""
+
+    LOOK_AT_BOOKIES = enum.auto()
+    LOOK_AT_DELAY = enum.auto()
+    AUDIT = enum.auto()
+    AUDIT_LATER = enum.auto()
+    CHECK_BOOKIES = enum.auto()
+    CHECK_LEDGERS = enum.auto()
+    CHECK_PLACEMENT = enum.auto()
+    CHECK_REPLICAS = enum.auto()
+
+
+PATIENT: Final = frozenset(
+    {Job.LOOK_AT_BOOKIES, Job.LOOK_AT_DELAY, Job.AUDIT, Job.AUDIT_LATER, Job.CHECK_BOOKIES}
+)
+"""They wait until re-replication is enabled, and are tried again when they fail."""
+
+STORED_AS: Final = {
+    Job.CHECK_LEDGERS: "all-ledgers",
+    Job.CHECK_PLACEMENT: "placement",
+    Job.CHECK_REPLICAS: "replicas",
+}
+"""Checks of which the store keeps when they last ended."""
+
+
+class Auditor:
+    """One term of an auditor. All methods belong to the reactor's thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: AutoRecoveryConfig,
+        bookie_id: BookieId,
+        rng: random.Random,
+        stats: AuditorStats | None = None,
+    ) -> None:
+        """Prepare a term.
+
+        Args:
+            client: over a session of its own, in which the election was won.
+            config: intervals and limits.
+            bookie_id: who was elected.
+            rng: which entries checks read.
+            stats: where to count.
+        """
+        self._stats = AuditorStats() if stats is None else stats
+        self._client, self._store, self._clock = client, client.store, client.cluster.clock
+        self._config, self._bookie_id = config, bookie_id
+        reads_max = config.check_reads_max
+        self._checker = LedgerChecker(
+            client=client,
+            rng=rng,
+            percentage=config.verified_percentage,
+            reads_at_once=reads_max if reads_max > 0 else READS_AT_ONCE,
+        )
+        self._bell = Bell(self._clock)
+        self._due: set[Job] = set()
+        self._timers: dict[Job, IDelayedCall] = {}
+        self._watches: list[Watch] = []
+        self._lost: LostBookies | None = None
+        self._has_audited = False
+        self._doers: dict[Job, Callable[[], Awaitable[None]]] = {
+            Job.LOOK_AT_BOOKIES: self._look_at_bookies,
+            Job.LOOK_AT_DELAY: self._look_at_delay,
+            Job.AUDIT: self._audit,
+            Job.AUDIT_LATER: self._audit,
+            Job.CHECK_BOOKIES: self._check_bookies,
+            Job.CHECK_LEDGERS: self._check_ledgers,
+            Job.CHECK_PLACEMENT: self._check_placement,
+            Job.CHECK_REPLICAS: self._check_replicas,
+        }
+
+    @property
+    def _took(self) -> dict[Job, Summary]:
+        stats = self._stats
+        return {
+            Job.AUDIT: stats.audit,
+            Job.AUDIT_LATER: stats.audit,
+            Job.CHECK_BOOKIES: stats.audit,
+            Job.CHECK_LEDGERS: stats.check_ledgers,
+            Job.CHECK_PLACEMENT: stats.check_placement,
+            Job.CHECK_REPLICAS: stats.check_replicas,
+        }
+
+    @property
+    def _intervals_s(self) -> dict[Job, int]:
+        config = self._config
+        return {
+            Job.CHECK_BOOKIES: config.bookie_check_interval_s,
+            Job.CHECK_LEDGERS: config.ledger_check_interval_s,
+            Job.CHECK_PLACEMENT: config.placement_check_interval_s,
+            Job.CHECK_REPLICAS: config.replicas_check_interval_s,
+        }
+
+    async def run(self) -> None:
+        """Audit until cancelled, or until somebody else is the auditor.
+
+        Raises:
+            MetadataStoreError: it could not begin.
+        """
+        log.info("{bookie_id} is the auditor", bookie_id=self._bookie_id)
+        try:
+            await self._begin()
+            await self._bell.wait()
+            while await self._is_auditor():
+                while self._due:
+                    await self._try(self._next_job())
+                await self._bell.wait()
+            log.warn("{bookie_id} is not the auditor any more", bookie_id=self._bookie_id)
+        finally:
+            self._end()
+
+    async def _begin(self) -> None:
+        store = self._store
+        delay = await self._published_delay()
+        self._lost = LostBookies(await store.known_bookies(), delay)
+        self._watches = [
+            await store.watch_bookies(lambda: self._make_due(Job.LOOK_AT_BOOKIES)),
+            await store.watch_lost_bookie_recovery_delay(lambda: self._make_due(Job.LOOK_AT_DELAY)),
+        ]
+        self._make_due(Job.CHECK_BOOKIES)
+        now_ms = self._now_ms()
+        for job, stored_as in STORED_AS.items():
+            interval_s = self._intervals_s[job]
+            if interval_s > 0:
+                last_ms = await store.check_time(stored_as)
+                self._make_due(job, in_s=first_run_s(last_ms, now_ms, interval_s))
+
+    async def _published_delay(self) -> Versioned[int]:
+        """Return the delay in the store; where there is none, it is ours from now on."""
+        stored = await self._store.versioned_recovery_delay()
+        if stored is None:
+            delay_s = self._config.lost_bookie_recovery_delay_s
+            await self._store.set_lost_bookie_recovery_delay(delay_s)
+            stored = await self._store.versioned_recovery_delay()
+            assert stored is not None
+        return stored
+
+    def _end(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    async def _is_auditor(self) -> bool:
+        """Return whether the vote still stands: an operator can take it away."""
+        try:
+            return await self._store.current_auditor() == self._bookie_id
+        except BookKeeperError as error:
+            log.info("not known who is the auditor: {error}", error=error)
+            return True
+
+    # Jobs
+
+    def _make_due(self, job: Job, *, in_s: float | None = None) -> None:
+        """Let a job be done as soon as those before it are, or after a while."""
+        self._stop_timer(job)
+        if in_s is not None:
+            self._timers[job] = self._clock.callLater(in_s, self._timer_fired, job)
+            return
+        self._due.add(job)
+        self._bell.ring()
+
+    def _stop_timer(self, job: Job) -> None:
+        timer = self._timers.pop(job, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _timer_fired(self, job: Job) -> None:
+        del self._timers[job]
+        self._make_due(job)
+
+    def _next_job(self) -> Job:
+        """Take the most urgent job; but the first audit comes before all, and without delay."""
+        job = min(self._due, key=lambda job: job.value)
+        if not self._has_audited and Job.CHECK_BOOKIES in self._due:
+            job = Job.CHECK_BOOKIES
+        self._due.discard(job)
+        interval_s = self._intervals_s.get(job, 0)
+        if interval_s > 0:
+            self._make_due(job, in_s=interval_s)
+        return job
+
+    async def _try(self, job: Job) -> None:
+        """Do a job; try it again soon if it fails and nothing else would make up for it."""
+        try:
+            if await self._may_do(job):
+                await self._timed(job)
+            else:
+                self._stats.checks_skipped += 1
+        except CancelledError:
+            raise
+        except DisabledError:
+            self._stats.checks_skipped += 1
+            log.info("{job} was given up: re-replication is disabled", job=job.name)
+            if job in PATIENT:
+                self._make_due(job)
+        except Exception as error:  # noqa: BLE001 - a bug must not end the audits for good.
+            if isinstance(error, BookKeeperError):
+                log.warn("{job} failed: {error}", job=job.name, error=error)
+            else:
+                log.failure("{job} failed", job=job.name)
+            if job in PATIENT:
+                self._make_due(job, in_s=RETRY_S)
+
+    async def _timed(self, job: Job) -> None:
+        took = self._took.get(job)
+        began_s, ok = self._clock.seconds(), False
+        try:
+            await self._doers[job]()
+            ok = True
+        finally:
+            if took is not None:
+                took.observe((self._clock.seconds() - began_s) * 1000, ok=ok)
+
+    async def _may_do(self, job: Job) -> bool:
+        assert self._lost is not None
+        if job in PATIENT:
+            await until_enabled(self._store, self._clock)
+        if job not in self._intervals_s or not (self._lost.is_waiting and self._has_audited):
+            return job in PATIENT or await self._store.replication_enabled()
+        # It would report what the delay is there to keep back.
+        log.info("{job} is left out: an audit is to come", job=job.name)
+        return False
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+    async def _look_at_bookies(self) -> None:
+        assert self._lost is not None
+        self._obey(self._lost.seen(await available_bookies(self._store)))
+
+    async def _look_at_delay(self) -> None:
+        assert self._lost is not None
+        self._obey(self._lost.delay_stored(await self._published_delay()))
+
+    def _obey(self, commands: list[Command]) -> None:
+        for command in commands:
+            if command is Audit.NOW:
+                self._make_due(Job.AUDIT)
+            elif command is Cancel.AUDIT:
+                self._stats.delayed_audits_cancelled += 1
+                self._due.discard(Job.AUDIT_LATER)
+                self._stop_timer(Job.AUDIT_LATER)
+            else:
+                assert isinstance(command, AuditLater)
+                self._stats.audits_delayed += 1
+                log.info("a bookie is lost; it has {s} s to come back", s=command.delay_s)
+                self._make_due(Job.AUDIT_LATER, in_s=command.delay_s)
+
+    async def _audit(self) -> None:
+        assert self._lost is not None
+        self._lost.audited()
+        found = await audit_bookies(self._store, self._clock.seconds)
+        self._lost.audited(found.marked)
+        stats = self._stats
+        stats.walk.observe(found.walk_s * 1000)
+        stats.publish.observe(found.publish_s * 1000)
+        stats.marked.success.note(found.ledgers)
+        stats.marked_bytes.success.note(found.size_bytes)
+        stats.audited_s = self._clock.seconds()
+
+    async def _check_bookies(self) -> None:
+        self._has_audited = True
+        await self._audit()
+        self._make_due(Job.LOOK_AT_BOOKIES)
+
+    async def _check_ledgers(self) -> None:
+        at_once = self._config.ledgers_checked_at_once
+        await check_all_ledgers(self._client, self._checker, at_once, self._stats.checked)
+        await self._ended(Job.CHECK_LEDGERS)
+
+    async def _check_placement(self) -> None:
+        config = self._config
+        if config.overdue_marks_s > 0:
+            overdue = await overdue_marks(self._store, config.overdue_marks_s, self._now_ms())
+            self._stats.overdue = len(overdue)
+        misplaced = await check_placement(self._client, repair=config.repair_placement)
+        self._stats.misplaced = len(misplaced)
+        await self._ended(Job.CHECK_PLACEMENT)
+
+    async def _check_replicas(self) -> None:
+        found = (await check_replicas(self._client)).values()
+        lost = [one for one in found if one.without_any]
+        short = [one for one in found if one.below_ack_quorum and not one.without_any]
+        self._stats.without_a_replica = len(lost)
+        self._stats.below_ack_quorum = len(short)
+        self._stats.below_write_quorum = len(found) - len(lost) - len(short)
+        await self._ended(Job.CHECK_REPLICAS)
+
+    async def _ended(self, job: Job) -> None:
+        await self._store.set_check_time(STORED_AS[job], self._now_ms())

@@ -1,0 +1,314 @@
+"""What the auditor does when it looks: walks over all ledgers that end in marks or in reports.
+
+Agrees with BookKeeper 4.18.0, AuditorBookieCheckTask, AuditorCheckAllLedgersTask,
+AuditorPlacementPolicyCheckTask and AuditorReplicasCheckTask. Stricter: a ledger whose metadata
+cannot be read, or that cannot be checked, is reported and keeps no other waiting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from bkclient.admin.ledger_scan import walk
+from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.errors import (
+    ClientError,
+    MetadataStoreError,
+    NoSuchLedgerError,
+    ReadFailedError,
+    refusal,
+)
+from bkclient.metadata.api import MetadataStore
+from bkclient.repair.check import LedgerChecker, view
+from bookied.repair.autorecovery.replica_counts import ReplicaCounts, bookies_to_ask, count_replicas
+from wire.codes import ReturnCode
+from wire.errors import BookKeeperError, FormatError
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.messages import ListEntriesRequest, ListEntriesResponse
+from wire.records import EntryList, decode_entry_list
+
+log = Logger()
+
+LEDGERS_AT_ONCE: Final = 100
+"""Ledgers that are looked at, or marked, at a time."""
+
+REPLICA_CHECKS_AT_ONCE: Final = 100
+
+_NO_ENTRIES: Final = EntryList(())
+
+
+class DisabledError(ClientError):
+    """Re-replication was disabled meanwhile: what was found is not to be marked."""
+
+
+async def available_bookies(store: MetadataStore) -> frozenset[BookieId]:
+    """Return who is registered, writable or read-only."""
+    return await store.writable_bookies() | await store.read_only_bookies()
+
+
+async def each_ledger(
+    store: MetadataStore,
+    look: Callable[[LedgerId], Coroutine[Deferred[Any], Any, object]],
+    at_once: int = LEDGERS_AT_ONCE,
+) -> int:
+    """Look at every ledger; return how many could not be looked at.
+
+    Deleted ledgers count as looked at.
+
+    Raises:
+        MetadataStoreError: the store failed, and the walk ended there.
+        DisabledError: as ``look`` raised it.
+    """
+    failed = 0
+
+    async def look_at(ledger_id: LedgerId) -> None:
+        nonlocal failed
+        try:
+            await look(ledger_id)
+        except NoSuchLedgerError:
+            return
+        except (MetadataStoreError, DisabledError):
+            raise
+        except BookKeeperError as error:
+            failed += 1
+            _not_looked_at(ledger_id, error)
+
+    async for ids in store.ledger_ranges():
+        await for_each(ids, look_at, at_once)
+    return failed
+
+
+def _not_looked_at(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
+    log.warn("ledger {id} cannot be looked at: {error}", id=ledger_id, error=error)
+
+
+# Lost bookies ----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class BookieAudit:
+    """What an audit found: ledgers that were marked, by the bookie that was lost, and in all.
+
+    ``size_bytes`` is what they hold, where that is known; ``walk_s`` and ``publish_s`` how long it
+    took to find them, and to mark them.
+    """
+
+    marked: Mapping[BookieId, int]
+    failed: int
+    ledgers: int = 0
+    size_bytes: int = 0
+    walk_s: float = 0.0
+    publish_s: float = 0.0
+
+
+async def audit_bookies(
+    store: MetadataStore, seconds: Callable[[], float] = time.monotonic
+) -> BookieAudit:
+    """Mark every ledger that has a fragment on a bookie that is not registered.
+
+    Raises:
+        DisabledError: nothing was marked.
+        MetadataStoreError: the store failed; what was marked stays so, and may be marked again.
+    """
+    began_s = seconds()
+    before = await available_bookies(store)
+    sizes: dict[LedgerId, int] = {}
+    suspects: dict[LedgerId, frozenset[BookieId]] = {}
+    sets: dict[frozenset[BookieId], frozenset[BookieId]] = {}  # One copy of each for all ledgers.
+
+    failed = 0
+    async for one in walk(store):
+        if one.metadata is None:
+            failed += 1
+            _not_looked_at(one.ledger_id, one.error)
+        elif missing := one.metadata.all_bookies() - before:
+            suspects[one.ledger_id] = sets.setdefault(missing, missing)
+            sizes[one.ledger_id] = one.metadata.length
+    walked_s = seconds()
+    await insist_enabled(store)
+    # A bookie that came during the walk was never lost.
+    lost = frozenset[BookieId]().union(*suspects.values()) - await available_bookies(store)
+    marks = [(i, tuple(sorted(bookies & lost))) for i, bookies in sorted(suspects.items())]
+    marks = [(ledger_id, missing) for ledger_id, missing in marks if missing]
+
+    async def mark(one: tuple[LedgerId, tuple[BookieId, ...]]) -> None:
+        nonlocal failed
+        try:
+            await store.mark_underreplicated(*one)
+        except FormatError as error:
+            failed += 1
+            log.warn("ledger {id} cannot be marked: {error}", id=one[0], error=error)
+
+    await for_each(marks, mark, LEDGERS_AT_ONCE)
+    counts = Counter(bookie for _, missing in marks for bookie in missing)
+    for bookie, ledgers in sorted(counts.items()):
+        log.warn("{bookie} is lost: {ledgers} ledgers are marked", bookie=bookie, ledgers=ledgers)
+    return BookieAudit(
+        dict(counts),
+        failed,
+        ledgers=len(marks),
+        size_bytes=sum(sizes[ledger_id] for ledger_id, _ in marks),
+        walk_s=walked_s - began_s,
+        publish_s=seconds() - walked_s,
+    )
+
+
+async def insist_enabled(store: MetadataStore) -> None:
+    """Raise ``DisabledError`` where re-replication is disabled."""
+    if not await store.replication_enabled():
+        raise DisabledError("re-replication was disabled meanwhile")
+
+
+# All ledgers -----------------------------------------------------------------------------------
+
+
+async def check_all_ledgers(
+    client: Client,
+    checker: LedgerChecker,
+    at_once: int,
+    checked: Callable[[LedgerMetadata], None] = lambda _metadata: None,
+) -> int:
+    """Read from every ledger, and mark those that lack replicas; return how many were marked.
+
+    ``checked`` hears of each.
+
+    Raises:
+        DisabledError: it was given up.
+        MetadataStoreError: the store failed.
+    """
+    store, marked = client.store, 0
+
+    async def look(ledger_id: LedgerId) -> None:
+        nonlocal marked
+        await insist_enabled(store)
+        ledger = await view(client, ledger_id)
+        lacks = await checker.check(ledger, await available_bookies(store))
+        checked(ledger.metadata)
+        missing = sorted({bookie for lack in lacks for bookie in lack.bookies})
+        if missing:
+            marked += 1
+            await store.mark_underreplicated(ledger_id, tuple(missing))
+
+    failed = await each_ledger(store, look, at_once)
+    log.info(
+        "all ledgers were read from: {marked} marked, {failed} not checked",
+        marked=marked,
+        failed=failed,
+    )
+    return marked
+
+
+# Placement -------------------------------------------------------------------------------------
+
+
+async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ...]:
+    """Return the closed ledgers with a fragment that is not spread as the placement wants it.
+
+    With ``repair`` they are marked, without naming a missing replica.
+    """
+    store, cluster = client.store, client.cluster
+    found: list[LedgerId] = []
+
+    async def look(ledger_id: LedgerId) -> None:
+        metadata = (await store.read_ledger(ledger_id)).value
+        if not metadata.is_closed:
+            return
+        await cluster.learn_racks(metadata.all_bookies())
+        if all(
+            cluster.placement.adheres(f.ensemble, metadata.write_quorum) for f in metadata.fragments
+        ):
+            return
+        found.append(ledger_id)
+        if repair:
+            await store.mark_underreplicated(ledger_id, ())
+
+    await each_ledger(store, look)
+    if found:
+        log.warn("{count} closed ledgers are not spread as they should be", count=len(found))
+    return tuple(sorted(found))
+
+
+async def overdue_marks(
+    store: MetadataStore, overdue_s: float, now_ms: int
+) -> tuple[LedgerId, ...]:
+    """Return the ledgers that have been marked for longer than that, and report them."""
+
+    def damaged(_ledger_id: LedgerId, error: FormatError) -> None:
+        log.warn("since when is not known: {error}", error=error)
+
+    overdue = [
+        ledger_id
+        async for ledger_id, mark in store.list_underreplicated(damaged)
+        if mark.ctime_ms is not None and now_ms - mark.ctime_ms > overdue_s * 1000
+    ]
+    if overdue:
+        log.warn("marked for more than {s} s: {ledgers}", s=overdue_s, ledgers=overdue)
+    return tuple(overdue)
+
+
+# Replicas --------------------------------------------------------------------------------------
+
+
+async def check_replicas(client: Client) -> dict[LedgerId, ReplicaCounts]:
+    """Return the closed ledgers of which bookies do not list all entries that they should have.
+
+    Ledgers that are marked are left out: what they lack is known.
+    """
+    found: dict[LedgerId, ReplicaCounts] = {}
+
+    async def look(ledger_id: LedgerId) -> None:
+        if await client.store.underreplicated(ledger_id) is not None:
+            return
+        metadata = (await client.store.read_ledger(ledger_id)).value
+        if not metadata.is_closed or metadata.last_entry_id == -1:
+            return
+        lists = await _entry_lists(client, ledger_id, metadata)
+        counts = ReplicaCounts()
+        for so_far in count_replicas(metadata, lists):
+            counts = so_far
+            await deferLater(client.cluster.clock, 0)
+        if not counts.is_whole:
+            found[ledger_id] = counts
+            log.warn("ledger {id} lacks replicas: {counts}", id=ledger_id, counts=counts)
+
+    await each_ledger(client.store, look, REPLICA_CHECKS_AT_ONCE)
+    return found
+
+
+async def _entry_lists(
+    client: Client, ledger_id: LedgerId, metadata: LedgerMetadata
+) -> dict[BookieId, EntryList]:
+    lists: dict[BookieId, EntryList] = {}
+
+    async def ask(bookie: BookieId) -> None:
+        try:
+            lists[bookie] = await _entry_list(client, bookie, ledger_id)
+        except ClientError as error:
+            log.warn("{bookie} does not say what it has: {error}", bookie=bookie, error=error)
+
+    bookies = sorted(bookies_to_ask(metadata))
+    await for_each(bookies, ask, len(bookies))
+    return lists
+
+
+async def _entry_list(client: Client, bookie: BookieId, ledger_id: LedgerId) -> EntryList:
+    response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
+    if response.rc is ReturnCode.ENOLEDGER:
+        return _NO_ENTRIES
+    if response.rc is not ReturnCode.EOK:
+        raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, list of entries")
+    assert isinstance(response, ListEntriesResponse)
+    try:
+        return decode_entry_list(response.availability or b"")
+    except FormatError as error:
+        raise ReadFailedError(f"bookie {bookie}, list of entries: {error}") from error

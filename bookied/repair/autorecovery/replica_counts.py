@@ -1,0 +1,93 @@
+"""How many replicas of each entry there are, by the lists of entries that bookies give: rules.
+
+Agrees with BookKeeper 4.18.0, AuditorReplicasCheckTask. A bookie that gives no list has nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+import attrs
+
+from bkclient.quorum.fragments import LedgerFragment, fragments_of
+from wire.ids import BookieId, EntryId
+from wire.ledger_metadata import LedgerMetadata
+
+STEP_ENTRIES: Final = 5000
+
+
+class Entries(Protocol):
+    """See ``wire.records.EntryList``."""
+
+    def __contains__(self, entry_id: int) -> bool: ...
+
+
+@attrs.frozen
+class ReplicaCounts:
+    """Entries of a ledger by how many of its bookies have them; none of these has all."""
+
+    without_any: int = 0
+    below_ack_quorum: int = 0
+    below_write_quorum: int = 0
+    first: EntryId | None = None
+    """The first entry that lacks a replica."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every entry has all replicas."""
+        return self.first is None
+
+
+def bookies_to_ask(metadata: LedgerMetadata) -> frozenset[BookieId]:
+    """Return who should have entries of a closed ledger."""
+    return frozenset(
+        bookie
+        for fragment in fragments_of(metadata, None)
+        for index, bookie in enumerate(fragment.ensemble)
+        if fragment.ends_at(index) is not None
+    )
+
+
+def count_replicas(
+    metadata: LedgerMetadata, lists: Mapping[BookieId, Entries]
+) -> Iterator[ReplicaCounts]:
+    """Give what a closed ledger lacks, by the lists of those that gave one; the last is the result.
+
+    One is given after each ``STEP_ENTRIES``, so that others get their turn.
+    """
+    counts = ReplicaCounts()
+    for fragment in fragments_of(metadata, None):
+        for start in range(fragment.first, fragment.last + 1, STEP_ENTRIES):
+            end = min(fragment.last, start + STEP_ENTRIES - 1)
+            part = attrs.evolve(fragment, first=EntryId(start), last=EntryId(end))
+            counts = _counted(counts, metadata, part, lists)
+            yield counts
+
+
+def _counted(
+    counts: ReplicaCounts,
+    metadata: LedgerMetadata,
+    fragment: LedgerFragment,
+    lists: Mapping[BookieId, Entries],
+) -> ReplicaCounts:
+    none = few = some = 0
+    first = counts.first
+    kept = [lists.get(bookie, ()) for bookie in fragment.ensemble]
+    for entry_id in range(fragment.first, fragment.last + 1):
+        copies = sum(
+            fragment.holds(entry_id, index) and entry_id in entries
+            for index, entries in enumerate(kept)
+        )
+        if copies >= metadata.write_quorum:
+            continue
+        first = EntryId(entry_id) if first is None else first
+        none += copies == 0
+        few += 0 < copies < metadata.ack_quorum
+        some += copies >= metadata.ack_quorum
+    return ReplicaCounts(
+        counts.without_any + none,
+        counts.below_ack_quorum + few,
+        counts.below_write_quorum + some,
+        first,
+    )

@@ -1,0 +1,370 @@
+"""A replication worker: takes marks one by one and makes their ledgers whole.
+
+A mark goes only when the whole ledger was checked after the mark was last changed. The lock keeps
+workers out of each other's way, no more: it vanishes with the session, and what is stored of a
+repair is stored by compare-and-swap. Between any two steps a worker can die; the next one begins
+from the metadata.
+
+Agrees with BookKeeper 4.18.0, ReplicationWorker. Stricter: a writer is fenced only where a bookie
+is gone, or where an entry is still missing that was confirmed before the grace period, and never
+while re-replication is disabled; a ledger that lost entries for good is reported once; and what is
+wrong with one ledger ends its repair, not the worker.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from bkclient.client import Client
+from bkclient.errors import (
+    ClientClosedError,
+    ClientError,
+    MetadataStoreError,
+    NoSuchLedgerError,
+)
+from bkclient.metadata.api import Watch
+from bkclient.placement.adherence import spread
+from bkclient.placement.policy import Ensemble
+from bkclient.quorum.fragments import (
+    Lack,
+    LedgerFragment,
+    fragments_of,
+    is_lost,
+    needs_recovery,
+    swap_between,
+)
+from bkclient.rate import rate_limit
+from bkclient.repair.check import READS_AT_ONCE, LedgerChecker, ViewedLedger, view
+from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
+from bookied.config.autorecovery import AutoRecoveryConfig
+from bookied.metrics.stats import WorkerStats
+from bookied.repair.autorecovery.checks import available_bookies
+from bookied.repair.autorecovery.schedule import Failures
+from bookied.repair.autorecovery.wake_up import Bell, until_enabled
+from wire.errors import BookKeeperError
+from wire.ids import LedgerId
+
+log = Logger()
+
+LOOK_AGAIN_S: Final = 60.0
+"""How often to look for marks though no watch says that there are any."""
+
+HELD_MAX: Final = 1000
+"""Ledgers whose locks are held while they wait; with more the worker waits itself."""
+
+
+class Outcome(enum.Enum):
+    """What became of one pass over a ledger."""
+
+    WHOLE = enum.auto()
+    """Every replica is where it should be, or the ledger is gone."""
+    OPEN = enum.auto()
+    """What it lacks may still grow: the writer gets time to mend it itself."""
+    LACKING = enum.auto()
+    """Not everything could be copied; later perhaps."""
+    LOST = enum.auto()
+    """Entries are left that no bookie could have any more."""
+
+
+class Worker:
+    """One worker. All methods belong to the reactor's thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: AutoRecoveryConfig,
+        rng: random.Random,
+        stats: WorkerStats | None = None,
+    ) -> None:
+        """Prepare a worker.
+
+        Args:
+            client: over a session that the locks are to belong to.
+            config: how patient to be.
+            rng: which entries checks read.
+            stats: where to count.
+        """
+        self._stats = WorkerStats() if stats is None else stats
+        self._client, self._store, self._clock = client, client.store, client.cluster.clock
+        self._config, self._rng = config, rng
+        reads_max = config.check_reads_max
+        self._checker = LedgerChecker(
+            client=client,
+            rng=rng,
+            percentage=config.verified_percentage,
+            reads_at_once=reads_max if reads_max > 0 else READS_AT_ONCE,
+        )
+        self._repairer = FragmentRepairer(
+            cluster=client.cluster,
+            rate=ByteRate(self._clock, client.config.repair_bytes_per_s),
+            batch_entries=client.config.repair_batch_entries,
+            report=lambda copied: self._stats.copied(copied.size_bytes, copied.copies),
+        )
+        self._failures = Failures(config.failed_ledger_grace_ms / 1000)
+        self._bell = Bell(self._clock)
+        self._held: dict[LedgerId, Deferred[None]] = {}
+        self._watch: Watch | None = None
+        self._limit = rate_limit(self._clock, config.repairs_per_s)
+
+    async def run(self) -> None:
+        """Repair until cancelled."""
+        try:
+            while True:
+                try:
+                    if self._watch is None:
+                        self._watch = await self._store.watch_underreplicated(self._bell.ring)
+                    await self._take_one()
+                except BookKeeperError as error:
+                    log.warn("no ledger could be taken up: {error}", error=error)
+                    await self._rest()
+        except CancelledError:
+            await self._let_go()
+            raise
+
+    async def _take_one(self) -> None:
+        """Repair a ledger that is marked and not locked, or wait until there may be one."""
+        await until_enabled(self._store, self._clock)
+        if self._limit is not None:
+            await self._limit.turn(1)
+        while len(self._held) >= HELD_MAX:
+            await self._bell.wait()
+        ledger_id = await self._store.poll_underreplicated()
+        if ledger_id is None:
+            await self._bell.wait(LOOK_AGAIN_S)
+        elif await self.repair(ledger_id) not in {Outcome.WHOLE, Outcome.OPEN}:
+            await self._rest()
+
+    async def _rest(self) -> None:
+        await deferLater(self._clock, self._config.repair_backoff_ms / 1000)
+
+    async def _let_go(self) -> None:
+        """End what waits. The locks go with the session."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        held = list(self._held.values())
+        for waiting in held:
+            waiting.cancel()
+        await DeferredList(held, consumeErrors=True)
+
+    # One ledger
+
+    async def repair(self, ledger_id: LedgerId) -> Outcome:
+        """Go over a ledger whose lock this worker holds; see to its mark and its lock."""
+        began_s, before = self._clock.seconds(), self._stats.entries_written
+        outcome = await self._repair(ledger_id)
+        took_ms = (self._clock.seconds() - began_s) * 1000
+        self._stats.repair.observe(took_ms, ok=outcome is Outcome.WHOLE)
+        self._stats.ledgers += self._stats.entries_written > before
+        return outcome
+
+    async def _repair(self, ledger_id: LedgerId) -> Outcome:
+        try:
+            outcome, ledger = await self._pass(ledger_id)
+        except NoSuchLedgerError:
+            log.info("ledger {id} was deleted; its mark goes", id=ledger_id)
+            outcome, ledger = Outcome.WHOLE, None
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - no ledger may end the worker.
+            if isinstance(error, BookKeeperError):
+                log.warn("ledger {id} is not repaired: {error}", id=ledger_id, error=error)
+            else:
+                log.failure("repairing ledger {id}", id=ledger_id)
+            self._stats.failed(ledger_id, self._clock.seconds(), str(error) or repr(error))
+            self._hold(ledger_id, self._pause(0))
+            return Outcome.LACKING
+        if outcome is Outcome.WHOLE:
+            await self._remove_mark(ledger_id)
+        elif outcome is Outcome.OPEN:
+            assert ledger is not None
+            self._hold(ledger_id, self._see_to_writer(ledger))
+        else:
+            self._stats.deferred += 1
+            self._hold(ledger_id, self._pause(self._pause_of(ledger_id, outcome)))
+        return outcome
+
+    async def _remove_mark(self, ledger_id: LedgerId) -> None:
+        self._failures.forget(ledger_id)
+        self._stats.mended(ledger_id)
+        try:
+            await self._store.mark_replicated(ledger_id)
+        except BookKeeperError as error:
+            log.warn("the mark of ledger {id} stays: {error}", id=ledger_id, error=error)
+            self._hold(ledger_id, self._pause(0))
+
+    async def _pass(self, ledger_id: LedgerId) -> tuple[Outcome, ViewedLedger]:
+        """Copy what can be copied, then look again at all of it."""
+        ledger = await view(self._client, ledger_id)
+        available = await available_bookies(self._store)
+        lacks = await self._checker.check(ledger, available)
+        for lack in lacks:
+            if lack.fragment.is_closed:
+                await self._mend(ledger, lack)
+        is_open = any(not lack.fragment.is_closed for lack in lacks)
+        if is_open or needs_recovery(ledger.metadata, available):
+            return Outcome.OPEN, ledger
+        moves = [] if lacks else await self._spread(ledger)
+        if lacks or moves:
+            ledger = await view(self._client, ledger_id)
+            available = await available_bookies(self._store)
+            lacks = await self._checker.check(ledger, available)
+        if any(is_lost(lack.fragment, available) for lack in lacks):
+            return Outcome.LOST, ledger
+        is_known = ledger.lac is not None and not needs_recovery(ledger.metadata, available)
+        if lacks or not all(moves) or not is_known:
+            return Outcome.LACKING, ledger
+        return Outcome.WHOLE, ledger
+
+    async def _spread(self, ledger: ViewedLedger) -> list[bool]:
+        """Move fragments of a closed ledger that are not spread as they should be, if wanted.
+
+        Return of each whether that succeeded. What cannot be spread better is none of them: the
+        auditor will look at it again.
+        """
+        cluster, metadata = self._client.cluster, ledger.metadata
+        if not self._config.repair_placement or not metadata.is_closed:
+            return []
+        writable = await self._store.writable_bookies()
+        await cluster.learn_racks(writable | metadata.all_bookies())
+        moves = []
+        for fragment in fragments_of(metadata, None):
+            ensemble = spread(
+                cluster.placement,
+                fragment.ensemble,
+                fragment.write_quorum,
+                writable=writable,
+                rng=self._rng,
+            )
+            if ensemble is not None and ensemble != fragment.ensemble:
+                moves.append(await self._move(ledger, fragment, ensemble))
+        self._stats.respread += any(moves)
+        return moves
+
+    async def _move(
+        self, ledger: ViewedLedger, fragment: LedgerFragment, ensemble: Ensemble
+    ) -> bool:
+        swap = swap_between(fragment, ensemble)
+        try:
+            await self._repairer.carry_out(ledger, Lack(fragment, tuple(swap.new)), swap)
+        except (NoSuchLedgerError, MetadataStoreError):
+            raise
+        except ClientError as error:
+            self._not_mended(ledger, fragment, error)
+            return False
+        return True
+
+    async def _mend(self, ledger: ViewedLedger, lack: Lack) -> None:
+        """Repair one fragment; what goes wrong there must not keep the others waiting."""
+        fragment, ledger_id = lack.fragment, ledger.ledger_id
+        try:
+            first = self._failures.to_read_first(ledger_id, fragment.first, fragment.last)
+            if first:
+                await self._repairer.try_reading(ledger, first)
+                self._failures.readable(ledger_id, first)
+            await self._repairer.repair(ledger, lack)
+        except (NoSuchLedgerError, MetadataStoreError):
+            raise
+        except UnreadableEntryError as error:
+            self._failures.unreadable(ledger_id, error.entry_id)
+            self._stats.unreadable += 1
+            self._not_mended(ledger, fragment, error)
+        except ClientError as error:
+            self._not_mended(ledger, fragment, error)
+
+    def _not_mended(
+        self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError
+    ) -> None:
+        why = f"the fragment at entry {fragment.first}: {error}"
+        self._stats.failed(ledger.ledger_id, self._clock.seconds(), why)
+        log.warn(
+            "ledger {id}: the fragment at entry {first} is not repaired: {error}",
+            id=ledger.ledger_id,
+            first=fragment.first,
+            error=error,
+        )
+
+    # Ledgers that wait, with their locks held
+
+    def _hold(self, ledger_id: LedgerId, wait: Coroutine[Deferred[Any], Any, None]) -> None:
+        """Keep the lock while something is waited for, then let the ledger be taken up again."""
+        self._held[ledger_id] = Deferred.fromCoroutine(self._wait_and_release(ledger_id, wait))
+
+    async def _wait_and_release(
+        self, ledger_id: LedgerId, wait: Coroutine[Deferred[Any], Any, None]
+    ) -> None:
+        try:
+            await wait
+        except CancelledError:
+            self._held.pop(ledger_id, None)
+            raise
+        except NoSuchLedgerError:
+            log.info("ledger {id} was deleted while it waited", id=ledger_id)
+        except BookKeeperError as error:
+            log.warn("ledger {id}: {error}", id=ledger_id, error=error)
+        except Exception:  # noqa: BLE001 - no ledger may end the worker.
+            log.failure("ledger {id} while it waited", id=ledger_id)
+        await self._release(ledger_id)
+        self._held.pop(ledger_id, None)
+        self._bell.ring()
+
+    async def _release(self, ledger_id: LedgerId) -> None:
+        """Let go of a lock, for sure: one that stays keeps everybody from the ledger."""
+        while True:
+            try:
+                await self._store.release_lock(ledger_id)
+            except ClientClosedError:
+                return
+            except BookKeeperError as error:
+                log.warn("the lock of ledger {id} stays: {error}", id=ledger_id, error=error)
+                await self._rest()
+            else:
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        await deferLater(self._clock, seconds)
+
+    def _pause_of(self, ledger_id: LedgerId, outcome: Outcome) -> float:
+        if outcome is not Outcome.LOST:
+            return self._failures.failed(ledger_id)
+        if self._failures.lost(ledger_id):
+            log.error(
+                "ledger {id} has entries that no bookie could have any more; it is tried again"
+                " every {seconds} s in case one comes back",
+                id=ledger_id,
+                seconds=self._config.failed_ledger_grace_ms / 1000,
+            )
+        return self._config.failed_ledger_grace_ms / 1000
+
+    async def _see_to_writer(self, before: ViewedLedger) -> None:
+        """Give the writer its time; recover the ledger if it has not used it."""
+        await self._pause(self._config.open_ledger_grace_ms / 1000)
+        if not await self._store.replication_enabled():
+            return
+        ledger_id = before.ledger_id
+        ledger = await view(self._client, ledger_id)
+        available = await available_bookies(self._store)
+        if not needs_recovery(ledger.metadata, available):
+            # What was confirmed meanwhile may be on its way to its last bookie.
+            ledger = attrs.evolve(ledger, lac=before.lac) if ledger.lac is not None else ledger
+            lacks = await self._checker.check(ledger, available)
+            if all(lack.fragment.is_closed for lack in lacks):
+                return
+        log.warn("ledger {id} lacks replicas where it grows: recovering it", id=ledger_id)
+        try:
+            reader = await self._client.open_ledger(ledger_id, recover=True)
+        except NoSuchLedgerError:
+            raise
+        except ClientError as error:
+            log.warn("ledger {id} cannot be recovered now: {error}", id=ledger_id, error=error)
+            await self._pause(self._failures.failed(ledger_id))
+        else:
+            reader.close()

@@ -1,0 +1,248 @@
+"""Heals a bookie that lost data: what it may have forgotten goes into limbo, then comes back.
+
+Two steps, as in BookKeeper 4.18.0, DataIntegrityCheckImpl and EntryCopierImpl (BP-46). Before the
+bookie serves, ``mark``: every ledger that the metadata places here exists again, and one that is
+not closed and grows here goes into limbo, fenced: asked for it the bookie says that it does not
+know, so that nobody takes its "no such entry" for an answer. While it serves, ``heal``: ledgers in
+limbo are recovered from the others, missing entries copied. A flag in the storage survives until
+all of that is done.
+
+Unlike Java's, copies are verified by their digest, and a ledger's master key comes from its
+metadata where that has the password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
+from bkclient.metadata.api import Versioned
+from bookied.repair.integrity.plan import entries_owed, is_kept_here, may_have_forgotten
+from wire.digest import master_key
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
+
+PAUSE_S: Final = 0.02
+"""Between two looks whether the storage has written what it was given."""
+
+COPIED_AT_ONCE: Final = 1000
+"""Entries of one look into the index for what is missing."""
+
+
+class Ledgers(Protocol):
+    """What of ``LedgerStore`` is asked for."""
+
+    def ledger_ranges(self) -> AsyncIterator[tuple[LedgerId, ...]]: ...
+
+    async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]: ...
+
+
+class Healed(Protocol):
+    """The storage as the check needs it. Reactor's thread; errors are the storage's.
+
+    What is about one ledger raises ``NoSuchLedgerError`` once that was deleted, but for ``ensure``.
+    """
+
+    @property
+    def needs_check(self) -> bool:
+        """Whether a check that began has not ended yet; survives a restart."""
+
+    async def set_needs_check(self, *, needed: bool) -> None:
+        """Note it; durable on return."""
+
+    def ensure(self, ledger_id: LedgerId, key: bytes) -> None:
+        """Let the ledger exist, with this master key unless it has one."""
+
+    def forget(self, ledger_id: LedgerId) -> None:
+        """Put the ledger into limbo, and fence it."""
+
+    def is_in_limbo(self, ledger_id: LedgerId) -> bool: ...
+
+    def remember(self, ledger_id: LedgerId) -> None:
+        """End the ledger's limbo; it stays fenced."""
+
+    def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
+        """Return those of some entries, ascending, that are not here. May read the index."""
+
+    def add(self, ledger_id: LedgerId, entry_id: EntryId, packet: bytes) -> None:
+        """Keep an entry; durable with the next ``flush``."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether so much is unwritten that nothing should be added now."""
+
+    async def flush(self) -> None:
+        """Return once all that was done is durable."""
+
+
+class Peers(Protocol):
+    """The rest of the cluster."""
+
+    async def recover(self, ledger_id: LedgerId) -> LedgerMetadata:
+        """Recover the ledger and return its metadata.
+
+        Raises:
+            NoSuchLedgerError: it was deleted.
+            ClientError: it cannot be recovered now.
+        """
+
+    def packets(
+        self, ledger_id: LedgerId, wanted: Sequence[EntryId]
+    ) -> AsyncIterator[tuple[EntryId, bytes]]:
+        """Give the verified packets of some entries, ascending.
+
+        Raises:
+            NoSuchLedgerError: it was deleted.
+            ClientError: one cannot be read now.
+        """
+
+
+@attrs.define
+class Healing:
+    """How far a check came. ``failed`` are ledgers to try again."""
+
+    ledgers: int = 0
+    recovered: int = 0
+    copied: int = 0
+    deleted: int = 0
+    failed: int = 0
+
+
+class IntegrityCheck:
+    """The check of one bookie. All methods belong to the reactor's thread."""
+
+    def __init__(
+        self,
+        bookie_id: BookieId,
+        ledgers: Ledgers,
+        storage: Healed,
+        peers: Peers,
+        clock: IReactorTime,
+    ) -> None:
+        self._bookie_id, self._ledgers = bookie_id, ledgers
+        self._storage, self._peers, self._clock = storage, peers, clock
+
+    async def mark(self, reason: str) -> int:
+        """Let ledgers exist that should; put what may be forgotten into limbo, return how many.
+
+        On return all of it is durable. The bookie must not serve before.
+
+        Raises:
+            MetadataStoreError: the ledgers are not known.
+            StorageError: it could not be written down. So for ``OSError``.
+        """
+        log.warn("data may be missing ({reason}): comparing with the metadata", reason=reason)
+        await self._storage.set_needs_check(needed=True)
+        here = limbo = 0
+        async for ledger_id, metadata in self._ledgers_kept_here():
+            here += 1
+            self._storage.ensure(ledger_id, _key_of(metadata))
+            if may_have_forgotten(metadata, self._bookie_id):
+                limbo += 1
+                self._storage.forget(ledger_id)
+        await self._storage.flush()
+        log.warn(
+            "{here} ledgers belong here, {limbo} of them are in limbo until they are recovered",
+            here=here,
+            limbo=limbo,
+        )
+        return limbo
+
+    async def heal(self) -> Healing:
+        """Recover what is in limbo and copy what is missing; nothing where no check is needed.
+
+        The flag that asks for it goes only when nothing failed; else call again after a while.
+
+        Raises:
+            MetadataStoreError: the ledgers are not known.
+            StorageError: entries could not be written. So for ``OSError``.
+        """
+        found = Healing()
+        if not self._storage.needs_check:
+            return found
+        log.info("comparing the entries that are here with the metadata")
+        async for ledger_id, metadata in self._ledgers_kept_here(found):
+            found.ledgers += 1
+            await self._heal_one(ledger_id, metadata, found)
+        await self._storage.flush()
+        if not found.failed:
+            await self._storage.set_needs_check(needed=False)
+        log.info(
+            "healed: {found.ledgers} ledgers, {found.recovered} recovered, {found.copied} entries "
+            "copied, {found.failed} ledgers to try again",
+            found=found,
+        )
+        return found
+
+    async def _heal_one(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, found: Healing
+    ) -> None:
+        try:
+            self._storage.ensure(ledger_id, _key_of(metadata))
+            if self._storage.is_in_limbo(ledger_id):
+                metadata = await self._peers.recover(ledger_id)
+                self._storage.remember(ledger_id)
+                found.recovered += 1
+            await self._copy(ledger_id, metadata, found)
+        except NoSuchLedgerError:
+            found.deleted += 1
+        except ClientError as error:
+            found.failed += 1
+            log.warn("ledger {id} is not healed yet: {error}", id=ledger_id, error=error)
+
+    async def _copy(self, ledger_id: LedgerId, metadata: LedgerMetadata, found: Healing) -> None:
+        owed = entries_owed(metadata, self._bookie_id)
+        while wanted := list(islice(owed, COPIED_AT_ONCE)):
+            lacking = self._storage.lacking(ledger_id, wanted)
+            if lacking:
+                async for entry_id, packet in self._peers.packets(ledger_id, lacking):
+                    await self._wait_while_busy()
+                    self._storage.add(ledger_id, entry_id, packet)
+                    found.copied += 1
+            else:
+                await self._pause(0)
+
+    async def _wait_while_busy(self) -> None:
+        while self._storage.is_busy:
+            await self._pause(PAUSE_S)
+
+    def _pause(self, seconds: float) -> Deferred[None]:
+        return deferLater(self._clock, seconds, lambda: None)
+
+    async def _ledgers_kept_here(
+        self, healing: Healing | None = None
+    ) -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
+        """Give those of all ledgers that belong here.
+
+        While healing, one with metadata that cannot be read has failed, and keeps no other waiting;
+        before that nobody knows what it may have forgotten here.
+        """
+        async for ids in self._ledgers.ledger_ranges():
+            for ledger_id in ids:
+                try:
+                    metadata = (await self._ledgers.read_ledger(ledger_id)).value
+                except NoSuchLedgerError:
+                    continue  # Deleted since it was listed.
+                except MetadataSerializationError as error:
+                    if healing is None:
+                        raise
+                    healing.failed += 1
+                    log.warn("ledger {id} is not healed yet: {error}", id=ledger_id, error=error)
+                    continue
+                if is_kept_here(metadata, self._bookie_id):
+                    yield ledger_id, metadata
+
+
+def _key_of(metadata: LedgerMetadata) -> bytes:
+    """Return the master key, empty where the metadata has no password."""
+    return b"" if metadata.password is None else master_key(metadata.password)

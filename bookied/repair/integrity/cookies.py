@@ -1,0 +1,133 @@
+"""Cookies where data integrity is checked: one that does not fit asks for healing, not for a stop.
+
+Agrees with BookKeeper 4.18.0, DataIntegrityCookieValidation: cookies are compared whole, a cookie
+that is missing from the metadata while directories have one still needs an operator, and new ones
+are written only after what may be lost was put into limbo.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Version
+from bookied.config.bookie import BookieConfig
+from bookied.directories.cookie_check import master_cookie
+from bookied.directories.dirs import VERSION, Directories
+from bookied.directories.identity import Identity
+from bookied.directories.losses import forget_loss, losses
+from bookied.errors import BadCookieError
+from bookied.exit_status import Difference, WrongIdentityError
+from bookied.storage.files.files import Files
+from wire.errors import FormatError
+from wire.ids import BookieId
+from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+
+
+@attrs.frozen
+class Stale:
+    """Cookies that do not fit: why, and at which version the stored one is."""
+
+    reason: str
+    version: Version
+
+
+@attrs.frozen(kw_only=True)
+class HealingCookies:
+    """The cookies of a bookie that heals itself."""
+
+    config: BookieConfig
+    identity: Identity
+    found: Directories
+    store: CookieStore
+    instance_id: str | None
+    files: Files
+
+    async def check(self) -> Stale | None:
+        """Return what does not fit; None where all do. A new bookie's cookies are written.
+
+        Raises:
+            WrongIdentityError: an operator has to look: the cluster has no id, or its cookie is
+                gone; or cookies may not be written (``dataIntegrityStampMissingCookies``).
+            BadCookieError: a VERSION file cannot be read.
+            MetadataStoreError: the store failed.
+        """
+        if self.instance_id is None:
+            raise WrongIdentityError("the cluster has no instance id, which integrity checks need")
+        master, local = self._master, self._local()
+        try:
+            stored = await self.store.read_cookie(self._id)
+        except CookieNotFoundError:
+            await self._stamp_new(local)
+            return None
+        differing = self._differences(master, stored.value, local)
+        if not differing:
+            return None
+        if not self.config.stamp_missing_cookies:
+            raise WrongIdentityError(
+                "the cookies do not fit the configuration; dataIntegrityStampMissingCookies=true "
+                "lets the bookie fetch what is missing from others and write new ones",
+                differing,
+            )
+        return Stale("; ".join(map(str, differing)), stored.version)
+
+    async def stamp(self, version: Version) -> None:
+        """Write the cookie everywhere, the metadata first: what is cut short is found again.
+
+        What the directories have lost is made up for, or remembered elsewhere, by now.
+        """
+        cookie = encode_cookie(self._master)
+        await self.store.write_cookie(self._id, cookie, version)
+        for loss in list(losses(self.files, self.found)):
+            forget_loss(self.files, loss)
+        for directory in self.found.all_dirs:
+            self.files.write_atomic(directory / VERSION, cookie)
+
+    @property
+    def _id(self) -> BookieId:
+        return BookieId(self._master.bookie_id)
+
+    @property
+    def _master(self) -> Cookie:
+        return master_cookie(self.config, self.identity.bookie_id, self.instance_id)
+
+    def _local(self) -> dict[Path, Cookie | None]:
+        local: dict[Path, Cookie | None] = {}
+        for directory in self.found.all_dirs:
+            path = directory / VERSION
+            try:
+                local[directory] = decode_cookie(self.files.read(path))
+            except FileNotFoundError:
+                local[directory] = None
+            except FormatError as error:
+                raise BadCookieError(path, None, f"is no cookie: {error}") from error
+        return local
+
+    async def _stamp_new(self, local: dict[Path, Cookie | None]) -> None:
+        if any(cookie is not None for cookie in local.values()):
+            raise WrongIdentityError(
+                f"the metadata store has no cookie of {self._id}, but directories have one: was "
+                "the bookie decommissioned, or is this another cluster?"
+            )
+        await self.stamp(NEW)
+
+    def _differences(
+        self, master: Cookie, stored: bytes, local: dict[Path, Cookie | None]
+    ) -> list[Difference]:
+        place = f"the stored cookie of {self._id}"
+        try:
+            cookies: dict[str, Cookie | None] = {place: decode_cookie(stored)}
+        except FormatError as error:
+            raise WrongIdentityError(f"{place} cannot be read: {error}") from error
+        cookies |= {str(directory / VERSION): cookie for directory, cookie in local.items()}
+        differing = []
+        for where, cookie in cookies.items():
+            if cookie is None:
+                differing.append(Difference(where, "the whole cookie", "missing", "expected"))
+                continue
+            differing += [
+                Difference(where, one.field, one.theirs, one.ours)
+                for one in cookie_differences(master, cookie)
+            ]
+        return differing

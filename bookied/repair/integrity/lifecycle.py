@@ -1,0 +1,104 @@
+"""The integrity check as a part of the bookie's life: cookies, marks before it serves, healing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bkclient.client import Client
+from bookied.config.bookie import BookieConfig
+from bookied.directories.dirs import Directories
+from bookied.directories.identity import Identity
+from bookied.repair.integrity.check import IntegrityCheck
+from bookied.repair.integrity.cookies import HealingCookies, Stale
+from bookied.repair.integrity.healer import Healer
+from bookied.repair.integrity.peers import ClientPeers
+from bookied.repair.integrity.storage import HealedStorages
+from bookied.repair.integrity.uncancelled import Uncut
+from bookied.runtime.engine import Engine
+from bookied.runtime.world import Parts, make_client
+from wire.ids import BookieId
+
+
+class Integrity:
+    """``dataIntegrityChecking``; its methods are called in the order in which they stand here."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        parts: Parts,
+        found: Directories,
+        identity: Identity,
+        instance_id: str | None,
+    ) -> None:
+        self._parts, self._bookie_id = parts, BookieId(identity.bookie_id)
+        self._cookies = HealingCookies(
+            config=config,
+            identity=identity,
+            found=found,
+            store=parts.store,
+            instance_id=instance_id,
+            files=parts.files,
+        )
+        self._stale: Stale | None = None
+        self._client: Client | None = None
+        self._healer: Healer | None = None
+        self._uncut = Uncut()
+
+    async def check_cookies(self) -> None:
+        """Look whether the cookies fit; ``is_stale`` says so if not.
+
+        Raises:
+            WrongIdentityError: they do not, and an operator has to look.
+        """
+        self._stale = await self._cookies.check()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether data may be missing, by the cookies, and that is not written down yet."""
+        return self._stale is not None
+
+    async def prepare(self, engine: Engine) -> None:
+        """After the replay: put into limbo what may be forgotten, then write new cookies.
+
+        Raises:
+            MetadataStoreError: the ledgers are not known. StorageError, OSError: a disk failed.
+        """
+        storages = engine.storages
+        needs_check = await self._parts.run_blocking(storages.needs_integrity_check)
+        check = self._check(engine, engine.flush, needs_check=needs_check)
+        if self._stale is not None:
+            await check.mark(self._stale.reason)
+            await self._cookies.stamp(self._stale.version)
+            self._stale, needs_check = None, True
+        check = self._check(
+            engine, lambda: self._uncut.run(engine.checkpoint()), needs_check=needs_check
+        )
+        self._healer = Healer(check, self._parts.clock)
+
+    def _check(
+        self, engine: Engine, flush: Callable[[], Awaitable[None]], *, needs_check: bool
+    ) -> IntegrityCheck:
+        parts = self._parts
+        storage = HealedStorages(
+            engine.storages,
+            run_blocking=lambda work: self._uncut.run(engine.between_checkpoints(work)),
+            flush=flush,
+            needs_check=needs_check,
+        )
+        if self._client is None:
+            self._client = make_client(parts, parts.store)
+        peers = ClientPeers(self._client)
+        return IntegrityCheck(self._bookie_id, parts.store, storage, peers, parts.clock)
+
+    def start(self) -> None:
+        """Fetch back what is missing, in the background; the bookie serves."""
+        assert self._healer is not None
+        self._healer.start()
+
+    async def stop(self) -> None:
+        """Stop fetching; the next start goes on."""
+        if self._healer is not None:
+            await self._healer.stop()
+        await self._uncut.ended()
+        if self._client is not None:
+            await self._client.close()

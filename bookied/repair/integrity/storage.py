@@ -1,0 +1,88 @@
+"""The storages of a bookie as the integrity check needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from bkclient.errors import NoSuchLedgerError
+from bookied.storage.ledger_storage import LedgerState
+from bookied.storage.storages import Storages
+from wire.ids import EntryId, LedgerId
+
+
+class HealedStorages:
+    """Implements ``bookied.integrity.check.Healed``. All methods belong to the reactor's thread.
+
+    Nothing goes through a journal: what is copied is durable with ``flush``, and until then the
+    flag of the storage stands for it.
+    """
+
+    def __init__(
+        self,
+        storages: Storages,
+        *,
+        run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+        flush: Callable[[], Awaitable[None]],
+        needs_check: bool,
+    ) -> None:
+        """Take the storages, open.
+
+        Args:
+            storages: DbLedgerStorage, which alone can keep limbo and flag.
+            run_blocking: runs what blocks elsewhere, and never during a checkpoint.
+            flush: makes all durable, one at a time with whoever else does.
+            needs_check: whether the flag is set.
+        """
+        assert storages.keeps_limbo
+        self._storages, self._run_blocking, self._flush = storages, run_blocking, flush
+        self._needs_check = needs_check
+
+    @property
+    def needs_check(self) -> bool:
+        return self._needs_check
+
+    async def set_needs_check(self, *, needed: bool) -> None:
+        await self._run_blocking(partial(self._storages.set_needs_integrity_check, needed=needed))
+        self._needs_check = needed
+
+    def ensure(self, ledger_id: LedgerId, key: bytes) -> None:
+        storage = self._storages.of(ledger_id)
+        state = storage.lookup(ledger_id)
+        if state is None:
+            storage.create(ledger_id, key)
+        elif key:
+            storage.adopt_key(state, key)
+
+    def forget(self, ledger_id: LedgerId) -> None:
+        storage, state = self._storages.of(ledger_id), self._state(ledger_id)
+        storage.set_limbo(state, limbo=True)
+        storage.set_fenced(state)
+
+    def is_in_limbo(self, ledger_id: LedgerId) -> bool:
+        return self._state(ledger_id).limbo
+
+    def remember(self, ledger_id: LedgerId) -> None:
+        self._storages.of(ledger_id).set_limbo(self._state(ledger_id), limbo=False)
+
+    def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
+        storage, state = self._storages.of(ledger_id), self._state(ledger_id)
+        return [entry_id for entry_id in wanted if not storage.has_entry(state, entry_id)]
+
+    def add(self, ledger_id: LedgerId, entry_id: EntryId, packet: bytes) -> None:
+        self._storages.of(ledger_id).add(self._state(ledger_id), entry_id, packet)
+
+    @property
+    def is_busy(self) -> bool:
+        storages = self._storages
+        return storages.unwritten_bytes > storages.limits.unwritten_bytes_max // 2
+
+    async def flush(self) -> None:
+        await self._flush()
+
+    def _state(self, ledger_id: LedgerId) -> LedgerState:
+        state = self._storages.of(ledger_id).lookup(ledger_id)
+        if state is None:  # Garbage collection has dropped it meanwhile.
+            raise NoSuchLedgerError(f"ledger {ledger_id}")
+        return state

@@ -1,0 +1,1 @@
+"""The parts of a running bookie and their life: engine, listener, registration, mode."""

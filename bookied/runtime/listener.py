@@ -1,0 +1,116 @@
+"""The bookie's port: bound early, so that a port in use stops the start; served only when ready.
+
+Between ``bind`` and ``listen`` clients are refused by the system, rather than kept waiting for a
+replay to end.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any, Final, Protocol, cast
+
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
+
+from bkclient.config.keep_alive import KeepAlive
+from bookied.exit_status import AddressError, PortInUseError
+
+BACKLOG: Final = 512
+
+
+class BoundPort(Protocol):
+    """A port that is ours and not yet served, or served."""
+
+    @property
+    def port(self) -> int: ...
+
+    def listen(self, factory: IProtocolFactory) -> None:
+        """Accept connections from now on.
+
+        Raises:
+            PortInUseError: somebody else has begun to listen there.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Accept no more connections; the accepted ones stay."""
+        ...
+
+
+class Listener(Protocol):
+    """Where ports come from."""
+
+    def bind(self, host: str, port: int) -> BoundPort:
+        """Take a port; ``host`` is an address of this machine, or empty for all of them.
+
+        Raises:
+            PortInUseError: somebody else has it.
+            AddressError: the address is not ours, or we may not have the port.
+        """
+        ...
+
+
+class TcpListener:
+    """TCP ports on a Twisted reactor."""
+
+    def __init__(self, reactor: IReactorSocket, keep_alive: KeepAlive | None = None) -> None:
+        self._reactor, self._keep_alive = reactor, keep_alive or KeepAlive()
+
+    def bind(self, host: str, port: int) -> BoundPort:
+        sock = _bind(host, port)
+        self._keep_alive.apply(sock)
+        return _TcpPort(self._reactor, sock)
+
+
+class _TcpPort:
+    def __init__(self, reactor: IReactorSocket, sock: socket.socket) -> None:
+        self._reactor = reactor
+        self._socket: socket.socket | None = sock
+        self._listening: IListeningPort | None = None
+        self.port: int = sock.getsockname()[1]
+
+    def listen(self, factory: IProtocolFactory) -> None:
+        assert self._socket is not None, "a closed port"
+        try:
+            self._socket.listen(BACKLOG)
+        except OSError as error:
+            raise PortInUseError(f"port {self.port} is in use by another process") from error
+        self._socket.setblocking(False)
+        self._listening = self._reactor.adoptStreamPort(
+            self._socket.fileno(), self._socket.family, cast("Any", factory)
+        )
+        self._close_socket()  # The reactor has a duplicate.
+
+    async def close(self) -> None:
+        self._close_socket()
+        if self._listening is not None:
+            listening, self._listening = self._listening, None
+            await maybeDeferred(listening.stopListening)
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    dual = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual or ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if dual:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise _bind_error(host, port, error) from error
+    return sock
+
+
+def _bind_error(host: str, port: int, error: OSError) -> Any:
+    if error.errno == errno.EADDRINUSE:
+        return PortInUseError(f"port {port} is in use by another process")
+    where = f"{host or 'all addresses'}, port {port}"
+    return AddressError(f"cannot listen on {where}: {error.strerror or error}")

@@ -1,0 +1,1 @@
+"""Connections of clients: requests in, responses out."""

@@ -1,0 +1,1 @@
+"""Authentication and TLS of a connection."""

@@ -1,0 +1,211 @@
+"""What a client may do before it has shown who it is: only that, and begin TLS.
+
+Agrees with BookKeeper 4.18.0, AuthHandler.ServerSideHandler. Stricter: a refused token closes the
+connection in V3 too, after its answer, where Java's SASL plugin leaves the client without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bookied.metrics.stats import RequestStats
+from bookied.server.rules.refusal import refusal
+from wire.codes import ProtocolVersion, ReturnCode
+from wire.digest_md5 import AuthenticationError
+from wire.messages import (
+    AddRequest,
+    AuthRequest,
+    AuthResponse,
+    ErrorResponse,
+    ReadRequest,
+    ReplyTo,
+    Request,
+    Response,
+)
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+TOLD_EVERY_S: Final = 60.0
+"""How often it is told that one host is refused for one kind of reason."""
+
+TOLD_MAX: Final = 1000
+"""Hosts and kinds of reasons that are remembered for that; beyond it all are forgotten."""
+
+log = Logger()
+
+
+Tell = Callable[[str, str, str], None]
+"""Takes a host, a kind of reason, and the reason."""
+
+
+class Proof(Protocol):
+    """One client's attempt to show who it is."""
+
+    plugin: str
+    """The name that its messages must bear."""
+
+    @property
+    def user(self) -> str | None:
+        """Who it is, once that is shown."""
+        ...
+
+    def answer(self, token: bytes) -> bytes:
+        """Return what to send back.
+
+        Raises:
+            AuthenticationError: refused.
+        """
+        ...
+
+    def tls_began(self, certificate: x509.Certificate | None) -> None:
+        """Hear that the connection is in TLS now, and what the client has shown for that.
+
+        Raises:
+            AuthenticationError: refused.
+        """
+        ...
+
+
+class Authenticator(Protocol):
+    """How clients of a bookie show who they are."""
+
+    def begin(self) -> Proof:
+        """Return what one connection needs."""
+        ...
+
+
+def host_of(transport: Any) -> str:
+    """Return a peer's address, for the log."""
+    host = str(getattr(transport.getPeer(), "host", "somebody"))
+    return host.removeprefix("::ffff:")  # One that came by IPv4 to a socket for both.
+
+
+class Refusals:
+    """Tells of clients that are refused: each host and kind of reason once in a while."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._told_s: dict[tuple[str, str], float] = {}
+
+    def tell(self, host: str, kind: str, why: str) -> None:
+        """Log it, unless that was done lately; what the client chose is in ``why`` only."""
+        now_s, key = self._clock.seconds(), (host, kind)
+        if now_s - self._told_s.get(key, -TOLD_EVERY_S) < TOLD_EVERY_S:
+            return
+        if len(self._told_s) >= TOLD_MAX:
+            self._told_s.clear()
+        self._told_s[key] = now_s
+        log.warn("refused {host}: {why}", host=host, why=why)
+
+
+@attrs.frozen
+class Verdict:
+    """What becomes of a request; without a response there is none to give in its protocol."""
+
+    response: Response | None
+    closes: bool = False
+
+
+class Gate(Protocol):
+    """What stands before a client that may not ask for anything yet."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client may ask for anything."""
+        ...
+
+    def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
+        """Answer a request, which is not obeyed."""
+        ...
+
+    def tls_began(self, certificate: x509.Certificate | None) -> None:
+        """Hear that the connection is in TLS now."""
+        ...
+
+
+class TlsGate:
+    """Before START_TLS, where nothing is served in clear: passwords are not heard either.
+
+    What begins TLS has another gate from then on, or none.
+    """
+
+    is_open = False
+
+    def __init__(self, stats: RequestStats, host: str, tell: Tell) -> None:
+        self._stats, self._host, self._tell = stats, host, tell
+
+    def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
+        """Refuse a request, whatever it is."""
+        self._stats.requests_unauthenticated += 1
+        self._tell(self._host, "clear", "it asks in clear, and tlsRequired is set")
+        return _refused(request, reply_to)
+
+    def tls_began(self, certificate: x509.Certificate | None) -> None:
+        """Hear of TLS: never, for then there is another gate."""
+
+
+def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
+    """Return the refusal of what only others may ask, as Java's bookie gives it."""
+    if reply_to.version is not ProtocolVersion.V2:
+        return Verdict(ErrorResponse(ReturnCode.EUA))
+    if isinstance(request, (AddRequest, ReadRequest)):
+        return Verdict(refusal(request, reply_to, ReturnCode.EUA))
+    return Verdict(None, closes=True)
+
+
+class NameGate:
+    """What one client may do until it has shown who it is."""
+
+    def __init__(self, proof: Proof, stats: RequestStats, host: str, tell: Tell) -> None:
+        self._proof, self._stats, self._host, self._tell = proof, stats, host, tell
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client may ask for anything."""
+        return self._proof.user is not None
+
+    def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
+        """Answer a request of a client that has not shown who it is."""
+        if isinstance(request, AuthRequest):
+            return self._authenticate(request, is_v2=reply_to.version is ProtocolVersion.V2)
+        self._stats.requests_unauthenticated += 1
+        why = "it has not shown who it is, and asks for something"
+        self._tell(self._host, "stranger", why)
+        return _refused(request, reply_to)
+
+    def _authenticate(self, request: AuthRequest, *, is_v2: bool) -> Verdict:
+        wanted = self._proof.plugin
+        if request.plugin != wanted:
+            why = f"it speaks of plugin {request.plugin[:40]!r}, where {wanted} is wanted"
+            self._refuse("plugin", why)
+            return Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=is_v2)
+        try:
+            token = self._proof.answer(request.payload)
+        except AuthenticationError as error:
+            self._refuse("proof", str(error))
+            return Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=True)
+        self._note_success()
+        return Verdict(AuthResponse(ReturnCode.EOK, wanted, token))
+
+    def tls_began(self, certificate: x509.Certificate | None) -> None:
+        """Hear that the connection is in TLS now."""
+        try:
+            self._proof.tls_began(certificate)
+        except AuthenticationError as error:
+            self._refuse("proof", str(error))
+        self._note_success()
+
+    def _note_success(self) -> None:
+        if self.is_open:
+            self._stats.auth_successes += 1
+            log.debug("{host} is {user}", host=self._host, user=self._proof.user)
+
+    def _refuse(self, kind: str, why: str) -> None:
+        self._stats.auth_failures += 1
+        self._tell(self._host, kind, why)

@@ -1,0 +1,100 @@
+"""One connection's way from clear text to TLS.
+
+Agrees with BookKeeper 4.18.0, BookieRequestProcessor.processStartTLSRequestV3, but for the second
+answer to START_TLS that Java sends where a handshake ends before the client is authenticated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from bookied.metrics.stats import RequestStats
+from bookied.server.access.auth_gate import Tell, host_of
+from wire.errors import TlsOrderError
+from wire.messages import AuthRequest, Request
+
+if TYPE_CHECKING:
+    from bkclient.connection.tls import TlsEnd
+
+HANDSHAKE_S: Final = 30.0
+"""How long a client has for the handshake from the answer to START_TLS on."""
+
+log = Logger()
+
+
+def refuse_tls(stats: RequestStats, tell: Tell, host: str, why: object) -> None:
+    """Count and tell a connection that comes to nothing for TLS; the caller closes it."""
+    stats.tls_failures += 1
+    tell(host, "tls", f"no TLS: {why}")
+
+
+class Upgrade:
+    """From the answer to START_TLS to the end of the handshake.
+
+    Java's client may send one more frame in clear before its first TLS record: its first AUTH. So
+    the transport is told of TLS only when that record is there.
+    """
+
+    def __init__(
+        self, end: TlsEnd, transport: Any, clock: IReactorTime, stats: RequestStats, tell: Tell
+    ) -> None:
+        self.end = end
+        self.is_over = False
+        """Whether what comes and goes is in TLS."""
+        self._transport, self._stats, self._tell = transport, stats, tell
+        self._first: bytes | None = None
+        self._was_asked = False
+        self._timer: IDelayedCall | None = clock.callLater(HANDSHAKE_S, self._expire)
+
+    def insist_allowed(self, request: Request) -> None:
+        """Weigh a request in clear behind START_TLS.
+
+        Raises:
+            TlsOrderError: it is not the one AUTH that Java's client sends there. Whoever is on the
+                way could have put it there, to be taken for the client's own.
+        """
+        if self._was_asked or not isinstance(request, AuthRequest):
+            raise TlsOrderError("a request in clear behind START_TLS")
+        self._was_asked = True
+
+    def begin(self, data: bytes) -> None:
+        """Take the first bytes of TLS; ``go_on`` hands them over."""
+        self._first = data
+
+    def go_on(self) -> None:
+        """Begin the handshake, if its first bytes are there. May call the connection back."""
+        if self._first is None:
+            return
+        first, self._first = self._first, None
+        self._transport.startTLS(self.end, True)
+        self._transport.protocol.dataReceived(first)
+
+    def completed(self) -> None:
+        """Hear that the handshake is over."""
+        self.is_over = True
+        self._stop_timer()
+        self._stats.tls_handshakes += 1
+        log.debug("{peer} speaks {what}", peer=self._transport.getPeer(), what=self.end.version)
+
+    def lost(self, error: BaseException | None) -> None:
+        """Hear that the connection has gone; say so where that was for TLS."""
+        self._stop_timer()
+        why = self.end.why_lost(error)
+        if why is not None:
+            self._refuse(why)
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._refuse(f"no handshake within {HANDSHAKE_S:g} s")
+        self._transport.abortConnection()
+
+    def _refuse(self, why: str) -> None:
+        refuse_tls(self._stats, self._tell, host_of(self._transport), why)

@@ -1,0 +1,421 @@
+"""The hot path: all the plain adds of one read from a socket, in one loop.
+
+A plain add is the normal case only: a known ledger whose key is journalled, the right key, not
+fenced, no flags, on a bookie that takes all writes. Any other frame is left to the plain path
+(``wire.connection`` and ``bookie``), which is the authority on the rules; a test feeds the same
+frames to both and compares.
+
+Per read there is one blob, the joined ``[i32 length][entry packet]`` records. It is what the
+journal appends, what the entry log appends, and what serves reads until it is flushed. Per add
+there is one ``unpack``, a few comparisons and two slices; less where many that are alike come in a
+row (``add_rows``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, MutableSequence
+from functools import partial
+from typing import Final
+
+from bookied.server.add_rows import (
+    CONTINUES,
+    LEDGER_BYTES,
+    ROWS,
+    V2_ALIKE_BYTES,
+    V2Rows,
+    V3Rows,
+    is_worth_a_try,
+)
+from bookied.server.rules.bookie import ENTRY_ID_MAX, Bookie, Writes
+from bookied.storage.journal.format import ENTRY_BYTES_MIN
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage import LedgerState, LedgerStorage
+from wire import v3
+from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
+from wire.errors import BookKeeperError
+from wire.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
+from wire.varint import encode_varint
+
+Acknowledge = Callable[[bytes, int, int, int], None]
+"""Takes response frames, the size of the frames they answer, how many they are, when it began."""
+
+_LENGTH: Final = struct.Struct(">i")
+_PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
+
+_V2_HEADER: Final = struct.pack(">i", ADD_HEADER)
+_V2_ADD: Final = struct.Struct(">i32sqq")
+"""Frame length, then all that adds with one key to one ledger have in common, entry id, LAC."""
+
+_V2_HEAD: Final = struct.Struct(f">i{MASTER_KEY_BYTES}sq")
+"""What they have in common: header, master key, ledger id."""
+
+_V2_BODY: Final = _LENGTH.size + len(_V2_HEADER) + MASTER_KEY_BYTES
+"""Where the entry packet begins in a V2 add: behind prefix, header and master key."""
+
+_V3_OPERATION_AT: Final = 9
+_TXN_AT: Final = 11
+"""Where the transaction id begins in a V3 add or its answer, behind prefix and header fields."""
+
+_KEY_PART_BYTES: Final = 2 + MASTER_KEY_BYTES + 1
+"""Master key and the tags before and behind it; then comes the packet's length."""
+
+_NONE: Final = -(2**63)
+"""No frame has this length, no page this number, no ledger of ours this id."""
+
+_FRAME_BYTES_MIN: Final = _V2_BODY + ENTRY_BYTES_MIN
+_V2_ANSWER: Final = struct.pack(">iii", ADD_RESPONSE_LENGTH, ADD_HEADER, 0)
+"""A V2 add response up to the ids, which are the first 16 bytes of the entry packet."""
+
+
+class FastAdds:
+    """Takes plain adds off the front of what a connection received."""
+
+    def __init__(self, bookie: Bookie, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._bookie, self._frame_bytes_max = bookie, frame_bytes_max
+        self._stats = bookie.stats
+        self._shape: _V3Shape | None = None
+        self._rows: V2Rows | None = None
+
+    def take(self, data: bytes, at: int, acknowledge: Acknowledge) -> tuple[int, int]:
+        """Store and journal the whole plain adds that begin at ``at``.
+
+        ``acknowledge`` is called once, when the journal has all of them on disk.
+
+        Returns:
+            Where they end, and how many they are.
+        """
+        if len(data) - at < _FRAME_BYTES_MIN or self._bookie.writes is not Writes.ALL:
+            return at, 0
+        if data[at + 4 : at + 8] == _V2_HEADER:
+            take = self._take_v2
+        elif data[at + 4] == v3.FIRST_BYTE and data[at + _V3_OPERATION_AT] == Operation.ADD_ENTRY:
+            take = self._take_v3
+        else:
+            return at, 0
+        stats = self._stats
+        began_ns = stats.now_ns()
+        # Frames are longer than the records made of them, so this is room enough.
+        batch = _Batch(self._bookie, len(data) - at)
+        end = take(data, at, batch)
+        if batch.adds:
+            size_bytes = batch.store(end - at, acknowledge, began_ns)
+            stats.adds_stored(batch.adds, size_bytes, began_ns)
+        return end, batch.adds
+
+    def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:
+        """Return where the plain adds end."""
+        unpack, end = _V2_ADD.unpack_from, len(data)
+        last_start = end - _FRAME_BYTES_MIN
+        records = batch.records
+        answers: list[bytes] = []
+        page: MutableSequence[int] = []
+        # What the add before had. No add has these.
+        length = page_no = last_entry = max_lac = _NONE
+        location = 0
+        head = prefix = b""
+        rows_from = at
+        while at <= last_start:
+            frame_length, frame_head, entry_id, lac = unpack(data, at)
+            stop = at + 4 + frame_length
+            if stop > end:
+                break
+            if frame_head != head:
+                batch.end_run(location, last_entry, max_lac)
+                header, key, ledger_id = _V2_HEAD.unpack(frame_head)
+                if header != ADD_HEADER:
+                    break
+                state = batch.begin_run(ledger_id, key, location)
+                if state is None:
+                    break
+                location = batch.begin
+                head, page_no = frame_head, _NONE
+                last_entry, max_lac = state.last_entry, state.lac
+            if frame_length != length:
+                if not _FRAME_BYTES_MIN <= frame_length + 4 <= self._frame_bytes_max:
+                    break
+                length, prefix = frame_length, _LENGTH.pack(frame_length - 24)
+            if entry_id >> 10 != page_no:
+                found = batch.page(entry_id >> 10)
+                if found is None:
+                    break
+                page, page_no = found, entry_id >> 10
+            if at >= rows_from and at + ROWS * (stop - at) <= end:
+                rows = self._v2_rows(data, at, stop - at)
+                taken = rows and rows.take(data, at, location, page_no, page, records, answers)
+                if rows and taken:
+                    last_entry, max_lac = max(last_entry, taken[0]), max(max_lac, taken[1])
+                    location += ROWS * (frame_length - 20)
+                    at += rows.size_bytes
+                    continue
+                rows_from = at + ROWS * (stop - at)
+            body = at + _V2_BODY
+            records += prefix, data[body:stop]
+            answers.append(data[body : body + 16])
+            page[entry_id & 1023] = location
+            location += frame_length - 20  # The packet has 24 less than the frame, then a length.
+            if entry_id > last_entry:  # noqa: PLR1730 -- a call costs five times as much
+                last_entry = entry_id
+            if lac > max_lac:  # noqa: PLR1730
+                max_lac = lac
+            at = stop
+        batch.end_run(location, last_entry, max_lac)
+        batch.adds = len(answers)
+        batch.answers = _V2_ANSWER + _V2_ANSWER.join(answers)
+        return at
+
+    def _v2_rows(self, data: bytes, at: int, frame_bytes: int) -> V2Rows | None:
+        """Return what takes rows of such frames, if there seems to be one."""
+        if not is_worth_a_try(data, at, frame_bytes, 0, V2_ALIKE_BYTES):
+            return None
+        if self._rows is None or self._rows.frame_bytes != frame_bytes:
+            self._rows = V2Rows(frame_bytes)
+        return self._rows
+
+    def _take_v3(self, data: bytes, at: int, batch: _Batch) -> int:
+        """Return where the plain adds end, as ``_take_v2`` does.
+
+        What Java's client sends differs from one add to the next only in transaction id, entry id
+        and packet: once protobuf's rules have been applied to one, the rest of its kind are
+        compared with it. Whatever does not compare is looked at afresh.
+        """
+        end = len(data)
+        shape = self._shape or _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
+        if shape is None:
+            return at
+        self._shape = shape
+        unpack, frame_bytes = shape.unpack_from, shape.frame_bytes
+        records = batch.records
+        answers: list[bytes] = []
+        page: MutableSequence[int] = []
+        ledger = page_no = last_entry = max_lac = _NONE
+        location = 0
+        is_run = False
+        rows_from = at
+        while True:
+            stop = at + frame_bytes
+            if stop <= end:
+                start, txn, middle, entry, key_part, ledger_id, entry_id, lac = unpack(data, at)
+            if (
+                stop > end
+                or start != shape.start
+                or middle != shape.middle
+                or key_part != shape.key_part
+                or txn.translate(CONTINUES) != shape.txn_mark
+                or entry.translate(CONTINUES) != shape.entry_mark
+            ):
+                other = _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
+                if other is None:
+                    break
+                self._shape = shape = other
+                unpack, frame_bytes, is_run = shape.unpack_from, shape.frame_bytes, False
+                continue
+            if ledger_id != ledger or not is_run:
+                batch.end_run(location, last_entry, max_lac)
+                state = batch.begin_run(ledger_id, shape.master_key, location)
+                if state is None:
+                    break
+                location = batch.begin
+                ledger, page_no, is_run = ledger_id, _NONE, True
+                last_entry, max_lac = state.last_entry, state.lac
+            if entry_id >> 10 != page_no:
+                found = batch.page(entry_id >> 10)
+                if found is None:
+                    break
+                page, page_no = found, entry_id >> 10
+            if at >= rows_from and at + ROWS * frame_bytes <= end:
+                rows = shape.rows_for(data, at)
+                taken = rows and rows.take(data, at, location, page_no, page, records, answers)
+                if rows and taken:
+                    last_entry, max_lac = max(last_entry, taken[0]), max(max_lac, taken[1])
+                    location += ROWS * shape.record_bytes
+                    at += rows.size_bytes
+                    continue
+                rows_from = at + ROWS * frame_bytes
+            records += shape.record_start, data[at + shape.packet_at : stop]
+            answers += shape.answer_start, txn, shape.answer_middle, entry
+            page[entry_id & 1023] = location
+            location += shape.record_bytes
+            if entry_id > last_entry:  # noqa: PLR1730 -- a call costs five times as much
+                last_entry = entry_id
+            if lac > max_lac:  # noqa: PLR1730
+                max_lac = lac
+            at = stop
+        batch.end_run(location, last_entry, max_lac)
+        batch.adds = len(answers) // 4
+        batch.answers = b"".join(answers)
+        return at
+
+
+class _Batch:
+    """The adds of one read, for one storage and one journal: a run after the other.
+
+    A run is of one ledger. Room is reserved when the first begins: its ledger says where.
+    """
+
+    __slots__ = (
+        "_advanced",
+        "_bookie",
+        "_journal",
+        "_size_bytes_max",
+        "_sizes",
+        "_state",
+        "_storage",
+        "adds",
+        "answers",
+        "begin",
+        "records",
+    )
+
+    def __init__(self, bookie: Bookie, size_bytes_max: int) -> None:
+        self._bookie, self._size_bytes_max = bookie, size_bytes_max
+        self._storage: LedgerStorage | None = None
+        self._journal: Journal | None = None
+        self._state: LedgerState | None = None
+        self._advanced: list[tuple[LedgerState, int]] = []
+        self._sizes: list[tuple[int, int]] = []
+        self.begin = 0
+        """The location of the first entry packet of the run."""
+        self.records: list[bytes] = []
+        self.answers = b""
+        self.adds = 0
+
+    def begin_run(self, ledger_id: int, master_key: bytes, location: int) -> LedgerState | None:
+        """Return the ledger if plain adds with this key are what it takes, else None.
+
+        ``location`` is where the run before ended. Where this one begins is in ``begin``.
+        """
+        bookie = self._bookie
+        storage = bookie.storages.of(ledger_id)
+        state = storage.hot.get(ledger_id)
+        if state is None or state.master_key != master_key or not state.key_logged:
+            return None
+        if state.fenced or state.limbo:
+            return None
+        if bookie.fence_check is not None and not bookie.fence_check.is_open(ledger_id):
+            return None
+        journal = bookie.journals[ledger_id % len(bookie.journals)]
+        if self._storage is None:
+            try:
+                location = storage.reserve(self._size_bytes_max) + _LENGTH.size
+            except (BookKeeperError, OSError):
+                return None  # The plain path meets the same trouble and answers for it.
+            self._storage, self._journal = storage, journal
+        elif self._storage is not storage or self._journal is not journal:
+            return None  # The caller comes back with the rest.
+        self._state, self.begin = state, location
+        return state
+
+    def end_run(self, location: int, last_entry: int, max_lac: int) -> None:
+        """Keep what the run's adds say of their ledger; ``location`` is where the next would be."""
+        state = self._state
+        if state is None:
+            return
+        self._sizes.append((state.ledger_id, location - self.begin))
+        state.last_entry = last_entry
+        if max_lac > state.lac:
+            # Readers who wait for it are woken when the entries can be read.
+            self._advanced.append((state, max_lac))
+        self._state = None
+
+    def page(self, page_no: int) -> MutableSequence[int] | None:
+        """Return the page of the index to note locations in, None where the plain path refuses."""
+        if self._state is None or not 0 <= page_no <= _PAGE_MAX:
+            return None
+        try:
+            return self._state.page_for_write(page_no)
+        except (BookKeeperError, OSError):
+            return None
+
+    def store(self, size_bytes: int, acknowledge: Acknowledge, began_ns: int) -> int:
+        """Hand all to storage, then to the journal, as everywhere; then tell of LACs.
+
+        Returns:
+            How many bytes the entry packets are.
+        """
+        assert self._journal is not None
+        assert self._storage is not None
+        blob = b"".join(self.records)
+        self._storage.append(blob, self._sizes)
+        done = partial(acknowledge, self.answers, size_bytes, self.adds, began_ns)
+        self._journal.append(blob, done, entries=self.adds)
+        for state, max_lac in self._advanced:
+            self._bookie.note_lac(state, max_lac)
+        return len(blob) - self.adds * _LENGTH.size
+
+
+class _V3Shape:
+    """What plain adds of one ledger, size and key have in common, and where they differ."""
+
+    __slots__ = (
+        "_packet_bytes",
+        "_parts",
+        "_rows",
+        "answer_middle",
+        "answer_start",
+        "entry_mark",
+        "frame_bytes",
+        "key_part",
+        "master_key",
+        "middle",
+        "packet_at",
+        "record_bytes",
+        "record_start",
+        "start",
+        "txn_mark",
+        "unpack_from",
+    )
+
+    def __init__(self, head: bytes, packet_bytes: int, add: v3.MatchedAdd, size: bytes) -> None:
+        """Measure an add.
+
+        Args:
+            head: the frame up to its packet.
+            packet_bytes: how long that is.
+            add: what was matched.
+            size: the varint of ``packet_bytes``, with which the head ends.
+        """
+        txn_end = _TXN_AT + len(add.txn)
+        key_at = len(head) - len(size) - _KEY_PART_BYTES
+        entry_at = key_at - len(add.entry)
+        parts = [head[:_TXN_AT], add.txn, head[txn_end:entry_at], add.entry, head[key_at:]]
+        self.start, _, self.middle, _, self.key_part = parts
+        self._parts, self._packet_bytes = parts, packet_bytes
+        self._rows: V3Rows | None = None
+        layout = ">" + "".join(f"{len(part)}s" for part in parts) + "qqq"
+        self.unpack_from = struct.Struct(layout).unpack_from
+        self.txn_mark = add.txn.translate(CONTINUES)
+        self.entry_mark = add.entry.translate(CONTINUES)
+        self.master_key = add.master_key
+        self.packet_at, self.frame_bytes = len(head), len(head) + packet_bytes
+        self.record_start = _LENGTH.pack(packet_bytes)
+        self.record_bytes = _LENGTH.size + packet_bytes
+        answer = v3.add_response(add.txn, add.ledger, add.entry)
+        self.answer_start = answer[:_TXN_AT]
+        self.answer_middle = answer[txn_end : len(answer) - len(add.entry)]
+
+    def rows_for(self, data: bytes, at: int) -> V3Rows | None:
+        """Return what takes rows of such adds, if there seems to be one at ``at``."""
+        begin = self.packet_at - len(self.key_part)
+        if not is_worth_a_try(data, at, self.frame_bytes, begin, self.packet_at + LEDGER_BYTES):
+            return None
+        if self._rows is None:
+            answer = self.answer_start, self.answer_middle
+            self._rows = V3Rows(self._parts, self._packet_bytes, answer)
+        return self._rows
+
+    @classmethod
+    def of(cls, data: bytes, at: int, end: int) -> _V3Shape | None:
+        """Take the shape of the add at ``at``; None if it is no plain add, or not all there."""
+        if end - at < _FRAME_BYTES_MIN:
+            return None
+        stop = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+        if not at < stop <= end:
+            return None
+        add = v3.match_add(data, at + _LENGTH.size, stop)
+        if add is None or stop - add.packet_at < ENTRY_BYTES_MIN:
+            return None
+        size = encode_varint(stop - add.packet_at)
+        if not data.endswith(size, at, add.packet_at):
+            return None  # Not how anyone writes it: left to protobuf.
+        return cls(data[at : add.packet_at], stop - add.packet_at, add, size)

@@ -1,0 +1,122 @@
+"""Plain reads of entries in memory: one loop over all that came together.
+
+A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache;
+in V3 it is written as clients write it. Any other is left to the plain path, as is a read that must
+not overtake one that waits for the disk. The same test as for adds compares the two paths.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from bookied.metrics.stats import RequestStats
+from bookied.storage.storages import Storages
+from wire import v3
+from wire.codes import OpCode
+from wire.errors import BookKeeperError
+from wire.ids import NO_ENTRY, LedgerId
+from wire.reads import answer_v3, match_request_v3
+from wire.v2 import LENGTH, pack_header
+
+_HEADER: Final = pack_header(OpCode.READ_ENTRY)
+_FIRST: Final = struct.pack(">i", _HEADER)
+_V3_FIRST: Final = bytes((v3.FIRST_BYTE,))
+_READ: Final = struct.Struct(">iiqq")
+_READ_LENGTH: Final = _READ.size - LENGTH.size
+_ANSWER: Final = struct.Struct(">iiiqq")
+_ANSWER_LENGTH: Final = _ANSWER.size - LENGTH.size
+
+
+class FastReads:
+    """Takes plain reads off the front of what a connection received."""
+
+    def __init__(self, storages: Storages, stats: RequestStats | None = None) -> None:
+        self._storages, self._stats = storages, stats or RequestStats()
+
+    def take(
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+    ) -> tuple[int, list[bytes], int]:
+        """Answer the whole plain reads that begin at ``at``.
+
+        Args:
+            data: frames.
+            at: where to begin.
+            must_wait: whether a read of this ledger would overtake another.
+            size_bytes_max: stop soon after so many bytes of answers.
+
+        Returns:
+            Where they end, the answers' frames in pieces, and how many answers they are.
+        """
+        first = data[at + 4 : at + 8]
+        if first == _FIRST:
+            take = self._take_v2
+        elif first[:1] == _V3_FIRST:
+            take = self._take_v3
+        else:
+            return at, [], 0
+        began_ns = self._stats.now_ns()
+        end, answers, reads, size_bytes = take(data, at, must_wait, size_bytes_max)
+        if reads:
+            self._stats.reads_answered(reads, size_bytes, began_ns)
+        return end, answers, reads
+
+    def _take_v2(
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+    ) -> tuple[int, list[bytes], int, int]:
+        answers: list[bytes] = []
+        begin, size_bytes, last_start = at, 0, len(data) - _READ.size
+        read_of: int | None = None
+        while at <= last_start and size_bytes < size_bytes_max:
+            length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
+            if header != _HEADER or length != _READ_LENGTH:
+                break
+            if ledger_id != read_of:
+                storage, read_of = self._storages.of(ledger_id), ledger_id
+                hot, read_memory = storage.hot, storage.read_memory
+            state = hot.get(ledger_id)
+            if state is None or state.limbo or must_wait(ledger_id):
+                break
+            entry_id = state.last_entry if asked_id == NO_ENTRY else asked_id
+            try:
+                packet = read_memory(state, entry_id)
+            except (BookKeeperError, OSError):
+                break
+            if not isinstance(packet, bytes):
+                break
+            size_bytes += len(packet)
+            length = _ANSWER_LENGTH + len(packet)
+            answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), packet
+            at += _READ.size
+        return at, answers, (at - begin) // _READ.size, size_bytes
+
+    def _take_v3(
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+    ) -> tuple[int, list[bytes], int, int]:
+        answers: list[bytes] = []
+        reads, size_bytes, ledger = 0, 0, b""
+        while size_bytes < size_bytes_max:
+            asked = match_request_v3(data, at)
+            if asked is None:
+                break
+            if asked.ledger != ledger:
+                ledger, ledger_id = asked.ledger, LedgerId(asked.ledger_id)
+                storage = self._storages.of(ledger_id)
+            state = storage.hot.get(ledger_id)
+            if state is None or state.limbo or must_wait(ledger_id):
+                break
+            entry_id = asked.entry_id
+            try:
+                packet = storage.read_memory(
+                    state, state.last_entry if entry_id == NO_ENTRY else entry_id
+                )
+            except (BookKeeperError, OSError):
+                break
+            if not isinstance(packet, bytes):
+                break
+            answers += answer_v3(asked, packet, state.lac)
+            size_bytes += len(packet)
+            reads += 1
+            at = asked.end
+        return at, answers, reads, size_bytes

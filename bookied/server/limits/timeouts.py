@@ -1,0 +1,128 @@
+"""How long a connection may keep us waiting: half frames, answers not taken, silence, strangers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+import attrs
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from bookied.server.limits.hits import Limit
+
+LOOK_S_MAX: Final = 5.0
+LOOK_S_MIN: Final = 0.05
+
+LOOKS: Final = 4
+"""How often it is looked in the shortest of the times; a connection gets so much longer at most."""
+
+
+@attrs.frozen(kw_only=True)
+class Patience:
+    """The longest times, in seconds; None is for ever."""
+
+    frame_s: float | None = None
+    """For a frame to come whole, while it is read."""
+    answer_s: float | None = None
+    """For a client to take its answers, from when the transport has enough of them."""
+    idle_s: float | None = None
+    """Without a byte from a client that waits for nothing."""
+    login_s: float | None = None
+    """For a client to show who it is, from when it was first seen not to have."""
+
+    @property
+    def look_s(self) -> float | None:
+        """How often to look; None for never."""
+        all_of_them = (self.frame_s, self.answer_s, self.idle_s, self.login_s)
+        given = [one for one in all_of_them if one is not None]
+        return max(LOOK_S_MIN, min(LOOK_S_MAX, min(given) / LOOKS)) if given else None
+
+
+@attrs.define
+class Waiting:
+    """Since when one connection keeps us waiting, in the clock's seconds; None where it does not.
+
+    ``frame_s`` and ``stranger_s`` are moved on by ``overdue`` while the connection is not read for
+    our sake: a stranger that does not take its refusals gets no more time for that.
+    """
+
+    heard_s: float
+    frame_s: float | None = None
+    answer_s: float | None = None
+    stranger_s: float | None = None
+    is_idle: bool = True
+    is_read: bool = True
+
+    def overdue(self, patience: Patience, now_s: float) -> Limit | None:
+        """Return which time is up."""
+        if self.frame_s is not None and not self.is_read:
+            self.frame_s = now_s
+        if self.stranger_s is not None and not self.is_read and self.answer_s is None:
+            self.stranger_s = now_s
+        if _is_up(self.stranger_s, patience.login_s, now_s):
+            return Limit.LOGIN
+        if _is_up(self.answer_s, patience.answer_s, now_s):
+            return Limit.ANSWER_TIME
+        if _is_up(self.frame_s, patience.frame_s, now_s):
+            return Limit.FRAME_TIME
+        if self.is_idle and self.is_read and _is_up(self.heard_s, patience.idle_s, now_s):
+            return Limit.IDLE
+        return None
+
+
+def _is_up(since_s: float | None, longest_s: float | None, now_s: float) -> bool:
+    return since_s is not None and longest_s is not None and now_s - since_s >= longest_s
+
+
+class Watched(Protocol):
+    """What a connection is here."""
+
+    @property
+    def waiting(self) -> Waiting:
+        """How things stand."""
+
+    def time_is_up(self, limit: Limit) -> None:
+        """End it."""
+
+
+class Watch:
+    """Looks at all connections as long as there are any."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        patience: Patience,
+        connections: Callable[[], Collection[Watched]],
+    ) -> None:
+        self._clock, self._patience, self._connections = clock, patience, connections
+        self._look: IDelayedCall | None = None
+
+    def begin(self) -> None:
+        """Go on looking, now that there is a connection."""
+        look_s = self._patience.look_s
+        if self._look is None and look_s is not None:
+            self._look = self._clock.callLater(look_s, self._look_at_all)
+
+    def end(self) -> None:
+        """Look no more, until ``begin``."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def take(self, patience: Patience) -> None:
+        """Be as patient from now on."""
+        self._patience = patience
+        self.end()
+        if self._connections():
+            self.begin()
+
+    def _look_at_all(self) -> None:
+        self._look = None
+        now_s = self._clock.seconds()
+        connections = list(self._connections())
+        for connection in connections:
+            limit = connection.waiting.overdue(self._patience, now_s)
+            if limit is not None:
+                connection.time_is_up(limit)
+        if connections:
+            self.begin()

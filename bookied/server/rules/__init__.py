@@ -1,0 +1,1 @@
+"""The bookie's rules for adds, reads, fences and deletions."""

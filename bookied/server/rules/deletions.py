@@ -1,0 +1,136 @@
+"""Ledgers that were fenced and then deleted: nobody may write to them again (client.md I23).
+
+Some of them live on at other bookies, and were deleted here for being in excess. They may be copied
+here again, by recovery adds, and are fenced from the first of these on. Java's bookie refuses those
+too (4.18.0, HandleFactoryImpl): for a week it can take no part in repairing such a ledger.
+
+They are kept in a file beside ``current/``, for a writer may come back after a restart as well. The
+file (integers big-endian):
+
+    offset  size  field
+    0          4  "BKFD"
+    4          4  version: 1
+    8       16 n  n times: ledger id i64, when it was deleted i64 (ms since the epoch); oldest first
+                  (the complement of the id, below 0, where the ledger lives on elsewhere)
+    8+16 n     4  CRC32 of all before
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bookied.storage.files.files import Files
+from wire.ids import LedgerId
+
+log = Logger()
+
+REMEMBERED_S: Final = 7 * 24 * 3600.0
+"""As long as Java's HandleFactoryImpl remembers them (4.18.0), in memory only."""
+
+LEDGERS_MAX: Final = 250_000
+
+FILE_NAME: Final = "bookied.deleted"
+_HEAD: Final = struct.Struct(">4si")
+_MAGIC: Final = b"BKFD"
+_VERSION: Final = 1
+_ROW: Final = struct.Struct(">qq")
+_CRC: Final = struct.Struct(">I")
+
+
+class FencedDeletions:
+    """The last ``LEDGERS_MAX`` fenced ledgers deleted within a week; beyond, the oldest go."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._deleted_s: dict[LedgerId, float] = {}  # Oldest first.
+        self._elsewhere: set[LedgerId] = set()  # Those of them that live on.
+        self.has_changes = False
+        """Whether some were remembered that the file does not have; its writer takes that back."""
+
+    def remember(self, ledger_id: LedgerId, *, lives_on: bool = False) -> None:
+        """Note that a fenced ledger has been deleted now; ``lives_on``: at other bookies."""
+        self._deleted_s.pop(ledger_id, None)
+        self._deleted_s[ledger_id] = self._clock.seconds()
+        self._elsewhere.discard(ledger_id)
+        if lives_on:
+            self._elsewhere.add(ledger_id)
+        self.has_changes = True
+        self._forget_old()
+
+    def __contains__(self, ledger_id: object) -> bool:
+        if not self._deleted_s:
+            return False
+        self._forget_old()
+        return ledger_id in self._deleted_s
+
+    def lives_on(self, ledger_id: LedgerId) -> bool:
+        """Whether a ledger that is remembered is at other bookies, and may come back here."""
+        return ledger_id in self._elsewhere
+
+    def _forget_old(self) -> None:
+        until_s = self._clock.seconds() - REMEMBERED_S
+        while self._deleted_s:
+            oldest = next(iter(self._deleted_s))
+            if self._deleted_s[oldest] > until_s and len(self._deleted_s) <= LEDGERS_MAX:
+                return
+            del self._deleted_s[oldest]
+            self._elsewhere.discard(oldest)
+
+    def encode(self) -> bytes:
+        """Return what is remembered, as the file has it."""
+        self._forget_old()
+        rows = (
+            _ROW.pack(~one if one in self._elsewhere else one, int(at_s * 1000))
+            for one, at_s in self._deleted_s.items()
+        )
+        data = _HEAD.pack(_MAGIC, _VERSION) + b"".join(rows)
+        return data + _CRC.pack(zlib.crc32(data))
+
+    def restore(self, data: bytes) -> None:
+        """Remember what the file has, beside what is known already; damage leaves it at that."""
+        rows: dict[LedgerId, float] = {}
+        for one, at_ms in _rows(data):
+            ledger_id = LedgerId(one if one >= 0 else ~one)
+            rows[ledger_id] = at_ms / 1000
+            if one < 0 and ledger_id not in self._deleted_s:
+                self._elsewhere.add(ledger_id)
+        self._deleted_s = rows | self._deleted_s
+        self._forget_old()
+
+
+def _rows(data: bytes) -> Iterator[tuple[int, int]]:
+    body, crc = data[: -_CRC.size], data[-_CRC.size :]
+    has_rows = len(body) >= _HEAD.size and (len(body) - _HEAD.size) % _ROW.size == 0
+    is_whole = has_rows and crc == _CRC.pack(zlib.crc32(body))
+    if not is_whole or _HEAD.unpack_from(body) != (_MAGIC, _VERSION):
+        log.warn("{name} is damaged: deleted ledgers are not remembered", name=FILE_NAME)
+        return
+    yield from _ROW.iter_unpack(body[_HEAD.size :])
+
+
+def read_deletions(files: Files, root: Path) -> bytes | None:
+    """Return the file's bytes, None where there is none. Blocks.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        return files.read(root / FILE_NAME)
+    except FileNotFoundError:
+        return None
+
+
+def write_deletions(files: Files, root: Path, data: bytes) -> None:
+    """Replace the file, durably. Blocks.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    files.write_atomic(root / FILE_NAME, data)

@@ -1,0 +1,1 @@
+"""The places that build a service from its parts."""

@@ -1,0 +1,123 @@
+"""Autorecovery as a process of its own: ``bookied autorecovery``.
+
+It has what ``BookieService`` has towards the process around it: ``start``, ``stop``, ``abandon``,
+``dump`` and a word when it cannot go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.client import Client
+from bookied.config.bookie import BookieConfig
+from bookied.directories.identity import identify
+from bookied.exit_status import RunTimeError
+from bookied.metrics.stats import RepairStats
+from bookied.repair.autorecovery.sessions import AutoRecovery
+from bookied.runtime.world import Parts, make_client
+from bookied.service.bookie import FAREWELL_S, StopRequestedError, start_error
+from wire.errors import BookKeeperError
+from wire.ids import BookieId
+
+log = Logger()
+
+
+class AutoRecoveryService:
+    """One auditor and one worker's life. All methods belong to the reactor's thread.
+
+    ``failed`` is called at most once, when they cannot go on.
+    """
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        parts: Parts,
+        *,
+        failed: Callable[[BookKeeperError], None] = lambda _error: None,
+        progress: Callable[[str], None] = lambda _phase: None,
+    ) -> None:
+        self.config, self.parts = config, parts
+        self._tell_failed, self._progress = failed, progress
+        self._client: Client | None = None
+        self._running: Deferred[None] | None = None
+        self._starting: Deferred[None] | None = None
+        self._stop_wanted = self._released = False
+        self.stats = RepairStats()
+
+    async def start(self) -> None:
+        """Return once it stands for election and looks for marks.
+
+        Raises:
+            BookieStopError: it cannot; what was begun is undone.
+        """
+        self._starting = Deferred()
+        try:
+            await self._start()
+        except BaseException as error:
+            await self.abandon()
+            raise start_error(error) from error
+        finally:
+            self._starting.callback(None)
+
+    async def _start(self) -> None:
+        parts, config = self.parts, self.config
+        self._progress(f"connecting to {parts.store.uri}")
+        await parts.store.connect()
+        await parts.store.layout()
+        if self._stop_wanted:
+            raise StopRequestedError("told to stop while starting")
+        bookie_id = BookieId(identify(config, config.port, parts.host).bookie_id)
+        log.info("autorecovery as {bookie_id} on {uri}", bookie_id=bookie_id, uri=parts.store.uri)
+        self._client = make_client(parts, parts.store)
+        part = AutoRecovery(self._client, config, bookie_id, parts.rng, self.stats)
+        self._running = Deferred.fromCoroutine(part.run()).addErrback(self._ended)
+        self._progress("repairing")
+
+    def _ended(self, failure: Failure) -> None:
+        self._running = None  # Or who lets go of everything would wait for what tells them to.
+        if failure.check(CancelledError) is not None:
+            return
+        error = failure.value
+        if not isinstance(error, BookKeeperError):
+            log.failure("autorecovery failed", failure)
+            error = RunTimeError(f"{type(error).__name__}: {error}")
+        self._tell_failed(error)
+
+    async def stop(self) -> None:
+        """End what is under way and close the session; safe to call again."""
+        self._stop_wanted = True
+        if self._running is None and self._starting is not None:
+            await self._starting
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Let go of everything. Repairs under way are taken up by the next worker."""
+        if self._released:
+            return
+        self._released = True
+        running = self._running
+        if running is not None:
+            running.cancel()
+            await running
+        if self._client is not None:
+            await self._client.close()
+        try:
+            closing = Deferred.fromCoroutine(self.parts.store.close())
+            await closing.addTimeout(FAREWELL_S, self.parts.clock)
+        except (BookKeeperError, TwistedTimeoutError) as error:
+            log.warn("the metadata service was not told: {error!r}", error=error)
+        await self.parts.close()
+
+    def reload(self) -> None:
+        """Read keys and certificates again; connections that are there go on as they are."""
+        if self.parts.greeting is not None:
+            self.parts.greeting.reload()
+
+    def dump(self) -> dict[str, object]:
+        """Return what an operator wants to know."""
+        return {"metadata session": f"{self.parts.store.session_id:#x}"}

@@ -1,0 +1,1 @@
+"""Storage of entries: journal, entry logs, index, garbage collection."""

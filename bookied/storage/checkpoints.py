@@ -1,0 +1,115 @@
+"""When to checkpoint: every so often, and earlier when memory or a restart's work would grow."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bookied.errors import StorageError, WriteFailedError
+from bookied.storage.storages import JournalPosition, Storages
+
+LOOK_S: Final = 0.5
+"""How often to look whether one is due before its time."""
+
+FAILURES_MAX: Final = 3
+"""After so many in a row the bookie stops: journals that no checkpoint frees fill their disk."""
+
+_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""What has an end without a restart: room and descriptors."""
+
+log = Logger()
+
+
+class Checkpoints:
+    """Runs one checkpoint at a time, every ``interval_s`` while there are changes.
+
+    A checkpoint that fails is tried again after the next interval; the journals keep what it would
+    have covered. ``failed`` is told of what cannot be tried again, and of a disk that fails always.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        storages: Storages,
+        journals: Sequence[JournalPosition],
+        *,
+        run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._clock, self._storages, self._journals = clock, storages, journals
+        self._run_blocking, self._failed = run_blocking, failed
+        self._loop: LoopingCall = LoopingCall(self._look)
+        self._loop.clock = clock
+        self._ended: Deferred[Any] | None = None
+        self._running = DeferredLock()
+        self._interval_s = 0.0
+        self._last_s = clock.seconds()
+        self._failures = 0
+
+    def start(self, interval_s: float) -> None:
+        """Look from now on whether a checkpoint is due."""
+        self._interval_s, self._last_s = interval_s, self._clock.seconds()
+        self._ended = self._loop.start(min(LOOK_S, interval_s), now=False).addErrback(self._crashed)
+
+    async def now(self) -> None:
+        """Return when a checkpoint that began after the call has ended.
+
+        Raises:
+            StorageError: it failed; what it would have covered is in the journals.
+            OSError: likewise.
+        """
+        await self._running.acquire()
+        try:
+            self._last_s = self._clock.seconds()
+            await self._storages.checkpoint(self._journals, self._run_blocking)
+        finally:
+            self._running.release()
+
+    async def between(self, work: Callable[[], Any]) -> Any:
+        """Run what blocks in a thread, while no checkpoint is under way; return its value."""
+        await self._running.acquire()
+        try:
+            return await self._run_blocking(work)
+        finally:
+            self._running.release()
+
+    async def stop(self) -> None:
+        """Begin no more; return when one that is under way has ended."""
+        if self._loop.running:
+            self._loop.stop()
+        if self._ended is not None:
+            await self._ended
+
+    def _look(self) -> Deferred[None] | None:
+        self._storages.drop_idle()
+        waited_s = self._clock.seconds() - self._last_s
+        is_time = waited_s >= self._interval_s and self._storages.has_changes
+        if not is_time and not self._storages.needs_checkpoint:
+            return None
+        return Deferred.fromCoroutine(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        try:
+            await self.now()
+        except WriteFailedError:
+            raise
+        except (StorageError, OSError) as error:
+            is_failure = isinstance(error, OSError) and error.errno not in _PASSING
+            self._failures = self._failures + 1 if is_failure else 0
+            if self._failures == FAILURES_MAX:
+                raise
+            log.warn("a checkpoint failed, and is tried again: {error}", error=error)
+        else:
+            self._failures = 0
+
+    def _crashed(self, failure: Failure) -> None:
+        error = failure.value
+        assert isinstance(error, Exception)
+        self._failed(error)

@@ -1,0 +1,197 @@
+"""Which entry logs are worth rewriting, when, in what order and how fast: rules, no files.
+
+Agrees with BookKeeper 4.18.0, GarbageCollectorThread (``runWithFlags``, ``doCompactEntryLogs``) and
+AbstractLogCompactor.Throttler.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from bookied.storage.entrylog.usage import LogUsage
+
+TENTHS: Final = 10
+
+
+class Kind(enum.Enum):
+    """The two compactions: often and only where little is left, or seldom and thorough."""
+
+    MINOR = "minor"
+    MAJOR = "major"
+
+
+@attrs.frozen(kw_only=True)
+class Schedule:
+    """When one kind of compaction runs, and what it rewrites."""
+
+    threshold: float
+    """Logs with a smaller share of live bytes are rewritten."""
+    interval_s: float
+    time_s_max: float | None
+    """No further log is begun after so long; None for no limit."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether it runs by itself."""
+        return self.interval_s > 0 and self.threshold > 0
+
+    @property
+    def may_be_forced(self) -> bool:
+        """Whether ``forceAllowCompaction`` lets it be asked for even though it is not enabled."""
+        return 0 < self.threshold < 1
+
+    def is_over(self, spent_s: float) -> bool:
+        """Whether the time for one compaction is spent."""
+        return self.time_s_max is not None and spent_s >= self.time_s_max
+
+
+@attrs.frozen(kw_only=True)
+class Schedules:
+    """Both kinds, and whether an operator may have what is switched off."""
+
+    minor: Schedule
+    major: Schedule
+    force_always_allowed: bool = False
+
+    def of(self, kind: Kind) -> Schedule:
+        return self.major if kind is Kind.MAJOR else self.minor
+
+
+@attrs.frozen
+class Suspended:
+    """Which kinds wait, because the disks are short of room or nobody asked for them."""
+
+    minor: bool = False
+    major: bool = False
+
+    def of(self, kind: Kind) -> bool:
+        return self.major if kind is Kind.MAJOR else self.minor
+
+    def __or__(self, other: Suspended) -> Suspended:
+        return Suspended(self.minor or other.minor, self.major or other.major)
+
+
+@attrs.define
+class LastRuns:
+    """When each kind ended last, in seconds of one clock; at first, when the bookie started."""
+
+    minor_s: float
+    major_s: float
+
+    def of(self, kind: Kind) -> float:
+        return self.major_s if kind is Kind.MAJOR else self.minor_s
+
+    def ended(self, kind: Kind, now_s: float) -> None:
+        """Note the end of a compaction; a major one counts as a minor one too."""
+        self.minor_s = now_s
+        if kind is Kind.MAJOR:
+            self.major_s = now_s
+
+
+def due(
+    schedules: Schedules, last: LastRuns, now_s: float, suspended: Suspended, *, force: bool
+) -> Kind | None:
+    """Return the compaction to run now, if any; never both.
+
+    Args:
+        schedules: as configured.
+        last: when they ran.
+        now_s: the time.
+        suspended: which may not run.
+        force: whether a collection was asked for, which does not wait for the interval.
+    """
+    for kind in (Kind.MAJOR, Kind.MINOR):
+        schedule = schedules.of(kind)
+        is_time = force or now_s - last.of(kind) > schedule.interval_s
+        is_allowed = force and schedules.force_always_allowed and schedule.may_be_forced
+        if (is_allowed or (schedule.is_enabled and is_time)) and not suspended.of(kind):
+            return kind
+    return None
+
+
+def suspended_by_disks(*, nearly_full: bool, full: bool, collects_when_full: bool) -> Suspended:
+    """Return what has to wait while disks are short of room, for a rewrite takes room at first.
+
+    Agrees with InterleavedLedgerStorage's disk listener: with ``isForceGCAllowWhenNoSpace`` nothing
+    waits; almost full stops the major, full both.
+    """
+    if collects_when_full:
+        return Suspended()
+    return Suspended(minor=full, major=full or nearly_full)
+
+
+def share(usage: LogUsage, target_bytes: int | None) -> float:
+    """Return the live share of a log, 0 to 1.
+
+    Args:
+        usage: of the log.
+        target_bytes: with ``useTargetEntryLogSizeForGc`` what a log should hold: many small logs
+            that have lost anything at all are then worth joining. None without.
+    """
+    if not usage.total_bytes:
+        return 0.0
+    found = usage.live_bytes / usage.total_bytes
+    if target_bytes is not None and found < 1:
+        return usage.live_bytes / max(usage.total_bytes, target_bytes)
+    return found
+
+
+def tenth(found: float) -> int:
+    """Return which tenth a share belongs to, 0 to 9."""
+    return min(TENTHS - 1, int(found * TENTHS))
+
+
+def worth_rewriting(
+    usages: Iterable[LogUsage], threshold: float, target_bytes: int | None
+) -> list[LogUsage]:
+    """Return the logs below the threshold: the emptiest tenth first, in it by log id."""
+    found = [(share(usage, target_bytes), usage) for usage in usages]
+    chosen = [(tenth(part), usage.log_id, usage) for part, usage in found if part < threshold]
+    return [usage for _, _, usage in sorted(chosen, key=lambda row: row[:2])]
+
+
+def tenths(usages: Iterable[LogUsage], target_bytes: int | None) -> tuple[int, ...]:
+    """Return how many logs there are in each tenth."""
+    counts = [0] * TENTHS
+    for usage in usages:
+        counts[tenth(share(usage, target_bytes))] += 1
+    return tuple(counts)
+
+
+class Rate:
+    """So much a second, and up to a second's worth at once after a pause.
+
+    What is taken is owed: it is the next to come who waits, as in Guava's RateLimiter, which Java's
+    throttler is.
+    """
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._free_s = -1.0
+        """From when on nothing is owed."""
+
+    def take(self, amount: float, now_s: float) -> float:
+        """Take; return for how many seconds to wait before using it."""
+        free_s = max(self._free_s, now_s - 1.0)
+        self._free_s = free_s + amount / self._per_s
+        return max(0.0, free_s - now_s)
+
+    def slice_of(self, part_s: float) -> int:
+        """Return how much goes into so many seconds, at least 1."""
+        return max(1, int(self._per_s * part_s))
+
+
+@attrs.frozen
+class Throttle:
+    """How fast a compaction reads and rewrites: by entries or by bytes."""
+
+    rate: Rate
+    by_bytes: bool
+
+    def take(self, entries: int, size_bytes: int, now_s: float) -> float:
+        """Return how long to wait before so much may be used."""
+        return self.rate.take(size_bytes if self.by_bytes else entries, now_s)

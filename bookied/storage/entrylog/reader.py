@@ -1,0 +1,503 @@
+"""Reads entry logs: single entries for the bookie, whole logs for compaction and offline tools."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import attrs
+
+from bookied.errors import (
+    BadEntryLengthError,
+    CorruptError,
+    EntryLogFormatError,
+    EntryLogRecordError,
+    LedgersMapError,
+    MissingEntryError,
+    MissingLogError,
+    WrongEntryError,
+)
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.rows import NEXT, Rows, bytes_to_read, cut_rows, may_follow
+from bookied.storage.files.files import Files, ReadFile
+from bookied.storage.files.open_files import OpenFiles
+from wire.codes import FRAME_BYTES_MAX
+
+FIRST_READ_BYTES: Final = 4096
+"""Read at a location at once; longer entries take a second read."""
+
+READ_NOW_BYTES_MAX: Final = 256 * 1024
+"""Longer entries are read in a thread always: copying them takes time as well."""
+
+CHUNK_BYTES: Final = 1024 * 1024
+
+_HEX: Final = re.compile(r"[0-9a-f]+")
+
+
+class LogRecord(NamedTuple):
+    """One entry in a log. ``location`` is that of its body."""
+
+    location: int
+    ledger_id: int
+    entry_id: int
+    body: bytes
+
+
+@attrs.define
+class LogScan:
+    """The entries of one log, in order: iterate once.
+
+    Then ``end`` is where entries ended; ``is_torn`` whether a record was cut short there.
+    """
+
+    path: Path
+    log_id: int
+    header: layout.LogHeader | None
+    """None in a log that nothing was written to."""
+    size: int
+    _file: ReadFile
+    end: int = attrs.field(init=False, default=0)
+    is_torn: bool = attrs.field(init=False, default=False)
+
+    def __iter__(self) -> Iterator[LogRecord]:
+        """Give the entries.
+
+        Raises:
+            EntryLogRecordError: damage; what follows it cannot be read.
+        """
+        if self.header is None:
+            return
+        base, data = 0, b""
+        self.end = at = layout.HEADER_BYTES
+        while at + 4 <= self.size:
+            if not base <= at <= base + len(data) - 4:
+                base, data = at, self._file.read_at(at, CHUNK_BYTES)
+            length = layout.LENGTH.unpack_from(data, at - base)[0]
+            if length == 0:
+                return
+            if length < 0:
+                at += -at % layout.DIRECT_BLOCK or layout.DIRECT_BLOCK
+                continue
+            stop = at + 4 + length
+            if stop > self.size:
+                self.is_torn = True
+                return
+            if stop > base + len(data):
+                base, data = at, self._file.read_at(at, max(CHUNK_BYTES, 4 + length))
+            yield from self._record(at, data[at + 4 - base : stop - base])
+            self.end = at = stop
+        self.is_torn = at < self.size
+
+    def insist_complete(self) -> None:
+        """Make sure, after the last entry, that nothing behind it could be an entry.
+
+        A crash leaves the last record cut off, or zeros. Anything else behind the end means that a
+        length is damaged, and who knows what it hides: such a log must not be deleted.
+
+        Raises:
+            EntryLogRecordError: there is something.
+        """
+        if self.header is None or self.end >= self.size:
+            return
+        start = self._file.read_at(self.end, layout.LENGTH.size)
+        length = layout.LENGTH.unpack(start)[0] if len(start) == layout.LENGTH.size else 0
+        if self.is_torn and 0 <= length <= FRAME_BYTES_MAX:
+            return
+        at: int | None = self.end
+        while at is not None and (at := self._file.next_data(at)) is not None:
+            data = self._file.read_at(at, CHUNK_BYTES)
+            if data.strip(b"\0" + layout.DIRECT_PADDING):
+                message = f"bytes that are no entry behind the last one, from {self.end} on"
+                raise EntryLogRecordError(self.path, at, message)
+            at = at + len(data) if data else None
+
+    def _record(self, at: int, body: bytes) -> Iterator[LogRecord]:
+        if len(body) < layout.BODY_BYTES_MIN:
+            raise EntryLogRecordError(self.path, at, f"record of {len(body)} bytes; 16 at least")
+        ledger_id, entry_id = layout.IDS.unpack_from(body)
+        if ledger_id < layout.NO_LEDGER:
+            raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
+        if ledger_id != layout.NO_LEDGER:
+            yield LogRecord(layout.location(self.log_id, at + 4), ledger_id, entry_id, body)
+
+    def close(self) -> None:
+        """Give up the file."""
+        self._file.close()
+
+
+def open_scan(files: Files, path: Path) -> LogScan:
+    """Open an entry log to read all its entries.
+
+    Raises:
+        EntryLogFormatError: it is none.
+        FileNotFoundError: it is not there.
+    """
+    log_id = layout.used_log_id(path.name)
+    if log_id is None:
+        raise EntryLogFormatError(path, None, "no name of an entry log")
+    file = files.open_read(path)
+    try:
+        return LogScan(path, log_id, _read_header(file, path), file.size(), file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _read_header(file: ReadFile, path: Path) -> layout.LogHeader | None:
+    """Return a log's header, None if nothing was written: a crash leaves empty files and zeros."""
+    start = file.read_at(0, layout.HEADER.size)
+    if not start.strip(b"\0") and not file.read_at(0, CHUNK_BYTES).strip(b"\0"):
+        return None
+    return layout.decode_header(start, path)
+
+
+def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
+    """Return bytes by ledger id, as the log's own map has it.
+
+    Raises:
+        LedgersMapError: there is no map, or it cannot be trusted: scan the log.
+        EntryLogFormatError: this is no entry log.
+    """
+    file = files.open_read(path)
+    try:
+        header, size = _read_header(file, path), file.size()
+        if header is None or header.version < 1 or header.map_offset == 0:
+            raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, "no ledgers map")
+        if not layout.HEADER_BYTES <= header.map_offset < size:
+            message = f"map at {header.map_offset} of {size} bytes"
+            raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, message)
+        data = file.read_at(header.map_offset, size - header.map_offset)
+        return layout.decode_ledgers_map(data, header, path)
+    finally:
+        file.close()
+
+
+def list_logs(files: Files, directories: Iterable[Path]) -> dict[int, Path]:
+    """Return the entry logs in ledger directories (their ``current``), by id."""
+    return {number: paths[-1] for number, paths in list_all_logs(files, directories).items()}
+
+
+def list_all_logs(files: Files, directories: Iterable[Path]) -> dict[int, list[Path]]:
+    """Return the entry logs in ledger directories by id: one file each, unless something is odd."""
+    found: dict[int, list[Path]] = {}
+    for directory in directories:
+        for name in files.list(directory):
+            number = layout.log_id(name)
+            if number is not None:
+                found.setdefault(number, []).append(directory / name)
+    return found
+
+
+def next_log_id(files: Files, directories: Iterable[Path]) -> int:
+    """Return a log id behind all in use; the ids start over at 0 behind the last there can be.
+
+    Java agrees: EntryLoggerAllocator, LedgerDirUtil (4.18.0).
+    """
+    used = {directory: _used_log_ids(files, directory) for directory in directories}
+    number = 1 + max(_last_log_id(files, directory, sorted(ids)) for directory, ids in used.items())
+    taken = set().union(*used.values())
+    while number > layout.LOG_ID_MAX or number in taken:
+        number = number + 1 if number < layout.LOG_ID_MAX else 0
+    return number
+
+
+def _used_log_ids(files: Files, directory: Path) -> set[int]:
+    numbers = map(layout.used_log_id, files.list(directory))
+    return {number for number in numbers if number is not None}
+
+
+def _last_log_id(files: Files, directory: Path, used: list[int]) -> int:
+    last = _read_last_id(files, directory) or (used[-1] if used else -1)
+    return max(last, _before_largest_gap(used))
+
+
+def highest_log_id(files: Files, directories: Iterable[Path]) -> int:
+    """Return the highest id that a log of these directories has or may have had; -1 for none."""
+    return max(
+        (
+            number
+            for directory in directories
+            for number in (*_used_log_ids(files, directory), _read_last_id(files, directory))
+            if number is not None
+        ),
+        default=-1,
+    )
+
+
+def _read_last_id(files: Files, directory: Path) -> int | None:
+    try:
+        text = files.read(directory / layout.LAST_ID).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+    number = int(text, 16) if _HEX.fullmatch(text) else -1
+    return number if 0 <= number <= layout.LOG_ID_MAX else None
+
+
+def _before_largest_gap(used: list[int]) -> int:
+    """Return the id in front of the longest run of free ones; -1 if that run starts at 0."""
+    starts, ends = [-1, *used], [*used, layout.LOG_ID_MAX + 1]
+    _, start = max((end - start, start) for start, end in zip(starts, ends, strict=True))
+    return start
+
+
+class EntryLogReader:
+    """Reads entries by location, from any thread."""
+
+    def __init__(
+        self, files: Files, directories: Iterable[Path], *, open_logs_max: int = 256
+    ) -> None:
+        """Read from logs in the given ``current`` directories, at most so many open at a time."""
+        self._files, self._directories = files, tuple(directories)
+        self._open = OpenFiles(files, files_max=open_logs_max)
+        self._paths: dict[int, Path] = {}
+        self._checked: set[int] = set()
+
+    def read(self, location: int, ledger_id: int, entry_id: int) -> bytes:
+        """Return the entry packet at ``location``.
+
+        Raises:
+            MissingLogError: its log is not there.
+            MissingEntryError: the log is shorter.
+            BadEntryLengthError: no record begins there.
+            WrongEntryError: another entry lies there.
+            EntryLogFormatError: the log is none.
+        """
+        log_id, offset = layout.split_location(location)
+        with self._reading(log_id) as (file, path):
+            return _read_packet(file, path, offset, ledger_id, entry_id)
+
+    def read_now(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
+        """Return an entry packet if that takes no waiting for a disk.
+
+        ``read`` has opened the log before. Where anything is not as it should be this is None too,
+        and ``read`` says what it is.
+        """
+        log_id, offset = layout.split_location(location)
+        path = self._paths.get(log_id) if log_id in self._checked else None
+        shared = self._open.borrow(path) if path is not None else None
+        if shared is None:
+            return None
+        try:
+            return _packet_now(shared.file, offset, ledger_id, entry_id)
+        finally:
+            self._open.give_back(shared)
+
+    def read_rows(
+        self,
+        locations: Sequence[int],
+        ledger_id: int,
+        entry_id: int,
+        *,
+        room_bytes: int,
+        until: int,
+    ) -> Rows | None:
+        """Return what one read brings of consecutive entries; None: ``read`` says what is wrong.
+
+        Args:
+            locations: of the entries, in order.
+            ledger_id: whose they are.
+            entry_id: the first of them.
+            room_bytes: no more than this, lengths included.
+            until: the location below which the logs are written.
+        """
+        log_id, _ = layout.split_location(locations[0])
+        with self._reading(log_id) as (file, _path):
+            at, size = _piece(locations, room_bytes, until)
+            data = file.read_at(at, size) if size > 0 else b""
+        # What is shorter than asked for goes to the end of the log.
+        tail_bytes = NEXT.size if len(data) == size else 0
+        return _rows(data, locations, ledger_id, entry_id, room_bytes, tail_bytes)
+
+    def read_rows_now(
+        self,
+        locations: Sequence[int],
+        ledger_id: int,
+        entry_id: int,
+        *,
+        room_bytes: int,
+        until: int,
+    ) -> Rows | None:
+        """Return the same if that takes no waiting for a disk, as ``read_now``."""
+        log_id, _ = layout.split_location(locations[0])
+        path = self._paths.get(log_id) if log_id in self._checked else None
+        shared = self._open.borrow(path) if path is not None else None
+        if shared is None:
+            return None
+        try:
+            at, size = _piece(locations, room_bytes, until)
+            data = shared.file.read_now(at, size) if size > 0 else None
+        finally:
+            self._open.give_back(shared)
+        return _rows(data or b"", locations, ledger_id, entry_id, room_bytes, NEXT.size)
+
+    def check(self, location: int, ledger_id: int, entry_id: int) -> None:
+        """Make sure that an entry is at ``location``, by the head of its record and its end alone.
+
+        Java agrees: DefaultEntryLogger.checkEntry (4.18.0), which does not look for the end.
+
+        Raises:
+            As ``read``.
+        """
+        log_id, offset = layout.split_location(location)
+        with self._reading(log_id) as (file, path):
+            at = max(0, offset - layout.LENGTH.size)
+            start = file.read_at(at, layout.RECORD.size)
+            end = offset + _check_head(start, path, offset, ledger_id, entry_id)
+            if end > file.size():
+                raise MissingEntryError(path, at, f"entry {entry_id} is cut; the log ends")
+
+    def entries_of(self, ledger_id: int) -> set[int] | None:
+        """Return which entries of a ledger the logs hold; None where one cannot be read."""
+        found: set[int] = set()
+        for path in list_logs(self._files, self._directories).values():
+            try:
+                found |= _entries_in(self._files, path, ledger_id)
+            except CorruptError:
+                return None
+        return found
+
+    @contextlib.contextmanager
+    def _reading(self, log_id: int) -> Iterator[tuple[ReadFile, Path]]:
+        """Give a log, open and known to be one, and its path.
+
+        Raises:
+            MissingLogError: it is not there.
+            EntryLogFormatError: it is none.
+        """
+        with contextlib.ExitStack() as stack:
+            path = self._path(log_id)
+            try:
+                file = stack.enter_context(self._open.use(path))
+            except FileNotFoundError:
+                # Perhaps it had no room there when it was listed, and was begun elsewhere then.
+                self._paths.pop(log_id, None)
+                path = self._path(log_id)
+                file = self._open_again(path, stack)
+            self._check(log_id, file, path)
+            yield file, path
+
+    def _open_again(self, path: Path, stack: contextlib.ExitStack) -> ReadFile:
+        try:
+            return stack.enter_context(self._open.use(path))
+        except FileNotFoundError:
+            raise MissingLogError(path, None, "no such log") from None
+
+    def _path(self, log_id: int) -> Path:
+        path = self._paths.get(log_id)
+        if path is None:
+            self._paths.update(list_logs(self._files, self._directories))
+            path = self._paths.get(log_id)
+        if path is None:
+            name = layout.file_name(log_id)
+            raise MissingLogError(self._directories[0] / name, None, "no such log")
+        return path
+
+    def _check(self, log_id: int, file: ReadFile, path: Path) -> None:
+        if log_id not in self._checked:
+            layout.decode_header(file.read_at(0, layout.HEADER.size), path)
+            self._checked.add(log_id)
+
+    def forget(self, log_id: int) -> None:
+        """Let go of a log that was removed."""
+        path = self._paths.pop(log_id, None)
+        self._checked.discard(log_id)
+        if path is not None:
+            self._open.forget(path)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._open.close()
+
+
+def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:
+    """Return which entries of a ledger a log has; it is read where its map does not rule them out.
+
+    Raises:
+        CorruptError: it cannot be read.
+    """
+    with contextlib.suppress(LedgersMapError):
+        if ledger_id not in read_ledgers_map(files, path):
+            return set()
+    scan = open_scan(files, path)
+    try:
+        return {record.entry_id for record in scan if record.ledger_id == ledger_id}
+    finally:
+        scan.close()
+
+
+def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_id: int) -> bytes:
+    at = offset - layout.LENGTH.size
+    data = file.read_at(at, FIRST_READ_BYTES) if at >= layout.HEADER_BYTES else b""
+    length = _check_head(data, path, offset, ledger_id, entry_id)
+    end = layout.LENGTH.size + length
+    if end + NEXT.size > len(data):
+        if at + end > file.size():
+            raise MissingEntryError(path, at, f"{length} bytes of entry {entry_id}; the log ends")
+        data = file.read_at(at, end + NEXT.size)
+    if not may_follow(data[end : end + NEXT.size], at + end):
+        message = f"length {length} of entry {entry_id}; no record begins where it ends"
+        raise BadEntryLengthError(path, at, message)
+    return data[layout.LENGTH.size : end]
+
+
+def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> bytes | None:
+    at = offset - layout.LENGTH.size
+    data = file.read_now(at, FIRST_READ_BYTES) if at >= layout.HEADER_BYTES else None
+    if data is None or len(data) < layout.RECORD.size:
+        return None
+    length, *ids = layout.RECORD.unpack_from(data)
+    if length < layout.BODY_BYTES_MIN or ids != [ledger_id, entry_id]:
+        return None
+    end = layout.LENGTH.size + length
+    if FIRST_READ_BYTES < end + NEXT.size <= READ_NOW_BYTES_MAX:
+        data = file.read_now(at, end + NEXT.size) or b""
+    if end > len(data) or not may_follow(data[end : end + NEXT.size], at + end):
+        return None  # The slow way says what is wrong.
+    return data[layout.LENGTH.size : end]
+
+
+def _piece(locations: Sequence[int], room_bytes: int, until: int) -> tuple[int, int]:
+    """Return what to read of a log: from where, and how much, if anything."""
+    _, offset = layout.split_location(locations[0])
+    at, begin = offset - layout.LENGTH.size, locations[0] - layout.LENGTH.size
+    if at < layout.HEADER_BYTES:
+        return at, 0
+    return at, min(bytes_to_read(locations), room_bytes + FIRST_READ_BYTES, until - begin)
+
+
+def _rows(
+    data: bytes,
+    locations: Sequence[int],
+    ledger_id: int,
+    entry_id: int,
+    room_bytes: int,
+    tail_bytes: int,
+) -> Rows | None:
+    return cut_rows(
+        data,
+        locations[0] - layout.LENGTH.size,
+        locations,
+        ledger_id,
+        entry_id,
+        room_bytes=room_bytes,
+        tail_bytes=tail_bytes,
+    )
+
+
+def _check_head(data: bytes, path: Path, offset: int, ledger_id: int, entry_id: int) -> int:
+    """Return the length of the body at ``offset``; ``data`` is the record from its length field."""
+    at = offset - layout.LENGTH.size
+    if at < layout.HEADER_BYTES:
+        raise MissingEntryError(path, offset, "a location inside the header")
+    if len(data) < layout.RECORD.size:
+        raise MissingEntryError(path, at, f"entry {entry_id} of ledger {ledger_id}; the log ends")
+    length, ledger, entry = layout.RECORD.unpack_from(data)
+    if length < layout.BODY_BYTES_MIN:
+        raise BadEntryLengthError(path, at, f"length {length}; entry {entry_id} expected")
+    if (ledger, entry) != (ledger_id, entry_id):
+        expected = f"entry {entry_id} of ledger {ledger_id}"
+        raise WrongEntryError(path, at, f"entry {entry} of ledger {ledger}; expected {expected}")
+    return int(length)

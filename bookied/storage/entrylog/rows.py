@@ -1,0 +1,154 @@
+"""Entries of one ledger that lie near each other in a log, had with one read of it.
+
+What a log holds of them, each packet behind its length, is what the answer to a batch read holds of
+them too: whole rows are passed on as they lie.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from bookied.storage.entrylog import format as layout
+
+ROW_BYTES_MAX: Final = 256 * 1024
+"""Read from a log in one go."""
+
+SPACING_BYTES: Final = 8 * 1024
+"""So much between one entry and the next costs less to read than another call."""
+
+LAST_BYTES: Final = 4096
+"""Read from the last of the entries on: it, if it is no longer, and the head of what follows."""
+
+RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
+"""More than any frame on the wire, and less than four printable characters."""
+
+SECTOR_BYTES: Final = 512
+"""What a disk writes as a whole, or not at all."""
+
+NEXT: Final = struct.Struct(">iq")
+
+
+class Rows(NamedTuple):
+    """Records of consecutive entries; joined, ``pieces`` are ``wire.packets.Packets``."""
+
+    pieces: Sequence[bytes | memoryview]
+    entries: int
+    size_bytes: int
+    """Lengths included."""
+
+    def followed_by(self, more: Rows) -> Rows:
+        """Return these entries and ``more``."""
+        return Rows(
+            [*self.pieces, *more.pieces],
+            self.entries + more.entries,
+            self.size_bytes + more.size_bytes,
+        )
+
+
+def row_of(packet: bytes) -> Rows:
+    """Return a single packet as what lies in a log."""
+    length = layout.LENGTH.pack(len(packet))
+    return Rows((length, packet), 1, len(length) + len(packet))
+
+
+def bytes_to_read(locations: Sequence[int]) -> int:
+    """Return how much to read, from the record of the first of these entries on."""
+    first = locations[0]
+    count = bisect_right(locations, first + ROW_BYTES_MAX)
+    while count > 1 and not 0 < locations[count - 1] - first <= _span_max(count):
+        count //= 2
+    return LAST_BYTES + (locations[count - 1] - first if count else 0)
+
+
+def _span_max(count: int) -> int:
+    # Locations out of order may be further away than the search for the last one told.
+    return min(ROW_BYTES_MAX, (count - 1) * SPACING_BYTES)
+
+
+def cut_rows(
+    data: bytes,
+    base: int,
+    locations: Sequence[int],
+    ledger_id: int,
+    entry_id: int,
+    *,
+    room_bytes: int,
+    tail_bytes: int = NEXT.size,
+) -> Rows | None:
+    """Take consecutive entries out of a piece of a log, as long as all is as it should be.
+
+    Args:
+        data: the piece.
+        base: the location where it begins.
+        locations: where the entries are, that is their packets; only a guess behind the first.
+        ledger_id: whose they are.
+        entry_id: the first of them.
+        room_bytes: no more than this, lengths included.
+        tail_bytes: what has to lie in ``data`` behind an entry, for it to be known to be whole.
+
+    Returns:
+        None where not even the first can be had, for whatever reason.
+    """
+    unpack, length_bytes = layout.RECORD.unpack_from, layout.LENGTH.size
+    begin = end = last = locations[0] - base - length_bytes
+    start_max, end_max = len(data) - layout.RECORD.size, len(data) - tail_bytes
+    spans: list[tuple[int, int]] = []
+    count = 0
+    for location in locations:
+        at = location - base - length_bytes
+        if not 0 <= at <= start_max:
+            break
+        length, ledger, entry = unpack(data, at)
+        stop = at + length_bytes + length
+        if (
+            entry != entry_id + count
+            or ledger != ledger_id
+            or length < layout.BODY_BYTES_MIN
+            or stop > end_max
+        ):
+            break
+        room_bytes -= length_bytes + length
+        if room_bytes < 0:
+            break
+        if at != end:
+            if not may_follow(data[end : end + NEXT.size], base + end):
+                break
+            spans.append((begin, end))
+            begin = at
+        last, end = at, stop
+        count += 1
+    if count and not may_follow(data[end : end + NEXT.size], base + end):
+        # Its length is wrong: whoever reads it by itself says so.
+        end, count = last, count - 1
+    if not count:
+        return None
+    spans.append((begin, end))
+    view = memoryview(data)
+    pieces = [view[begin:end] for begin, end in spans if begin < end]
+    size_bytes = sum(map(len, pieces))
+    if 2 * size_bytes < len(data):
+        # A view of some bytes holds all of them in memory, as long as the answer is not sent.
+        return Rows([b"".join(pieces)], count, size_bytes)
+    return Rows(pieces, count, size_bytes)
+
+
+def may_follow(head: bytes, at: int) -> bool:
+    """Whether a record may be followed by these bytes: another, padding, or nothing written.
+
+    A length has no checksum; one that is wrong leads into the middle of something.
+
+    Args:
+        head: as many as ``NEXT`` has, fewer at the end of the log.
+        at: where in the log they lie.
+    """
+    if len(head) < NEXT.size:
+        return True  # The log ends, in the middle of a record where a crash cut it.
+    length, ledger_id = NEXT.unpack(head)
+    if layout.BODY_BYTES_MIN <= length <= RECORD_BYTES_MAX and ledger_id >= layout.NO_LEDGER:
+        return True
+    # Padding ends with its block, be it after a byte; a crash may leave the next sector alone.
+    rest = head[: SECTOR_BYTES - at % SECTOR_BYTES]
+    return not (rest.strip(b"\0") and rest.strip(layout.DIRECT_PADDING))

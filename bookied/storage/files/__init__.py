@@ -1,0 +1,1 @@
+"""Files of a storage: the real ones, direct and ahead of use."""

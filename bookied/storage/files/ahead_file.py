@@ -1,0 +1,181 @@
+"""Appending whole blocks past the page cache, over zeros written ahead: the journal's way.
+
+A file that grows, or fills space that was only reserved, makes the file system note at each sync
+which blocks hold data now; that takes as long as the data. Here a thread reserves space in steps
+and writes zeros to it a piece at a time, ahead of the appends, so that nearly every sync finds
+plain blocks overwritten. Whether zeros are there yet is a matter of time only: space that was not
+reached in time reads as zeros too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from twisted.logger import Logger
+
+from bookied.storage.files.direct_file import BLOCK_BYTES, open_direct, sync_named
+
+log = Logger()
+
+BUFFER_BYTES: Final = 4 * 1024 * 1024 + 256 * 1024
+"""Room for nearly every group of the journal: what is one write, a kill leaves whole or undone."""
+
+PIECE_BYTES: Final = 1024 * 1024
+"""Zeros written at once: a sync that comes in between waits for so many at most."""
+
+AHEAD_BYTES: Final = 8 * 1024 * 1024
+"""How far the zeros are ahead."""
+
+
+class AheadFile:
+    """An ``AppendFile`` for whole blocks; nothing is held back, so ``flush`` does nothing."""
+
+    def __init__(
+        self,
+        path: Path,
+        step_bytes: int,
+        allocate: Callable[[int, int, int], object] = os.posix_fallocate,
+    ) -> None:
+        """Create ``path``, which must not exist, and begin with the zeros.
+
+        Args:
+            path: the file.
+            step_bytes: how much space is reserved at a time.
+            allocate: reserves space: descriptor, offset, size.
+
+        Raises:
+            DirectRefusedError: not here; no file is left.
+        """
+        self._fd, self._path = open_direct(path), path
+        self._size = 0
+        self._buffer = mmap.mmap(-1, BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._zeros = _ZerosAhead(self._fd, step_bytes, allocate)
+
+    @property
+    def readable_bytes(self) -> int:
+        return self._size
+
+    def write(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
+        at, fill = self._size, 0
+        end = at + sum(map(len, buffers))
+        assert end % BLOCK_BYTES == 0, "whole blocks only"
+        self._zeros.give_way(end)
+        for buffer in buffers:
+            data = memoryview(buffer)
+            while data:
+                room = min(BUFFER_BYTES - fill, len(data))
+                self._view[fill : fill + room] = data[:room]
+                fill, data = fill + room, data[room:]
+                if fill == BUFFER_BYTES:
+                    _write_at(self._fd, self._view, at)
+                    at, fill = at + fill, 0
+        if fill:
+            _write_at(self._fd, self._view[:fill], at)
+        self._size = end
+
+    def flush(self) -> None:
+        pass
+
+    def sync(self) -> None:
+        sync_named(self._fd, self._path)
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        self._zeros.stop()
+        try:
+            os.ftruncate(self._fd, self._size)
+        finally:
+            os.close(self._fd)
+            with contextlib.suppress(BufferError):  # An error that is being told shows a part.
+                self._view.release()
+                self._buffer.close()
+
+
+class _ZerosAhead:
+    """Writes zeros ahead of a position, in a thread; never where something else is written.
+
+    All below ``_clear`` is written, zeroed, or about to be written by the appender. While a piece
+    is under way the appender waits if it needs any of it.
+    """
+
+    def __init__(
+        self, fd: int, step_bytes: int, allocate: Callable[[int, int, int], object]
+    ) -> None:
+        self._fd, self._step, self._allocate = fd, max(step_bytes, PIECE_BYTES), allocate
+        self._changed = threading.Condition()
+        self._position = self._clear = self._allocated = 0
+        self._is_busy = self._has_ended = False
+        self._thread = threading.Thread(target=self._run, name="journal-ahead", daemon=True)
+        self._thread.start()
+
+    def give_way(self, end: int) -> None:
+        """Return once no zeros can go anywhere below ``end`` any more."""
+        with self._changed:
+            self._position = end
+            if self._clear < end:
+                self._changed.wait_for(lambda: not self._is_busy)
+                self._clear = max(self._clear, end)
+            if self._clear - end < AHEAD_BYTES:
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread; a piece under way is finished."""
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            zeros = memoryview(mmap.mmap(-1, PIECE_BYTES))
+            while self._next_piece():
+                self._reserve()
+                _write_at(self._fd, zeros, self._clear)
+                self._piece_is_done()
+        except OSError as error:
+            # Nothing depends on it; what is wrong with the disk will show in an append.
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                log.warn("no more zeros are written ahead of the journal: {error}", error=error)
+        finally:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify()
+
+    def _next_piece(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._has_ended or self._clear - self._position < AHEAD_BYTES
+            )
+            self._is_busy = not self._has_ended
+            return self._is_busy
+
+    def _reserve(self) -> None:
+        """Reserve space for the piece; not below it, where something may just be written."""
+        if self._clear + PIECE_BYTES > self._allocated:
+            begin = max(self._clear, self._allocated)
+            self._allocate(self._fd, begin, self._step)
+            self._allocated = begin + self._step
+
+    def _piece_is_done(self) -> None:
+        with self._changed:
+            self._clear += PIECE_BYTES
+            self._is_busy = False
+            self._changed.notify()
+
+
+def _write_at(fd: int, data: memoryview, offset: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, data[done:], offset + done)
+        if done % BLOCK_BYTES:
+            raise OSError(errno.EIO, "short direct write")

@@ -1,0 +1,524 @@
+"""The one door to the disk for journals, entry logs, indexes and marks.
+
+``Files`` is what the storage engine leans on; ``RealFiles`` is the operating system. A simulation
+passes an in-memory disk that forgets what was not synced. Errors stay ``OSError`` here: users of
+this module say what they mean.
+
+Durability is explicit: bytes are safe after ``sync`` of their file, a name after ``sync_dir`` of
+its directory, and nothing earlier.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+from bookied.storage.files.ahead_file import AheadFile
+from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedError, sync_named
+
+Buffer = bytes | bytearray | memoryview
+
+
+class AppendFile(Protocol):
+    """A file that only grows. One thread at a time writes; ``sync`` may run beside it."""
+
+    @property
+    def readable_bytes(self) -> int:
+        """How much of the file another descriptor can read by now."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Append all of ``buffers``. After an error none of them counts; it may be tried again."""
+
+    def flush(self) -> None:
+        """Make all appended bytes readable; only a direct file holds any back."""
+
+    def sync(self) -> None:
+        """Return once all bytes that could be read at the call are on disk (fdatasync).
+
+        Raises:
+            FileNotFoundError: the file has been removed, with all that it holds.
+            OSError: what is on disk is not known any more.
+        """
+
+    def tell(self) -> int:
+        """Return the number of bytes appended."""
+
+    def close(self) -> None:
+        """Flush and give up the descriptor; does not sync."""
+
+
+class ReadFile(Protocol):
+    """A file to read from, from any thread."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return up to ``size`` bytes; fewer at the end of the file."""
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        """Return what is there without waiting for a disk, perhaps less; None if that is nothing.
+
+        So for files in the page cache. An end of file, too, may come as None.
+        """
+
+    def size(self) -> int: ...
+
+    def next_data(self, offset: int) -> int | None:
+        """Return where bytes that may be non-zero come next, at or after ``offset``."""
+
+    def close(self) -> None: ...
+
+
+class UpdateFile(Protocol):
+    """A file changed in place."""
+
+    def read_at(self, offset: int, size: int) -> bytes: ...
+
+    def write_at(self, offset: int, data: Buffer) -> None: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """All that is done to files. Paths that are not there raise ``FileNotFoundError``."""
+
+    def open_append(self, path: Path, *, preallocate: int = 0, direct: bool = False) -> AppendFile:
+        """Create ``path``, which must not exist, to append to it.
+
+        Args:
+            path: the new file.
+            preallocate: reserve space in steps of so many bytes; 0 for none. Reserved space reads
+                as zeros and is given back by ``close``.
+            direct: bypass the page cache where the file system allows it. With ``preallocate``
+                only whole blocks of 4096 bytes are appended then, and none are held back.
+        """
+
+    def open_read(self, path: Path) -> ReadFile: ...
+
+    def open_update(self, path: Path, *, create: bool = False) -> UpdateFile: ...
+
+    def read(self, path: Path) -> bytes: ...
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        """Replace the file in one step: whatever happens, it holds the old bytes or the new."""
+
+    def rename(self, old: Path, new: Path) -> None: ...
+
+    def exchange(self, one: Path, other: Path) -> None:
+        """Let two names in a directory change places, in one step where the file system can."""
+
+    def link(self, old: Path, new: Path) -> None:
+        """Give the file ``old`` a second name on the same file system.
+
+        Raises:
+            FileExistsError: ``new`` is there already.
+            OSError: the file system has no hard links, or is another one (``EXDEV``).
+        """
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a link to a directory; ``IsADirectoryError`` for a directory."""
+
+    def remove_dir(self, directory: Path) -> None:
+        """Remove an empty directory; ``OSError`` (``ENOTEMPTY``) for one that is not."""
+
+    def list(self, directory: Path) -> list[str]:
+        """Return the names in a directory, in no order."""
+
+    def exists(self, path: Path) -> bool: ...
+
+    def is_dir(self, path: Path) -> bool: ...
+
+    def mkdirs(self, directory: Path) -> None: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def same_file(self, one: Path, other: Path) -> bool:
+        """Whether two names are of one file; both have to be there."""
+
+    def sync_dir(self, directory: Path) -> None:
+        """Return once the names in a directory are on disk."""
+
+    def sync_all(self, files: Sequence[UpdateFile]) -> None:
+        """Sync many files side by side, in no order.
+
+        Raises:
+            OSError: of one that failed. The others may be synced or not: all count as not synced.
+        """
+
+    def sync_dirs(self, directories: Iterable[Path]) -> None:
+        """Return once the names in all of these directories are on disk; see ``sync_all``."""
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        """Return the file system's total and usable bytes."""
+
+    def check_usable(self, directory: Path) -> None:
+        """Raise ``OSError`` unless the directory is there, readable and writable, full or not."""
+
+
+class RealFiles:
+    """``Files`` of the operating system."""
+
+    def open_append(self, path: Path, *, preallocate: int = 0, direct: bool = False) -> AppendFile:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        if direct:
+            with contextlib.suppress(DirectRefusedError):
+                return AheadFile(path, preallocate) if preallocate else DirectAppendFile(path)
+        return BufferedAppendFile(os.open(path, flags, 0o644), path, preallocate, forget=direct)
+
+    def open_read(self, path: Path) -> ReadFile:
+        return _File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def open_update(self, path: Path, *, create: bool = False) -> UpdateFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return _File(os.open(path, flags, 0o644))
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with _closing(fd):
+                _write_all(fd, data, 0)
+                os.fsync(fd)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        self.sync_dir(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.replace(new)
+
+    def exchange(self, one: Path, other: Path) -> None:
+        if not _exchange(one, other):
+            between = one.with_name(f"{one.name}.{secrets.token_hex(4)}.tmp")
+            one.rename(between)
+            other.rename(one)
+            between.rename(other)
+
+    def link(self, old: Path, new: Path) -> None:
+        os.link(old, new, follow_symlinks=False)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_dir(self, directory: Path) -> None:
+        directory.rmdir()
+
+    def list(self, directory: Path) -> list[str]:
+        return os.listdir(directory)  # noqa: PTH208  # names, and many
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_dir(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def mkdirs(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def same_file(self, one: Path, other: Path) -> bool:
+        return one.samefile(other)
+
+    def sync_dir(self, directory: Path) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with _closing(fd):
+            os.fsync(fd)
+
+    def sync_all(self, files: Sequence[UpdateFile]) -> None:
+        _side_by_side([file.sync for file in files])
+
+    def sync_dirs(self, directories: Iterable[Path]) -> None:
+        _side_by_side([partial(self.sync_dir, directory) for directory in directories])
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        stat = os.statvfs(path)
+        return stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+
+    def check_usable(self, directory: Path) -> None:
+        with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+            pass
+        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            # A file system with errors is made read-only by the system: then root may not either.
+            is_read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
+            number = errno.EROFS if is_read_only else errno.EACCES
+            raise OSError(number, os.strerror(number), str(directory))
+
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Ask Linux to swap two names; False where the system or the file system cannot."""
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    if rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in {errno.EINVAL, errno.ENOSYS, errno.EPERM}:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+def remove_tree(files: Files, path: Path) -> None:
+    """Remove a file, or a directory and all below it; links are removed, not followed."""
+    try:
+        files.remove(path)
+    except IsADirectoryError:
+        for name in files.list(path):
+            remove_tree(files, path / name)
+        files.remove_dir(path)
+
+
+SYNC_THREADS: Final = 16
+"""Syncs under way at once: the file system makes one commit of several that wait for it."""
+
+
+def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
+    """Call all, in threads that end with the last; raise what one of them raised."""
+    queue, errors = deque(actions), deque[BaseException]()
+
+    def work() -> None:
+        while queue:
+            with contextlib.suppress(IndexError):  # Another took the last one.
+                action = queue.popleft()
+                try:
+                    action()
+                except BaseException as error:  # noqa: BLE001  # raised below, by who waits
+                    errors.append(error)
+
+    helpers = [
+        threading.Thread(target=work, name="sync", daemon=True)
+        for _ in range(min(SYNC_THREADS, len(queue)) - 1)
+    ]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
+
+
+def copy_file(files: Files, old: Path, new: Path) -> None:
+    """Copy a file over whatever is at ``new``; on return its bytes are on disk, not its name."""
+    source = files.open_read(old)
+    try:
+        target = files.open_update(new, create=True)
+        try:
+            target.truncate(0)
+            size = source.size()
+            for at in range(0, size, COPY_BYTES):
+                target.write_at(at, source.read_at(at, COPY_BYTES))
+            target.sync()
+        finally:
+            target.close()
+    finally:
+        source.close()
+
+
+COPY_BYTES: Final = 1024 * 1024
+"""Copied at once."""
+
+IOV_MAX: Final = 512
+"""Buffers handed to one writev; Linux takes 1024."""
+
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+ZEROS: Final = bytes(1024 * 1024)
+"""Written ahead of small appends to a preallocated file, in one go."""
+
+SMALL_WRITE_BYTES: Final = 64 * 1024
+"""Up to here the sync's latency counts and not its bandwidth."""
+
+
+FORGET_BYTES: Final = 8 * 1024 * 1024
+"""How much of a file that should not fill the page cache stays there, and goes at a time."""
+
+
+class BufferedAppendFile:
+    """A file that is appended to, with preallocated space ahead where that was asked for.
+
+    Preallocated blocks are unwritten: the file system has to note at each sync that some hold data
+    now. Where little is written between syncs, zeros go out ahead, a megabyte at a time, so that
+    the syncs after that overwrite plain blocks and need no note at all: about half the time each.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        path: Path,
+        preallocate: int,
+        allocate: Callable[[int, int, int], object] = os.posix_fallocate,
+        *,
+        forget: bool = False,
+    ) -> None:
+        """Append to an empty file.
+
+        Args:
+            fd: its descriptor, which this object closes.
+            path: for errors.
+            preallocate: how much space to reserve at a time; 0 for none.
+            allocate: reserves space: descriptor, offset, size.
+            forget: keep what was synced out of the page cache, but for the last megabytes.
+        """
+        self._fd, self._path = fd, path
+        self._preallocate, self._allocate = preallocate, allocate
+        self._size, self._allocated, self._zeroed = 0, 0, 0
+        self._forget, self._forgotten = forget, 0
+
+    @property
+    def readable_bytes(self) -> int:
+        return self._size
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        at = self._size
+        size = sum(map(len, buffers)) if self._preallocate else 0
+        if self._preallocate:
+            self._reserve(at + size)
+        if self._preallocate and size <= SMALL_WRITE_BYTES and at + size > self._zeroed:
+            self._write_zeros(at)
+        for start in range(0, len(buffers), IOV_MAX):
+            at += _write_vector(self._fd, buffers[start : start + IOV_MAX], at)
+        self._size = at
+
+    def _reserve(self, end: int) -> None:
+        try:
+            while end > self._allocated:
+                self._allocate(self._fd, self._allocated, self._preallocate)
+                self._allocated += self._preallocate
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            # Without a whole step there may be room for the records yet. A part may be allocated.
+            self._preallocate = 0
+            self._allocated = os.fstat(self._fd).st_size
+
+    def _write_zeros(self, at: int) -> None:
+        """Overwrite the next megabyte of what is preallocated; the records then go over it."""
+        end = min(at + len(ZEROS), self._allocated)
+        _write_all(self._fd, memoryview(ZEROS)[: end - at], at)
+        self._zeroed = end
+
+    def flush(self) -> None:
+        pass
+
+    def sync(self) -> None:
+        size = self._size
+        sync_named(self._fd, self._path)
+        if self._forget and size - self._forgotten >= 2 * FORGET_BYTES:
+            # Not the last ones: pages that zeros were written to are about to be used.
+            end = size - FORGET_BYTES
+            os.posix_fadvise(
+                self._fd, self._forgotten, end - self._forgotten, os.POSIX_FADV_DONTNEED
+            )
+            self._forgotten = end
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        with _closing(self._fd):
+            if self._allocated > self._size:
+                os.ftruncate(self._fd, self._size)
+
+
+_NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", -1)
+"""Linux's; elsewhere no flag at all is like it, and the call fails."""
+
+
+class _File:
+    """One descriptor for reading, and for updating where it was opened so."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        while 0 < len(data) < size:
+            more = os.pread(self._fd, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], offset, _NO_WAIT)
+        except (OSError, AttributeError):  # Not in memory; or a system that cannot tell.
+            return None
+        return bytes(memoryview(buffer)[:count]) or None
+
+    def next_data(self, offset: int) -> int | None:
+        try:
+            return os.lseek(self._fd, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return offset if offset < self.size() else None
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        _write_all(self._fd, data, offset)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _write_vector(fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+    written = os.pwritev(fd, buffers, offset)
+    if written < sum(map(len, buffers)):
+        rest = memoryview(b"".join(buffers))[written:]
+        _write_all(fd, rest, offset + written)
+        written += len(rest)
+    return written
+
+
+def _write_all(fd: int, data: Buffer, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        offset += written
+        view = view[written:]
+
+
+@contextlib.contextmanager
+def _closing(fd: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,103 @@
+"""Descriptors kept open for reading, up to a limit."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from bookied.storage.files.files import Files, ReadFile
+
+
+class OpenFiles:
+    """The files last read from, open: at most ``files_max``, plus those in use right now.
+
+    Safe from any thread. A file is closed once nobody reads from it and others were used later.
+    """
+
+    def __init__(self, files: Files, *, files_max: int) -> None:
+        self._files, self._files_max = files, files_max
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Path, _Shared] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @contextlib.contextmanager
+    def use(self, path: Path) -> Iterator[ReadFile]:
+        """Give the open file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        shared = self._acquire(path)
+        try:
+            yield shared.file
+        finally:
+            self._release(shared)
+
+    def borrow(self, path: Path) -> _Shared | None:
+        """Return a file that is open already, to be given back; None if it is not."""
+        with self._lock:
+            shared = self._open.get(path)
+            if shared is not None:
+                shared.users += 1
+        return shared
+
+    def give_back(self, shared: _Shared) -> None:
+        """End what ``borrow`` began."""
+        self._release(shared)
+
+    def _acquire(self, path: Path) -> _Shared:
+        with self._lock:
+            shared = self._open.get(path)
+            if shared is not None:
+                self._open.move_to_end(path)
+                shared.users += 1
+                return shared
+        opened = _Shared(self._files.open_read(path))
+        with self._lock:
+            shared = self._open.setdefault(path, opened)
+            shared.users += 1
+            closing = [opened] if shared is not opened else []
+            while len(self._open) > self._files_max:
+                closing += self._take_out(next(iter(self._open)))
+        for old in closing:
+            old.file.close()
+        return shared
+
+    def _take_out(self, path: Path) -> list[_Shared]:
+        """Forget a file; return it if it is to be closed now. Holds the lock."""
+        shared = self._open.pop(path, None)
+        if shared is None:
+            return []
+        shared.is_out = True
+        return [] if shared.users else [shared]
+
+    def _release(self, shared: _Shared) -> None:
+        with self._lock:
+            shared.users -= 1
+            is_last = shared.is_out and not shared.users
+        if is_last:
+            shared.file.close()
+
+    def forget(self, path: Path) -> None:
+        """Let go of a file that was removed or replaced."""
+        with self._lock:
+            closing = self._take_out(path)
+        for old in closing:
+            old.file.close()
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for path in list(self._open):
+            self.forget(path)
+
+
+class _Shared:
+    __slots__ = ("file", "is_out", "users")
+
+    def __init__(self, file: ReadFile) -> None:
+        self.file, self.users, self.is_out = file, 0, False

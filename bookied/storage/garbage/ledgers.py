@@ -1,0 +1,316 @@
+"""Which ledgers of this bookie are not needed any more, by what the metadata says.
+
+Agrees with BookKeeper 4.18.0, ScanAndCompareGarbageCollector, and is more careful: nothing is
+deleted before the whole walk has succeeded, in one session, in the cluster the bookie joined. So
+whatever goes wrong on the way raises, and an error is never "no ledgers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
+from bkclient.metadata.api import CookieNotFoundError, LayoutInfo, Versioned
+from bookied.storage.entrylog.compaction import Rate
+from wire.codes import LedgerState
+from wire.errors import BookKeeperError
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.records import UnderreplicatedMark
+
+log = Logger()
+
+
+class CollectionAbortedError(BookKeeperError):
+    """The metadata cannot be trusted to delete anything by; the next collection looks again."""
+
+
+class Metadata(Protocol):
+    """What is asked of the metadata service; see ``bkclient.metadata.api``."""
+
+    @property
+    def session_id(self) -> int: ...
+
+    async def instance_id(self) -> str | None: ...
+
+    async def layout(self) -> LayoutInfo: ...
+
+    async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]: ...
+
+    def ledger_ranges(
+        self, *, after: LedgerId | None = None
+    ) -> AsyncIterator[tuple[LedgerId, ...]]: ...
+
+    async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]: ...
+
+    async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None: ...
+
+    async def lock_owner(self, ledger_id: LedgerId) -> str | None: ...
+
+    async def acquire_lock(self, ledger_id: LedgerId) -> bool: ...
+
+    async def release_lock(self, ledger_id: LedgerId) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class Membership:
+    """Who asks, and which cluster it joined when it started."""
+
+    bookie_id: BookieId
+    instance_id: str | None
+
+
+class LedgerGarbage:
+    """Asks the metadata which local ledgers are gone, or are kept here in excess.
+
+    All methods belong to the reactor's thread; cancelling the Deferred of one ends it at once.
+    """
+
+    def __init__(
+        self,
+        store: Metadata,
+        clock: IReactorTime,
+        membership: Membership,
+        *,
+        requests_per_s: float,
+        verify: bool,
+        requests_max: int,
+    ) -> None:
+        """Ask ``store`` from now on.
+
+        Args:
+            store: the metadata.
+            clock: to wait by.
+            membership: who asks.
+            requests_per_s: ``gcMetadataOpRateLimit``.
+            verify: ``verifyMetadataOnGC``: read each missing ledger before it counts as gone.
+            requests_max: ``gcOverreplicatedLedgerMaxConcurrentRequests``.
+        """
+        self._store, self._clock, self._membership = store, clock, membership
+        self._rate, self._verify, self._requests_max = Rate(requests_per_s), verify, requests_max
+        self._unreleased: set[LedgerId] = set()
+
+    async def gone(self, local: Sequence[int]) -> list[LedgerId]:
+        """Return those of the local ledgers that the metadata does not have, ascending.
+
+        ``local`` was listed before the call: metadata comes before the first entry, so a ledger
+        that is created meanwhile is not in the list, and what is in the list was in the metadata.
+
+        Raises:
+            CollectionAbortedError: this is not the cluster the bookie joined, or the session broke.
+            BookKeeperError: the metadata cannot be read.
+        """
+        session_id = self._store.session_id
+        await self._insist_ours()
+        await self._release_left_over()
+        walked = await self._walk(sorted(local))
+        missing = walked.missing
+        if self._verify or walked.is_empty:
+            missing = [one for one in missing if await self._is_gone(one)]
+        await self._insist_ours()
+        self._insist_session(session_id)
+        return missing
+
+    async def _insist_ours(self) -> None:
+        """Make sure that this is the cluster we joined, and that it still knows us."""
+        await self._paced()
+        found, expected = await self._store.instance_id(), self._membership.instance_id
+        if found != expected:
+            raise CollectionAbortedError(
+                f"the cluster's instance id is {found}, and was {expected} when the bookie started;"
+                " nothing is deleted"
+            )
+        await self._store.layout()
+        try:
+            await self._store.read_cookie(self._membership.bookie_id)
+        except CookieNotFoundError as error:
+            raise CollectionAbortedError(
+                f"the metadata has no cookie of {self._membership.bookie_id} any more;"
+                " nothing is deleted"
+            ) from error
+
+    def _insist_session(self, session_id: int) -> None:
+        if not session_id or session_id != self._store.session_id:
+            raise CollectionAbortedError("the metadata session was lost meanwhile")
+
+    async def _walk(self, local: list[int]) -> _Walked:
+        walked = _Walked(local)
+        await self._paced()
+        async for ids in self._store.ledger_ranges():
+            walked.add(ids)
+            await self._paced()
+        walked.end()
+        return walked
+
+    async def _is_gone(self, ledger_id: LedgerId) -> bool:
+        """Ask for one ledger; whatever is there, readable or not, means that it is not gone."""
+        await self._paced()
+        try:
+            await self._store.read_ledger(ledger_id)
+        except NoSuchLedgerError:
+            return True
+        except MetadataSerializationError as error:
+            log.warn("ledger {id} is kept: {error}", id=ledger_id, error=error)
+        else:
+            log.warn("ledger {id} was not listed, and is there: kept", id=ledger_id)
+        return False
+
+    async def _paced(self) -> None:
+        """Wait until one more request may be made."""
+        wait_s = self._rate.take(1, self._clock.seconds())
+        if wait_s > 0:
+            await pause(self._clock, wait_s)
+
+    # Ledgers kept in excess -----------------------------------------------------------------------
+
+    async def over_replicated(
+        self, local: Sequence[int], drop: Callable[[LedgerId], Awaitable[object]]
+    ) -> None:
+        """Call ``drop`` for each closed ledger that does not name this bookie, under its lock.
+
+        Who replicates a ledger holds its lock, so a copy that has just come here and is not named
+        yet is left alone. Not every tool takes the lock: ``drop`` has to spare what was written to
+        lately.
+
+        Raises:
+            CollectionAbortedError: as ``gone``.
+            BookKeeperError: the metadata cannot be read.
+        """
+        await self._insist_ours()
+        await self._release_left_over()
+        todo = iter([LedgerId(one) for one in local])
+        errors: list[Exception] = []
+        workers = [
+            Deferred.fromCoroutine(self._check_each(todo, drop, errors))
+            for _ in range(min(self._requests_max, len(local)))
+        ]
+        await DeferredList(workers, fireOnOneErrback=False, consumeErrors=True)
+        if errors:
+            raise errors[0]
+
+    async def _check_each(
+        self,
+        todo: Iterator[LedgerId],
+        drop: Callable[[LedgerId], Awaitable[object]],
+        errors: list[Exception],
+    ) -> None:
+        try:
+            for ledger_id in todo:
+                if errors:
+                    return
+                await self._check(ledger_id, drop)
+        except Exception as error:  # noqa: BLE001 -- raised where all are awaited
+            errors.append(error)
+
+    async def _check(
+        self, ledger_id: LedgerId, drop: Callable[[LedgerId], Awaitable[object]]
+    ) -> None:
+        if not await self._is_in_excess(ledger_id) or await self._is_being_repaired(ledger_id):
+            return
+        session_id = self._store.session_id
+        await self._paced()
+        try:
+            is_locked = await self._store.acquire_lock(ledger_id)
+        except BookKeeperError:
+            self._unreleased.add(ledger_id)  # It may have been made in spite of that.
+            raise
+        if not is_locked:
+            return
+        try:
+            if await self._is_in_excess(ledger_id):
+                self._insist_session(session_id)
+                await drop(ledger_id)
+        except CancelledError:
+            raise  # The session's end gives the lock back.
+        except BaseException:
+            await self._release(ledger_id)
+            raise
+        await self._release(ledger_id)
+
+    async def _is_in_excess(self, ledger_id: LedgerId) -> bool:
+        await self._paced()
+        try:
+            metadata = (await self._store.read_ledger(ledger_id)).value
+        except NoSuchLedgerError:
+            return False  # ``gone`` finds it.
+        except MetadataSerializationError as error:
+            log.warn("ledger {id} is kept: {error}", id=ledger_id, error=error)
+            return False
+        return is_in_excess(metadata, self._membership.bookie_id)
+
+    async def _is_being_repaired(self, ledger_id: LedgerId) -> bool:
+        await self._paced()
+        if await self._store.lock_owner(ledger_id) is not None:
+            return True
+        return await self._store.underreplicated(ledger_id) is not None
+
+    async def _release(self, ledger_id: LedgerId) -> None:
+        """Give a lock back; while that cannot be, it is tried again in the next collection."""
+        self._unreleased.add(ledger_id)
+        try:
+            await self._store.release_lock(ledger_id)
+        except BookKeeperError as error:
+            log.warn("the lock of ledger {id} stays for now: {error}", id=ledger_id, error=error)
+        else:
+            self._unreleased.discard(ledger_id)
+
+    async def _release_left_over(self) -> None:
+        for ledger_id in tuple(self._unreleased):
+            await self._release(ledger_id)
+
+
+class _Walked:
+    """Compares local ledgers with ascending ranges of those in the metadata."""
+
+    def __init__(self, local: list[int]) -> None:
+        self._local = local
+        self._at, self._last = 0, -1
+        self.missing: list[LedgerId] = []
+        self.is_empty = True
+
+    def add(self, ids: Sequence[int]) -> None:
+        """Compare the next range: all there is between the one before and its last id.
+
+        Raises:
+            CollectionAbortedError: it does not come behind the one before.
+        """
+        if not ids:
+            return
+        if ids[0] <= self._last or any(a >= b for a, b in pairwise(ids)):
+            raise CollectionAbortedError(f"ledger ids out of order behind {self._last}")
+        self.is_empty, self._last = False, ids[-1]
+        self._compare(frozenset(ids), ids[-1])
+
+    def end(self) -> None:
+        """Take all behind the last range for missing."""
+        self._compare(frozenset(), None)
+
+    def _compare(self, present: frozenset[int], last: int | None) -> None:
+        local = self._local
+        while self._at < len(local) and (last is None or local[self._at] <= last):
+            if local[self._at] not in present:
+                self.missing.append(LedgerId(local[self._at]))
+            self._at += 1
+
+
+def is_in_excess(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
+    """Whether a ledger is closed and names this bookie nowhere.
+
+    One that is not closed may come to name it: an ensemble changes.
+    """
+    return metadata.state is LedgerState.CLOSED and bookie_id not in metadata.all_bookies()
+
+
+def pause(clock: IReactorTime, seconds: float) -> Deferred[None]:
+    """Return what fires after so long; cancelling it ends the wait."""
+    call: Any = None
+    done: Deferred[None] = Deferred(lambda _: call.cancel())
+    call = clock.callLater(seconds, done.callback, None)
+    return done

@@ -1,0 +1,92 @@
+"""What a collector does and has done: for operators, the admin API and metrics."""
+
+from __future__ import annotations
+
+import attrs
+
+from bookied.storage.entrylog.compaction import TENTHS, Kind
+
+
+@attrs.frozen(kw_only=True)
+class Freed:
+    """What the removal of logs has brought."""
+
+    logs: int
+    size_bytes: int
+    by_compaction: bool = False
+    copied_entries: int = 0
+    copied_bytes: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class CollectorStatus:
+    """One collector. Times are seconds since the epoch, None for never; counts since the start.
+
+    Java's GarbageCollectionStatus and GarbageCollectorStats (4.18.0) have the same under other
+    names.
+    """
+
+    is_running: bool = False
+    is_forced: bool = False
+    """Whether somebody asked for the round under way, or for the last one."""
+    compacting: Kind | None = None
+    rounds: int = 0
+    failed_rounds: int = 0
+    last_began_s: float | None = None
+    last_ended_s: float | None = None
+    last_error: str | None = None
+    """What ended the last round early."""
+    minor_compactions: int = 0
+    major_compactions: int = 0
+    last_minor_s: float | None = None
+    last_major_s: float | None = None
+    last_share: float = 0.0
+    """How many of all finished logs the last compaction has rewritten, 0 to 1."""
+
+    ledgers: int = 0
+    ledgers_dropped: int = 0
+    logs: int = 0
+    """Finished logs, and below what they hold."""
+    unreadable_logs: int = 0
+    """Damaged ones, which are left alone."""
+    total_bytes: int = 0
+    live_bytes: int = 0
+    tenths: tuple[int, ...] = (0,) * TENTHS
+    """How many logs are up to a tenth alive, up to two tenths, and so on."""
+    logs_removed: int = 0
+    freed_by_removal_bytes: int = 0
+    freed_by_compaction_bytes: int = 0
+    copied_entries: int = 0
+    copied_bytes: int = 0
+
+    def round_ended(self, began_s: float, ended_s: float, error: str | None) -> CollectorStatus:
+        """Return the status after a round."""
+        return attrs.evolve(
+            self,
+            is_running=False,
+            rounds=self.rounds + 1,
+            failed_rounds=self.failed_rounds + (error is not None),
+            last_began_s=began_s,
+            last_ended_s=ended_s,
+            last_error=error,
+        )
+
+    def compaction_ended(self, kind: Kind, now_s: float) -> CollectorStatus:
+        """Return the status after a compaction, whole or not."""
+        if kind is Kind.MAJOR:
+            runs = self.major_compactions + 1
+            return attrs.evolve(self, compacting=None, major_compactions=runs, last_major_s=now_s)
+        runs = self.minor_compactions + 1
+        return attrs.evolve(self, compacting=None, minor_compactions=runs, last_minor_s=now_s)
+
+    def freed(self, by: Freed) -> CollectorStatus:
+        """Return the status after logs were removed."""
+        removal, compaction = self.freed_by_removal_bytes, self.freed_by_compaction_bytes
+        return attrs.evolve(
+            self,
+            logs_removed=self.logs_removed + by.logs,
+            freed_by_removal_bytes=removal + (0 if by.by_compaction else by.size_bytes),
+            freed_by_compaction_bytes=compaction + (by.size_bytes if by.by_compaction else 0),
+            copied_entries=self.copied_entries + by.copied_entries,
+            copied_bytes=self.copied_bytes + by.copied_bytes,
+        )

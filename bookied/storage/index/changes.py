@@ -1,0 +1,95 @@
+"""What a checkpoint writes into one index file: a change, in place or on top of a copy.
+
+The area behind the header is always a whole number of pages (storage.md section 6), also after a
+write that found no room in the middle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from bookied.storage.files.files import Files, ReadFile, UpdateFile
+from bookied.storage.index import format as layout
+from bookied.storage.index.ledger_pages import LedgerChange, Move
+
+
+def write_change(file: UpdateFile, change: LedgerChange) -> None:
+    """Write what has changed of a ledger, without a sync.
+
+    Raises:
+        OSError: some may be written; the file is no longer than it was.
+    """
+    size = file.size()
+    try:
+        for page_no, native in change.pages:
+            file.write_at(layout.page_offset(page_no), layout.encode_page(native))
+        if change.header is not None:
+            file.write_at(0, change.header.encode())
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(size)
+        raise
+
+
+def switch_slots(file: UpdateFile, moves: Sequence[Move]) -> None:
+    """Write the new locations of one ledger's entries, without a sync; ``moves`` ascend.
+
+    Slots that have neither the old nor the new location stay; neighbours are written together.
+    """
+    run, run_at = b"", 0
+    for page_no, group in groupby(moves, key=lambda move: move.entry_id // layout.PAGE_SLOTS):
+        base = layout.page_offset(page_no)
+        page = file.read_at(base, layout.PAGE_BYTES)
+        for move in group:
+            at = layout.SLOT_BYTES * (move.entry_id % layout.PAGE_SLOTS)
+            old, new = layout.SLOT.pack(move.old), layout.SLOT.pack(move.new)
+            if page[at : at + layout.SLOT_BYTES] not in (old, new):
+                continue
+            if base + at != run_at + len(run):
+                if run:
+                    file.write_at(run_at, run)
+                run, run_at = b"", base + at
+            run += new
+    if run:
+        file.write_at(run_at, run)
+
+
+def copy_index(
+    files: Files,
+    source: ReadFile,
+    pages: Iterable[tuple[int, array[int]]],
+    path: Path,
+    change: LedgerChange,
+) -> None:
+    """Write an index file with a change on top to another path, and sync it.
+
+    Args:
+        files: the disk.
+        source: the file.
+        pages: those of it that may hold something; it may have holes of any size.
+        path: the copy; it goes again where there is no room for all of it.
+        change: what the copy has and the source has not.
+
+    Raises:
+        OSError: there is no whole copy.
+    """
+    copy = files.open_update(path, create=True)
+    try:
+        copy.truncate(0)
+        page_count = -(-(source.size() - layout.HEADER_BYTES) // layout.PAGE_BYTES)
+        copy.truncate(layout.page_offset(page_count))
+        copy.write_at(0, source.read_at(0, layout.HEADER_BYTES))
+        for page_no, page in pages:
+            copy.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
+        write_change(copy, change)
+        copy.sync()
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
+    finally:
+        copy.close()

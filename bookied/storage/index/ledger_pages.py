@@ -1,0 +1,444 @@
+"""Ledgers in memory: master key, fence, LAC, and the pages that say where entries are.
+
+A page is an ``array('q')`` of 1024 locations, as in the index file. Pages that were written to are
+dirty until a checkpoint has them on disk; clean ones stay as a cache, the longest unchanged out
+first. All of this belongs to the reactor's thread; ``index.files`` does what touches the disk.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+from weakref import WeakValueDictionary
+
+import attrs
+
+from bookied.errors import CorruptError
+from bookied.storage.index import format as layout
+from bookied.storage.index.read_pages import ReadPages
+
+_EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
+
+
+class PageSource(Protocol):
+    """Where pages and headers come from when they are not in memory. Blocking, short."""
+
+    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
+        """Return a page as it is on disk."""
+
+    def load(self, ledger_id: int) -> StoredLedger | None:
+        """Return what the disk has of a ledger; None if nothing."""
+
+
+@attrs.frozen
+class StoredLedger:
+    """What the index file of a ledger says."""
+
+    header: layout.IndexHeader
+    pages: int
+    """Whole pages in the file."""
+    last_entry: int
+    """The highest entry with a location; -1 for none."""
+    doubt: CorruptError | None = None
+    """Why entries may be missing here that were there, if there is a reason to think so."""
+
+
+class LedgerState:
+    """One ledger in memory. There is never more than one state of a ledger.
+
+    Whoever keeps it for longer than a turn of the reactor must not write to it after the ledger was
+    deleted: better look it up again.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_before",
+        "_dirty",
+        "_pages",
+        "_registry",
+        "changes",
+        "doubt",
+        "explicit_lac",
+        "fenced",
+        "file_pages",
+        "is_header_dirty",
+        "key_logged",
+        "lac",
+        "last_entry",
+        "ledger_id",
+        "limbo",
+        "master_key",
+        "other_state_bits",
+        "pages",
+        "version",
+    )
+
+    def __init__(self, ledger_id: int, master_key: bytes, registry: LedgerPages) -> None:
+        self.ledger_id, self.master_key = ledger_id, master_key
+        self.fenced = False
+        self.last_entry = -1
+        self.lac = -1
+        """The highest LAC seen, in entries or explicit."""
+        self.explicit_lac: bytes | None = None
+        self.key_logged = False
+        """Whether replay would know the key: it was journalled since the start, or is on disk."""
+        self.limbo = False
+        self.doubt: CorruptError | None = None
+        """Why it cannot be said of an entry that it was never here, if so."""
+        """Whether entries may be missing that were acknowledged (DbLedgerStorage only)."""
+        self.version = layout.VERSION
+        self.other_state_bits = 0
+        self.is_header_dirty = False
+        self.pages: dict[int, array[int]] = {}
+        self.file_pages = 0
+        self.changes = 0
+        """Grows when a page begins to be written to, in memory or on disk.
+
+        What was read before may be old then.
+        """
+        self._dirty: set[int] = set()
+        self._before: dict[int, bytes] = {}
+        self._registry = registry
+
+    def page_for_write(self, page_no: int) -> array[int]:
+        """Return the page of entries ``page_no << 10`` and on, to write locations to.
+
+        Good until the reactor's turn ends: after a checkpoint it has to be asked for again. A page
+        that is on disk and not in memory is read, which blocks shortly.
+
+        Raises:
+            OSError: it could not be read.
+        """
+        if page_no in self._dirty:
+            return self.pages[page_no]
+        return self._registry.make_dirty(self, page_no)
+
+    def location(self, entry_id: int) -> int | None:
+        """Return where an entry is, 0 if nowhere; None if only the disk knows."""
+        page_no = entry_id >> 10
+        page = self.pages.get(page_no)
+        if page is not None:
+            return page[entry_id & 1023]
+        if page_no >= self.file_pages:
+            return 0
+        return self._registry.read_pages.location(self.ledger_id, entry_id)
+
+    def locations(self, first: int, count_max: int) -> Sequence[int]:
+        """Return where entries from ``first`` on are; empty if only the disk knows.
+
+        Fewer where a page or the ledger ends; 0 for those that are not there.
+        """
+        page_no, slot = first >> 10, first & (layout.PAGE_SLOTS - 1)
+        page = self.pages.get(page_no) or self._registry.read_pages.page(self.ledger_id, page_no)
+        count = min(count_max, self.last_entry + 1 - first)
+        return page[slot : slot + max(0, count)] if page is not None else ()
+
+    def header(self) -> layout.IndexHeader:
+        """Return what is to be stored beside the locations."""
+        bits = self.other_state_bits | (layout.FENCED if self.fenced else 0)
+        return layout.IndexHeader(
+            self.master_key, bits, self.explicit_lac, self.version, self.limbo
+        )
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the disk has all of it."""
+        return not self._dirty and not self.is_header_dirty
+
+    @property
+    def dirty_pages(self) -> set[int]:
+        """The pages that the disk does not have yet; do not change it."""
+        return self._dirty
+
+
+class Move(NamedTuple):
+    """An entry that was copied: from where, and to where."""
+
+    ledger_id: int
+    entry_id: int
+    old: int
+    new: int
+
+
+@attrs.frozen
+class LedgerChange:
+    """What a checkpoint writes of one ledger: copies, so that writing can go on meanwhile."""
+
+    ledger_id: int
+    header: layout.IndexHeader | None
+    """None if the file has it already."""
+    pages: tuple[tuple[int, bytes], ...]
+    """Page numbers and pages in the machine's byte order."""
+
+    before: Mapping[int, bytes] = attrs.field(factory=dict, repr=False)
+    """Those of the pages that are known as the disk has them, likewise, for who asked for it."""
+
+    taken_from: LedgerState | None = attrs.field(default=None, repr=False, eq=False)
+    """Whose they are; another ledger may have the id by the time they are written."""
+
+
+class LedgerPages:
+    """The ledgers in memory and which of their pages are dirty.
+
+    ``dirty_page_count`` is for who decides when to checkpoint. Clean pages are bounded by
+    ``clean_pages_max``, ledgers by ``ledgers_max`` of which any number may be dirty.
+    """
+
+    def __init__(
+        self,
+        source: PageSource,
+        *,
+        clean_pages_max: int,
+        ledgers_max: int,
+        read_pages_bytes_max: int = 0,
+        header_version: int = layout.VERSION,
+        keeps_before: bool = False,
+    ) -> None:
+        """Begin without any ledger.
+
+        Args:
+            source: where ledgers and pages come from.
+            clean_pages_max: how many stay in memory.
+            ledgers_max: likewise.
+            read_pages_bytes_max: how much those take that only readers need.
+            header_version: of new ledgers.
+            keeps_before: remember dirty pages as they were, for a store that writes single
+                locations; at most as much memory again as the dirty pages take.
+        """
+        self._source, self._header_version = source, header_version
+        self._keeps_before = keeps_before
+        self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
+        self.hot: dict[int, LedgerState] = {}
+        # Dropped from ``hot``, and yet somebody holds on to it: there is one state of a ledger.
+        self._held: WeakValueDictionary[int, LedgerState] = WeakValueDictionary()
+        self._dirty_ledgers: dict[int, LedgerState] = {}
+        self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
+        self._watches: list[set[int]] = []
+        self.read_pages = ReadPages(bytes_max=read_pages_bytes_max)
+        self.dirty_page_count = 0
+        self.evicted = 0
+        """How many ledgers have been forgotten to make room."""
+
+    def find(self, ledger_id: int) -> LedgerState | None:
+        """Return a ledger, from memory or from disk; None if there is none.
+
+        Raises:
+            CorruptError: its index file is damaged.
+        """
+        state = self.hot.get(ledger_id) or self._held.get(ledger_id)
+        if state is None:
+            stored = self._source.load(ledger_id)
+            if stored is None:
+                return None
+            state = self._restore(ledger_id, stored)
+        self.hot[ledger_id] = state
+        return state
+
+    def _restore(self, ledger_id: int, stored: StoredLedger) -> LedgerState:
+        header = stored.header
+        state = LedgerState(ledger_id, header.master_key, self)
+        state.fenced = header.is_fenced
+        state.other_state_bits = header.state_bits & ~layout.FENCED
+        state.explicit_lac, state.version = header.explicit_lac, header.version
+        state.limbo, state.doubt = header.limbo, stored.doubt
+        state.file_pages, state.last_entry = stored.pages, stored.last_entry
+        state.key_logged = True
+        return state
+
+    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+        """Return a new ledger; its header is dirty from the start."""
+        assert ledger_id not in self.hot, ledger_id
+        state = LedgerState(ledger_id, master_key, self)
+        state.version = self._header_version
+        self.hot[ledger_id] = state
+        self.header_changed(state)
+        return state
+
+    def header_changed(self, state: LedgerState) -> None:
+        """Note that key, fence or explicit LAC have to be written."""
+        self._revive(state)
+        state.is_header_dirty = True
+        self._dirty_ledgers[state.ledger_id] = state
+        self._tell_watches(state.ledger_id)
+
+    def _revive(self, state: LedgerState) -> None:
+        """Take back a ledger that was dropped and is still held, because it is written to."""
+        if state.ledger_id not in self.hot and self._held.get(state.ledger_id) is state:
+            self.hot[state.ledger_id] = state
+        assert self.hot.get(state.ledger_id) is state, "written to after it was deleted"
+
+    def make_dirty(self, state: LedgerState, page_no: int) -> array[int]:
+        """Return a page that is about to be written to."""
+        self._revive(state)
+        self.read_pages.drop(state.ledger_id, page_no)
+        state.changes += 1
+        page = state.pages.get(page_no)
+        if page is None:
+            if page_no < state.file_pages:
+                page = self._source.load_page(state.ledger_id, page_no)
+                before = page.tobytes() if self._keeps_before else b""
+            else:
+                page, before = array("q", _EMPTY_PAGE), _EMPTY_PAGE
+            state.pages[page_no] = page
+        else:
+            self._clean.pop((state.ledger_id, page_no), None)
+            # Perhaps on its way to the disk just now; ``put_back`` sees to it if that fails.
+            before = page.tobytes() if self._keeps_before else b""
+        if self._keeps_before:
+            state._before[page_no] = before  # noqa: SLF001
+        state._dirty.add(page_no)  # noqa: SLF001  # the registry keeps it
+        self.dirty_page_count += 1
+        self._dirty_ledgers[state.ledger_id] = state
+        self._tell_watches(state.ledger_id)
+        return page
+
+    def switch(self, moves: Iterable[Move]) -> None:
+        """Point entries elsewhere whose location in memory is still the old one.
+
+        The disk has been told already; the page is dirty nevertheless, so that the two agree even
+        if that has failed half-way.
+        """
+        for move in moves:
+            state = self.hot.get(move.ledger_id)
+            page_no, slot = move.entry_id >> 10, move.entry_id & (layout.PAGE_SLOTS - 1)
+            page = None if state is None else state.pages.get(page_no)
+            self.read_pages.drop(move.ledger_id, page_no)
+            if state is not None:
+                state.changes += 1  # What is being read now may be old.
+            if state is not None and page is not None and page[slot] == move.old:
+                state.page_for_write(page_no)[slot] = move.new
+
+    # Who is written to ----------------------------------------------------------------------------
+
+    def watch(self) -> set[int]:
+        """Return a set that every ledger comes into which is written to from now on.
+
+        What the disk does not have of earlier writes counts as well: a page that is dirty already
+        does not tell of the next write. The set grows to all ledgers at most, until ``unwatch``.
+        """
+        watched = set(self._dirty_ledgers)
+        self._watches.append(watched)
+        return watched
+
+    def unwatch(self, watched: set[int]) -> None:
+        """End a watch."""
+        self._watches = [one for one in self._watches if one is not watched]
+
+    def _tell_watches(self, ledger_id: int) -> None:
+        for watched in self._watches:
+            watched.add(ledger_id)
+
+    # Checkpoints ----------------------------------------------------------------------------------
+
+    def dirty_ledgers(self) -> list[int]:
+        """Return the ids of the ledgers that have something to write."""
+        return list(self._dirty_ledgers)
+
+    def take(self, ledger_ids: Iterable[int], *, pages_max: int) -> Iterator[list[LedgerChange]]:
+        """Copy what is dirty of the given ledgers, in lists of about ``pages_max`` pages each.
+
+        What was taken is in no state until ``written`` or ``put_back`` says what became of it.
+        """
+        changes: list[LedgerChange] = []
+        pages = 0
+        for ledger_id in ledger_ids:
+            state = self._dirty_ledgers.get(ledger_id)
+            numbers = sorted(state._dirty) if state is not None else []  # noqa: SLF001
+            for start in range(0, max(1, len(numbers)), pages_max):
+                if state is None or state.is_clean:
+                    break
+                changes.append(self._take_from(state, numbers[start : start + pages_max]))
+                pages += len(changes[-1].pages) + 1
+                if pages >= pages_max:
+                    yield changes
+                    changes, pages = [], 0
+        if changes:
+            yield changes
+
+    def _take_from(self, state: LedgerState, numbers: list[int]) -> LedgerChange:
+        """Copy the header if it is dirty, and those pages that still are."""
+        header = state.header() if state.is_header_dirty else None
+        state.is_header_dirty = False
+        dirty = state._dirty  # noqa: SLF001  # the registry keeps it
+        numbers = [number for number in numbers if number in dirty]
+        dirty.difference_update(numbers)
+        self.dirty_page_count -= len(numbers)
+        if state.is_clean:
+            del self._dirty_ledgers[state.ledger_id]
+        pages = tuple((number, state.pages[number].tobytes()) for number in numbers)
+        known = state._before  # noqa: SLF001
+        before = {number: known.pop(number) for number in numbers if number in known}
+        return LedgerChange(state.ledger_id, header, pages, before, state)
+
+    def written(self, changes: Iterable[LedgerChange]) -> None:
+        """Note that the disk has what was taken."""
+        for change in changes:
+            state = self.hot.get(change.ledger_id)
+            if state is None or state is not change.taken_from:
+                continue
+            if change.header is not None and change.header.master_key == state.master_key:
+                state.key_logged = True
+            for number, _ in change.pages:
+                state.file_pages = max(state.file_pages, number + 1)
+                if number not in state._dirty and number in state.pages:  # noqa: SLF001
+                    self._clean[change.ledger_id, number] = None
+        self._drop_clean_pages()
+
+    def put_back(self, changes: Iterable[LedgerChange]) -> None:
+        """Make dirty again what could not be written."""
+        for change in changes:
+            state = self.hot.get(change.ledger_id)
+            if state is None or state is not change.taken_from:
+                continue
+            if change.header is not None:
+                self.header_changed(state)
+            for number, _ in change.pages:
+                if number not in state._dirty:  # noqa: SLF001
+                    self.make_dirty(state, number)
+                state._before.pop(number, None)  # noqa: SLF001  # Perhaps half of it was written.
+
+    def keep_read(self, state: LedgerState, changes: int, page_no: int, page: array[int]) -> None:
+        """Keep for readers a page that was read when ``state.changes`` was this, if it still is."""
+        if self.hot.get(state.ledger_id) is state and state.changes == changes:
+            self.read_pages.keep(state.ledger_id, page_no, page)
+
+    def _drop_clean_pages(self) -> None:
+        excess = max(0, len(self._clean) - self._clean_pages_max)
+        for ledger_id, number in list(islice(self._clean, excess)):
+            del self._clean[ledger_id, number]
+            self.hot[ledger_id].pages.pop(number, None)
+
+    @property
+    def clean_page_count(self) -> int:
+        """How many pages are kept that the disk has too."""
+        return len(self._clean)
+
+    def drop_idle_ledgers(self) -> None:
+        """Forget clean ledgers beyond the limit, those longest in memory first."""
+        for state in list(self.hot.values()):
+            if len(self.hot) <= self._ledgers_max:
+                break
+            if state.is_clean and state.ledger_id not in self._dirty_ledgers:
+                self._forget_pages(state)
+                del self.hot[state.ledger_id]
+                self._held[state.ledger_id] = state
+                self.evicted += 1
+
+    def _forget_pages(self, state: LedgerState) -> None:
+        for number in state.pages:
+            self._clean.pop((state.ledger_id, number), None)
+        state.pages.clear()
+        self.read_pages.drop_ledger(state.ledger_id, state.file_pages)
+
+    def remove(self, ledger_id: int) -> None:
+        """Forget a ledger that was deleted, dirty or not."""
+        state = self.hot.pop(ledger_id, None) or self._held.pop(ledger_id, None)
+        if state is not None:
+            self.dirty_page_count -= len(state._dirty)  # noqa: SLF001
+            state._dirty.clear()  # noqa: SLF001
+            state._before.clear()  # noqa: SLF001
+            self._forget_pages(state)
+        self._held.pop(ledger_id, None)
+        self._dirty_ledgers.pop(ledger_id, None)

@@ -1,0 +1,434 @@
+"""RocksDB as ``KeyValues``, through rocksdict; the only importer of it.
+
+The databases are as a Java bookie makes and opens them (KeyValueStorageRocksDB, 4.18.0): the
+default column family, keys in the order of their bytes, table format 5, xxHash checksums.
+
+rocksdict keeps Python's global lock while it reads and writes, and gives it up while it syncs,
+flushes and closes. So writes are small, none of them syncs, and none waits while RocksDB wants
+writers to slow down; ``sync`` makes them durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import shutil
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
+from bookied.storage.index.rocks_format import LOCATIONS
+
+if TYPE_CHECKING:
+    from rocksdict import Options, Rdict
+
+log = Logger()
+
+CURRENT: Final = "CURRENT"
+# A MANIFEST: blocks of 32 KiB with records of (masked CRC32C, length, type), little-endian.
+_BLOCK: Final = 32 << 10
+_RECORD: Final = struct.Struct("<IHB")
+_KINDS: Final = range(1, 5)
+_RECYCLABLE: Final = range(5, 9)
+"""The file without which there is no database."""
+
+BINDING_FILE: Final = "rocksdict-config.json"
+"""What rocksdict leaves in a database's directory; Java ignores it."""
+
+WRITTEN_AT_ONCE: Final = 1000
+"""Keys in one write: a fraction of a millisecond for everything else that runs."""
+
+STALLED_WAIT_S: Final = 0.01
+STALLED_WAITS_MAX: Final = 6000
+"""A minute altogether, in one write."""
+
+ROOM_BYTES_MIN: Final = 64 * 1024 * 1024
+"""What has to be free before a database that failed is opened anew: that writes files."""
+
+_FORMAT_VERSION: Final = 5
+_WRITE_BUFFERS: Final = 4
+_KEPT_LOGS: Final = 30
+_DAY_S: Final = 24 * 3600
+
+
+@attrs.frozen(kw_only=True)
+class RocksSettings:
+    """How a database is laid out and what memory it takes; Java's names for them beside.
+
+    ``locations`` gets ``block_cache_bytes`` and up to four times ``write_buffer_bytes``, while its
+    tables are written. ``ledgers`` is small: RocksDB's own defaults, as in Java, but for a smaller
+    write buffer.
+    """
+
+    write_buffer_bytes: int = 16 * 1024 * 1024
+    """``dbStorage_rocksDB_writeBufferSizeMB``."""
+    block_cache_bytes: int = 32 * 1024 * 1024
+    """``dbStorage_rocksDB_blockCacheSize``."""
+    block_bytes: int = 64 * 1024
+    """``dbStorage_rocksDB_blockSize``."""
+    table_bytes: int = 64 * 1024 * 1024
+    """``dbStorage_rocksDB_sstSizeInMB``."""
+    bloom_bits: int = 10
+    """``dbStorage_rocksDB_bloomFilterBitsPerKey``; 0 for no filter."""
+    lz4: bool = True
+    """``dbStorage_rocksDB_lz4CompressionEnabled``."""
+    level0_files: int = 4
+    """``dbStorage_rocksDB_numFilesInLevel0``."""
+    level1_bytes: int = 256 * 1024 * 1024
+    """``dbStorage_rocksDB_maxSizeInLevel1MB``."""
+    open_files_max: int = 256
+    """Table files kept open; Java has no limit."""
+
+
+def locations_options(settings: RocksSettings) -> Options:
+    """Return how ``locations`` is opened."""
+    import rocksdict
+
+    table = _table_options()
+    table.set_block_size(settings.block_bytes)
+    table.set_block_cache(rocksdict.Cache(settings.block_cache_bytes))
+    table.set_cache_index_and_filter_blocks(True)
+    if settings.bloom_bits > 0:
+        table.set_bloom_filter(settings.bloom_bits, block_based=False)
+    options = _options(settings)
+    options.set_block_based_table_factory(table)
+    kinds = rocksdict.DBCompressionType
+    options.set_compression_type(kinds.lz4() if settings.lz4 else kinds.snappy())
+    options.set_write_buffer_size(settings.write_buffer_bytes)
+    options.set_max_write_buffer_number(_WRITE_BUFFERS)
+    options.set_target_file_size_base(settings.table_bytes)
+    options.set_level_zero_file_num_compaction_trigger(settings.level0_files)
+    options.set_max_bytes_for_level_base(settings.level1_bytes)
+    return options
+
+
+def ledgers_options(settings: RocksSettings) -> Options:
+    """Return how ``ledgers`` is opened."""
+    import rocksdict
+
+    options = _options(settings)
+    options.set_block_based_table_factory(_table_options())
+    options.set_compression_type(rocksdict.DBCompressionType.snappy())
+    options.set_write_buffer_size(min(settings.write_buffer_bytes, 4 * 1024 * 1024))
+    return options
+
+
+def _table_options() -> Any:
+    import rocksdict
+
+    table = rocksdict.BlockBasedOptions()
+    table.set_format_version(_FORMAT_VERSION)
+    table.set_checksum_type(rocksdict.ChecksumType.xxhash())
+    return table
+
+
+def _options(settings: RocksSettings) -> Options:
+    import rocksdict
+
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_max_open_files(settings.open_files_max)
+    options.set_keep_log_file_num(_KEPT_LOGS)
+    options.set_log_file_time_to_roll(_DAY_S)
+    return options
+
+
+def open_of_index(settings: RocksSettings, path: Path) -> RocksDatabase:
+    """Open a database of an index to write to, ``ledgers`` or ``locations`` by its name.
+
+    Raises:
+        DatabaseInUseError: another process has it open. So for what ``open_database`` raises.
+    """
+    options = locations_options if path.name == LOCATIONS else ledgers_options
+    return open_database(path, partial(options, settings))
+
+
+def open_database(path: Path, options: Callable[[], Options]) -> RocksDatabase:
+    """Open a database to write to; make it if it is not there.
+
+    Args:
+        path: its directory.
+        options: makes how to open it; called each time that it is opened.
+
+    Raises:
+        DatabaseInUseError: another process has it open.
+        DbRecordError: it is damaged.
+        OSError: it cannot be read or written.
+    """
+    return RocksDatabase(path, lambda: _open(path, options()))
+
+
+def open_read_only(path: Path) -> RocksDatabase:
+    """Open the database of a stopped bookie as it is, write-ahead log included, to read from it.
+
+    Nothing is left behind in its directory, which may be on a read-only file system; no lock keeps
+    a bookie from starting meanwhile. Closing it is what removes the links it is read through.
+
+    Raises:
+        FileNotFoundError: there is no database.
+        DbRecordError: it is damaged.
+        OSError: it cannot be read.
+    """
+    if not (path / CURRENT).exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path / CURRENT))
+    # rocksdict writes a file of its own where it opens a database: let that be elsewhere.
+    links = Path(tempfile.mkdtemp(prefix="bookied-db-"))
+    try:
+        _check_manifest(path)
+        for file in path.iterdir():
+            if file.name != BINDING_FILE and file.is_file():
+                (links / file.name).symlink_to(file.resolve())
+        return RocksDatabase(
+            path,
+            lambda: _open_links(path, links),
+            closed=partial(shutil.rmtree, links, ignore_errors=True),
+        )
+    except BaseException:
+        shutil.rmtree(links, ignore_errors=True)
+        raise
+
+
+def _open_links(path: Path, links: Path) -> Rdict:
+    import rocksdict
+
+    access = rocksdict.AccessType.read_only(error_if_log_file_exist=False)
+    with _Translated(path):
+        return rocksdict.Rdict(str(links), rocksdict.Options(raw_mode=True), access_type=access)
+
+
+def _open(path: Path, options: Options) -> Rdict:
+    import rocksdict
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _check_manifest(path)
+    with _Translated(path):
+        return rocksdict.Rdict(str(path), options)
+
+
+def _check_manifest(path: Path) -> None:
+    """Refuse a MANIFEST that RocksDB never ends reading (seen with its release 9.8.4).
+
+    A record there is one of four types. At a type of the other four, those of a write-ahead log
+    written over an older one, its reader goes round and round; all other damage it finds itself.
+    """
+    if not (path / CURRENT).exists():
+        return
+    manifest = path / (path / CURRENT).read_bytes().rstrip().decode("ascii", "replace")
+    if not manifest.is_file():
+        return
+    content, at = manifest.read_bytes(), 0
+    while at + _RECORD.size <= len(content):
+        left = _BLOCK - at % _BLOCK
+        if left < _RECORD.size:
+            at += left
+            continue
+        _, size, kind = _RECORD.unpack_from(content, at)
+        if kind in _RECYCLABLE:
+            words = f"{manifest.name} is damaged at offset {at}: a record of type {kind}"
+            raise DbRecordError(path, None, words)
+        if kind not in _KINDS:
+            return
+        at += _RECORD.size + size
+
+
+class RocksDatabase:
+    """One open database. Safe from any thread; see ``KeyValues``.
+
+    RocksDB takes no more writes once one has failed, until it is opened anew: that happens with the
+    next write, where there is room for it. Until then it is read from as it is.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        opened: Callable[[], Rdict],
+        *,
+        closed: Callable[[], None] = lambda: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Open it with ``opened``, which raises what the methods raise; ``closed`` comes last."""
+        import rocksdict
+
+        self._path, self._reopened, self._closed, self._sleep = path, opened, closed, sleep
+        self._lock, self._compacting = threading.Lock(), threading.Lock()
+        self._is_broken = self._is_closed = False
+        self._quickly = rocksdict.WriteOptions()
+        self._quickly.no_slowdown = True
+        self._db = opened()
+
+    def get(self, key: bytes) -> bytes | None:
+        """See ``KeyValues``."""
+        with self._lock, _Translated(self._path):
+            value: bytes | None = self._db.get(key)
+            return value
+
+    def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        """See ``KeyValues``."""
+        import rocksdict
+
+        bounds = rocksdict.ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        found: list[tuple[bytes, bytes]] = []
+        with self._lock, _Translated(self._path):
+            at = self._db.iter(bounds)
+            at.seek(begin)
+            while len(found) < count_max and at.valid():
+                found.append((at.key(), at.value()))
+                at.next()
+            # Damage ends the iteration too, and only this tells: rocksdict's ``items`` does not.
+            at.status()
+        return found
+
+    def floor(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """See ``KeyValues``."""
+        with self._lock, _Translated(self._path):
+            at = self._db.iter()
+            at.seek_for_prev(key)
+            if not at.valid():
+                at.status()
+                return None
+            return at.key(), at.value()
+
+    def put(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """See ``KeyValues``."""
+        for some in _chunks(items):
+            batch = _batch()
+            for key, value in some:
+                batch.put(key, value)
+            self._write(batch)
+
+    def delete(self, keys: Iterable[bytes]) -> None:
+        """See ``KeyValues``."""
+        for some in _chunks(keys):
+            batch = _batch()
+            for key in some:
+                batch.delete(key)
+            self._write(batch)
+
+    def delete_ranges(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """See ``KeyValues``."""
+        for some in _chunks(ranges):
+            batch = _batch()
+            for begin, end in some:
+                batch.delete_range(begin, end)
+            self._write(batch)
+
+    def _write(self, batch: Any) -> None:
+        self._mend()
+        for _ in range(STALLED_WAITS_MAX):
+            try:
+                with self._lock, self._breaking():
+                    self._db.write(batch, self._quickly)
+            except _StalledError:
+                self._sleep(STALLED_WAIT_S)
+            else:
+                return
+        raise OSError(
+            errno.ETIMEDOUT, "RocksDB takes no writes, its compaction lags", str(self._path)
+        )
+
+    def sync(self) -> None:
+        """See ``KeyValues``."""
+        self._mend()
+        with self._breaking():
+            self._db.flush_wal(sync=True)
+
+    def compact(self) -> None:
+        """See ``KeyValues``; a table's keys at a time, and rocksdict gives Python's lock up."""
+        with self._lock, _Translated(self._path):
+            starts = sorted({file["start_key"] for file in self._db.live_files()})
+        for begin, end in itertools.pairwise([None, *starts, None]):
+            with self._compacting:
+                if self._is_closed:
+                    raise StorageError(f"{self._path}: closed before all of it was compacted")
+                with _Translated(self._path):
+                    self._db.compact_range(begin, end)
+
+    def _breaking(self) -> _Translated:
+        return _Translated(self._path, self._broke)
+
+    def _broke(self) -> None:
+        self._is_broken = True
+
+    def _mend(self) -> None:
+        """Open a database anew that failed; what it has by then is as after a crash."""
+        if not self._is_broken:
+            return
+        room = os.statvfs(self._path)
+        if room.f_bavail * room.f_frsize < ROOM_BYTES_MIN:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        log.warn("opening {path} anew, because a write failed", path=self._path)
+        with self._compacting, self._lock:
+            # Closed already if opening it failed the last time.
+            with contextlib.suppress(StorageError, OSError), _Translated(self._path):
+                self._db.close()
+            self._db = self._reopened()
+            self._is_broken = False
+
+    def close(self) -> None:
+        """See ``KeyValues``."""
+        try:
+            with self._compacting, self._lock, _Translated(self._path):
+                self._is_closed = True
+                self._db.close()
+        finally:
+            self._closed()
+
+
+def _batch() -> Any:
+    import rocksdict
+
+    return rocksdict.WriteBatch(raw_mode=True)
+
+
+def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while some := list(itertools.islice(iterator, WRITTEN_AT_ONCE)):
+        yield some
+
+
+class _StalledError(Exception):
+    """RocksDB wants writers to wait."""
+
+
+class _Translated:
+    """Turns what rocksdict raises, plain exceptions with RocksDB's words, into errors of ours."""
+
+    __slots__ = ("_broke", "_path")
+
+    def __init__(self, path: Path, broke: Callable[[], None] = lambda: None) -> None:
+        self._path, self._broke = path, broke
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None or not isinstance(error, Exception):
+            return
+        translated = _translate(str(error), self._path)
+        if not isinstance(translated, _StalledError):
+            self._broke()
+        raise translated from error
+
+
+def _translate(words: str, path: Path) -> Exception:
+    if "Write stall" in words or words.startswith("Result incomplete"):
+        return _StalledError(words)
+    if "/LOCK" in words or "lock hold" in words:
+        return DatabaseInUseError(f"{path} is open in another process: {words}")
+    if words.startswith("IO error"):
+        number = errno.ENOSPC if "No space left" in words else errno.EIO
+        return OSError(number, words, str(path))
+    if words.startswith("Corruption") or "checksum" in words:
+        return DbRecordError(path, None, words)
+    return StorageError(f"{path}: {words}")

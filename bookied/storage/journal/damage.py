@@ -1,0 +1,166 @@
+"""What a crash can do to a directory's journals, told from damage: rules of storage.md section 3.
+
+A crash tears the last journal, behind all that was acknowledged. A gap between journals, a tear in
+one that another followed, whole groups behind the place where reading stopped, a mark where no
+record begins: those no crash makes. To go on would be to take acknowledged entries for never
+written, and clients would take that for proof.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from twisted.logger import Logger
+
+from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
+from bookied.storage.files.files import Files
+from bookied.storage.journal import format as layout
+from bookied.storage.journal.mark import START, Mark
+from bookied.storage.journal.reader import CHUNK_BYTES, JournalScan, journal_ids, open_scan
+
+log = Logger()
+
+BEHIND_END_MAX: Final = 4
+"""Java's mark after a replay is behind the zero length that ended it."""
+
+_PADDING: Final = layout.LENGTH.pack(layout.PADDING_MARK)
+_RECORD: Final = struct.Struct(">iqq")
+
+
+def journals_to_replay(
+    files: Files, directory: Path, mark: Mark, *, may_be_missing: bool = False
+) -> list[int]:
+    """Return the journals from the mark's on, ascending; with ``may_be_missing`` those there are.
+
+    Raises:
+        JournalMissingError: the one that the mark names is not there, or one between others.
+    """
+    ids = [number for number in journal_ids(files, directory) if number >= mark.journal_id]
+    if may_be_missing:
+        return ids
+    if mark.journal_id > 0 and ids[:1] != [mark.journal_id]:
+        path = directory / layout.file_name(mark.journal_id)
+        raise JournalMissingError(path, None, "lastMark names this journal; it is not there")
+    for before, after in pairwise(ids):
+        if after != before + 1:
+            path = directory / layout.file_name(before + 1)
+            message = (
+                f"{layout.file_name(before)} and {layout.file_name(after)} are there, it is not"
+            )
+            raise JournalMissingError(path, None, message)
+    return ids
+
+
+def trusted_mark(files: Files, directory: Path, mark: Mark) -> Mark:
+    """Return where replay has to start: at the mark, or before all if that cannot be one.
+
+    What was replayed before does no harm; what a mark too high passes over is lost.
+    """
+    path = directory / layout.file_name(mark.journal_id)
+    if mark.offset == 0 or not files.exists(path) or is_boundary(files, path, mark.offset):
+        return mark
+    log.warn(
+        "lastMark is at {offset} of {path}, where no record begins: all journals are replayed",
+        offset=mark.offset,
+        path=path,
+    )
+    return START
+
+
+def is_boundary(files: Files, path: Path, offset: int) -> bool:
+    """Whether a mark can be at ``offset``: records end there, or begin.
+
+    Only where nothing can be read at the mark, the journal is read up to there.
+    """
+    if offset == files.size(path) or _reads_on(files, path, offset):
+        return True
+    scan = open_scan(files, path)
+    try:
+        for record in scan:
+            if record.offset >= offset:
+                return True
+            if offset < record.offset + layout.LENGTH.size + len(record.body):
+                return False
+        return offset <= scan.end + BEHIND_END_MAX
+    except CorruptError:
+        return True  # What cannot be read says nothing against the mark.
+    finally:
+        scan.close()
+
+
+def _reads_on(files: Files, path: Path, offset: int) -> bool:
+    try:
+        scan = open_scan(files, path, offset)
+    except CorruptError:
+        return True  # Replay says what is wrong with it.
+    try:
+        return next(iter(scan), None) is not None
+    except CorruptError:
+        return False
+    finally:
+        scan.close()
+
+
+def check_end(scan: JournalScan, *, is_last: bool) -> None:
+    """Make sure that a journal, read to its end, ends as a crash or a close leaves it.
+
+    Args:
+        scan: after iterating.
+        is_last: whether no other journal follows it.
+
+    Raises:
+        JournalRecordError: it was whole once, and is not.
+    """
+    if scan.end == scan.start and not is_last:
+        return  # The mark is here: an earlier start has replayed it, and met the tear.
+    if not scan.is_torn and scan.residue() is None:
+        return
+    if not is_last:
+        raise JournalRecordError(scan.path, scan.end, "ends here, and a later journal follows it")
+    if scan.version >= layout.PADDING_SINCE and not scan.has_groups:
+        for later in _groups_behind(scan):
+            message = f"damaged; what was written behind it, at {later}, is whole"
+            raise JournalRecordError(scan.path, scan.end, message)
+
+
+def _groups_behind(scan: JournalScan) -> Iterator[int]:
+    """Give where groups of a file without checksums begin: behind padding, with a record.
+
+    At most one group is written before the one in front of it is on disk.
+    """
+    at = scan.end
+    while at < scan.size:
+        data = scan.read_at(at, CHUNK_BYTES)
+        found = data.find(_PADDING)
+        while found >= 0:
+            begin = _end_of_padding(scan, at + found)
+            if begin is not None and _is_record(scan, begin):
+                yield begin
+            found = data.find(_PADDING, found + 1)
+        at += CHUNK_BYTES - len(_PADDING) + 1
+
+
+def _end_of_padding(scan: JournalScan, at: int) -> int | None:
+    """Return where the group behind the padding at ``at`` begins; None if that is no padding."""
+    head = scan.read_at(at, 2 * layout.LENGTH.size)
+    if len(head) < 2 * layout.LENGTH.size:
+        return None
+    length = int(layout.LENGTH.unpack_from(head, layout.LENGTH.size)[0])
+    end = at + len(head) + length
+    if length < 0 or end % layout.SECTOR or end > scan.size:
+        return None
+    return None if scan.read_at(at + len(head), length).strip(b"\0") else end
+
+
+def _is_record(scan: JournalScan, at: int) -> bool:
+    head = scan.read_at(at, _RECORD.size)
+    if len(head) < _RECORD.size:
+        return False
+    length, ledger_id, entry_id = _RECORD.unpack(head)
+    is_entry = entry_id >= 0 and length >= layout.ENTRY_BYTES_MIN
+    is_known = is_entry or (entry_id in layout.SINCE and length >= layout.BODY_BYTES_MIN)
+    return bool(is_known and ledger_id >= 0 and at + layout.LENGTH.size + length <= scan.size)

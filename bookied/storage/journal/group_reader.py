@@ -1,0 +1,121 @@
+"""The whole groups of a journal file that has them; see ``bookied.storage.journal.groups``.
+
+What a crash leaves is a last group of which parts are missing: there the data ends. A group that is
+not whole although it was on disk before a later one was written is damage, and an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bookied.errors import JournalRecordError
+from bookied.storage.files.files import ReadFile
+from bookied.storage.journal.groups import (
+    BLOCK_BYTES,
+    GROUP_MAGIC,
+    GROUP_MAGIC_AT,
+    HEAD_BYTES,
+    GroupHead,
+    is_whole,
+    parse_group_head,
+)
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""Read at once; a larger group makes for a larger read."""
+
+LARGE_BYTES: Final = 16 * CHUNK_BYTES
+"""A larger group is checked before it is read: its size may be what is damaged."""
+
+
+class GroupReader:
+    """Reads the groups of one file, in order."""
+
+    def __init__(
+        self, file: ReadFile, path: Path, *, size: int, generation: int, first: int
+    ) -> None:
+        """Read from an open file.
+
+        Args:
+            file: to read from.
+            path: for errors.
+            size: of the file.
+            generation: as its file mark says.
+            first: where the first group is.
+        """
+        self._file, self._path, self._size = file, path, size
+        self._generation, self.first = generation, first
+        self._data, self._base = b"", 0
+
+    def groups(self, start: int) -> Iterator[tuple[int, GroupHead, bytes]]:
+        """Give offset, head and bytes of each whole group that ends behind ``start``.
+
+        Raises:
+            JournalRecordError: a group is damaged.
+        """
+        at = self._group_at(max(start, self.first))
+        while (found := self._whole_group(at)) is not None:
+            head, data = found
+            yield at, head, data
+            at += head.size
+        self._check_end(at)
+
+    def _group_at(self, start: int) -> int:
+        """Return where the group begins that holds ``start``, a position in any group or behind.
+
+        Our own marks are ends of groups; Java's, after it replayed this file, need not be.
+        """
+        if start % BLOCK_BYTES == 0 and (
+            self._head(start) is not None or not any(self._read(start, HEAD_BYTES))
+        ):
+            return start
+        at = self.first
+        while at < start and (head := self._head(at)) is not None:
+            if at + head.size > start:
+                return at
+            at += head.size
+        return start + -start % BLOCK_BYTES
+
+    def _head(self, at: int) -> GroupHead | None:
+        return parse_group_head(self._read(at, HEAD_BYTES), self._generation)
+
+    def _whole_group(self, at: int) -> tuple[GroupHead, bytes] | None:
+        head = self._head(at)
+        if head is None or at + head.size > self._size:
+            return None
+        if head.size > LARGE_BYTES and not is_whole(self._chunks(at, head.size), head, at):
+            return None
+        data = self._read(at, head.size)
+        return (head, data) if is_whole([data], head, at) else None
+
+    def _chunks(self, at: int, size: int) -> Iterator[bytes]:
+        for begin in range(0, size, CHUNK_BYTES):
+            yield self._file.read_at(at + begin, min(CHUNK_BYTES, size - begin))
+
+    def _check_end(self, at: int) -> None:
+        """Make sure that no group behind ``at`` was written when what is there was on disk."""
+        for later, synced in self._later_groups(at):
+            if synced > at:
+                message = f"damaged; what was written behind it, at {later}, is whole"
+                raise JournalRecordError(self._path, at, message)
+
+    def _later_groups(self, at: int) -> Iterator[tuple[int, int]]:
+        at += BLOCK_BYTES
+        while at < self._size:
+            data = self._file.read_at(at, CHUNK_BYTES)
+            found = data.find(GROUP_MAGIC)
+            while found >= 0:
+                begin = at + found - GROUP_MAGIC_AT
+                if begin % BLOCK_BYTES == 0 and (group := self._whole_group(begin)) is not None:
+                    yield begin, group[0].synced
+                found = data.find(GROUP_MAGIC, found + 1)
+            at += CHUNK_BYTES  # Never in the middle of a head: both are whole blocks.
+
+    def _read(self, at: int, size: int) -> bytes:
+        """Return bytes of the file, fewer at its end; reads ahead."""
+        begin = at - self._base
+        if begin < 0 or begin + size > len(self._data):
+            self._data, self._base = self._file.read_at(at, max(size, CHUNK_BYTES)), at
+            begin = 0
+        return self._data[begin : begin + size]

@@ -1,0 +1,138 @@
+"""lastMark: where in a journal replay starts. Agrees with Journal.LastLogMark (4.18.0).
+
+    offset  size  field
+    0          8  journal id
+    8          8  offset in that journal
+    16         4  CRC32C of the 16 bytes before it; only ours writes it, Java reads 16 bytes
+
+Everything before it is durable in entry logs and indexes. Each ledger directory has a copy, named
+``lastMark``, or ``lastMark.<n>`` for the n-th of several journal directories; the highest counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+from twisted.logger import Logger
+
+from bookied.errors import LastMarkError
+from bookied.storage.files.files import Files
+
+log = Logger()
+
+_MARK: Final = struct.Struct(">qq")
+_CRC: Final = struct.Struct(">I")
+
+
+class Mark(NamedTuple):
+    """A position in the journals of one directory; ordered by id, then offset."""
+
+    journal_id: int
+    offset: int
+
+
+START: Final = Mark(0, 0)
+"""Before every journal: nothing is known to be durable."""
+
+
+MARK_NAME: Final = re.compile(r"lastMark(\.[0-9]+)?")
+"""What mark files are called."""
+
+
+def file_name(journal: int, journals: int) -> str:
+    """Return the mark's file name for the ``journal``-th of ``journals`` directories."""
+    return "lastMark" if journals == 1 else f"lastMark.{journal}"
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """Return the bytes of a mark file."""
+    assert mark >= START, mark
+    data = _MARK.pack(*mark)
+    return data + _CRC.pack(crc32c(data))
+
+
+def decode_mark(data: bytes, path: Path) -> Mark:
+    """Return the mark in a file's bytes.
+
+    Raises:
+        LastMarkError: too short, damaged, or a number is negative. Java's has no checksum.
+    """
+    if len(data) < _MARK.size:
+        raise LastMarkError(path, None, f"{len(data)} bytes; expected {_MARK.size}")
+    crc = data[_MARK.size : _MARK.size + _CRC.size]
+    if len(crc) == _CRC.size and _CRC.unpack(crc)[0] != crc32c(data[: _MARK.size]):
+        raise LastMarkError(path, _MARK.size, "the checksum is another one")
+    mark = Mark(*_MARK.unpack_from(data))
+    if mark.journal_id < 0 or mark.offset < 0:
+        raise LastMarkError(path, 0, f"negative number in {tuple(mark)}")
+    return mark
+
+
+def read_mark(files: Files, directories: Iterable[Path], name: str) -> Mark:
+    """Return the highest mark of the ledger directories; bad copies are logged and ignored.
+
+    Args:
+        files: the disk.
+        directories: the ``current`` directory of each ledger directory.
+        name: of the mark file, see ``file_name``.
+    """
+    highest = START
+    for directory in directories:
+        path = directory / name
+        try:
+            highest = max(highest, decode_mark(files.read(path), path))
+        except FileNotFoundError:
+            continue
+        except LastMarkError as error:
+            log.warn("ignoring a damaged mark: {error}", error=error)
+    return highest
+
+
+def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
+    """Put a mark durably into each directory, never a lower one over a higher one.
+
+    A full directory does without, as long as another has the mark: the highest counts.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    refused: OSError | None = None
+    has_one = False
+    for directory in directories:
+        try:
+            _write_mark(files, directory, name, mark)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            log.warn("no room for {name} in {path}", name=name, path=directory)
+            refused = OSError(error.errno, error.strerror, str(directory / name))
+        else:
+            has_one = True
+    if refused is not None and not has_one:
+        raise refused
+
+
+def lower_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
+    """Put a mark durably over each higher one, which would pass over what comes after it.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    for directory in directories:
+        if read_mark(files, [directory], name) > mark:
+            files.write_atomic(directory / name, encode_mark(mark))
+
+
+def _write_mark(files: Files, directory: Path, name: str, mark: Mark) -> None:
+    found = read_mark(files, [directory], name)
+    if found < mark:
+        files.write_atomic(directory / name, encode_mark(mark))
+    elif found == mark:
+        # Whoever wrote it may have been killed, or refused, before its name was durable.
+        files.sync_dir(directory)

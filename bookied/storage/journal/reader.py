@@ -1,0 +1,263 @@
+"""Reads journals: for replay, and for tools on a stopped bookie. Needs only a directory.
+
+Damage in the middle of a journal is an error that names the place; a torn tail is where writing
+stopped and no error (storage.md section 3.6). No file is ever created or changed.
+
+A file with groups (``bookied.storage.journal.groups``) gives the records of whole groups only.
+Java's, and ours of version 4, have no checksums: what was cut off by zeros there is told by its
+alignment.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import attrs
+
+from bookied.errors import JournalFormatError, JournalMissingError, JournalRecordError
+from bookied.storage.files.files import Files, ReadFile
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
+from bookied.storage.journal.group_reader import GroupReader
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""Read at once; a longer record makes for a longer read, but never beyond the file's end."""
+
+_ENTRY_ID_BYTE_MAX: Final = 0x7F
+"""The first byte of an entry id that is not negative; those need no further look."""
+
+
+class JournalRecord(NamedTuple):
+    """One record. ``offset`` is that of its length field, ``body`` what follows that field."""
+
+    offset: int
+    ledger_id: int
+    entry_id: int
+    body: bytes
+
+
+@attrs.define
+class JournalScan:
+    """The records of one journal file, in order: iterate once.
+
+    Then ``end`` is where data ended and ``is_torn`` whether a record was cut short there.
+    """
+
+    path: Path
+    version: int
+    start: int
+    size: int
+    _file: ReadFile
+    _groups: GroupReader | None = None
+    end: int = attrs.field(init=False, default=0)
+    is_torn: bool = attrs.field(init=False, default=False)
+
+    def __iter__(self) -> Iterator[JournalRecord]:
+        """Give the records.
+
+        Raises:
+            JournalRecordError: damage; what follows it cannot be read.
+            JournalFormatError: what was taken for a journal without a header is none.
+        """
+        self.end = self.start
+        return self._plain_records() if self._groups is None else self._grouped(self._groups)
+
+    def _grouped(self, reader: GroupReader) -> Iterator[JournalRecord]:
+        self.end = max(self.start, reader.first)
+        for at, head, data in reader.groups(self.start):
+            yield from self._records_of(data, head.records_at, at)
+            self.end = at + len(data)
+        self.is_torn = not self._is_zero_from(self.end)
+
+    def _records_of(self, data: bytes, begin: int, base: int) -> Iterator[JournalRecord]:
+        """Give the records of a whole group, but for those before ``start``."""
+        read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
+        size = len(data)
+        while begin < size:
+            length = read_length(data, begin)[0] if begin + 4 <= size else 0
+            stop = begin + 4 + length
+            if length <= 0 or stop > size:
+                message = f"length {length} of a record in a group that ends at {base + size}"
+                raise JournalRecordError(self.path, base + begin, message)
+            if base + begin >= self.start:
+                body = data[begin + 4 : stop]
+                if length < layout.ENTRY_BYTES_MIN or body[8] > _ENTRY_ID_BYTE_MAX:
+                    layout.check_record(body, self.version, self.path, base + begin)
+                ledger_id, entry_id = read_ids(body)
+                yield JournalRecord(base + begin, ledger_id, entry_id, body)
+            begin = stop
+
+    def _plain_records(self) -> Iterator[JournalRecord]:
+        at = self.start
+        read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
+        data, base = b"", at  # What is in memory, and its place in the file.
+        while at + 4 <= self.size:
+            begin = at - base
+            if begin < 0 or begin + 4 > len(data):
+                data, base, begin = self._file.read_at(at, CHUNK_BYTES), at, 0
+            length = read_length(data, begin)[0]
+            if length == 0:
+                return
+            stop = at + 4 + length
+            if length > 0 and stop <= self.size:
+                if stop - base > len(data):
+                    data, base, begin = self._read_whole(at, 4 + length), at, 0
+                body = data[begin + 4 : begin + 4 + length]
+                if body[-1] == 0 and self._is_cut(body, stop):
+                    self.is_torn = True
+                    return
+                if length < layout.ENTRY_BYTES_MIN or body[8] > _ENTRY_ID_BYTE_MAX:
+                    layout.check_record(body, self.version, self.path, at)
+                ledger_id, entry_id = read_ids(body)
+                yield JournalRecord(at, ledger_id, entry_id, body)
+            elif length < 0:
+                stop = self._end_of_padding(at, length)
+            else:
+                self._check_torn(at, length)
+                stop = at
+            if self.is_torn:
+                return
+            self.end = at = stop
+        self.is_torn = at < self.size
+
+    def _read_whole(self, at: int, size: int) -> bytes:
+        data = self._file.read_at(at, max(size, CHUNK_BYTES))
+        if len(data) < size:
+            raise OSError(errno.EIO, "short read", str(self.path))
+        return data
+
+    def _end_of_padding(self, at: int, length: int) -> int:
+        if length != layout.PADDING_MARK or self.version < layout.PADDING_SINCE:
+            if not self._is_zero_from(at + 4):
+                raise JournalRecordError(self.path, at, f"negative length {length}")
+            self.is_torn = True  # The mark itself was cut off.
+            return at
+        if at + 8 > self.size:
+            self.is_torn = True
+            return at
+        content = self._file.read_at(at + 4, 12)
+        size = layout.LENGTH.unpack_from(content)[0]
+        if size < 0:
+            raise JournalRecordError(self.path, at, f"padding of {size} bytes")
+        if content[4:] == groups.GROUP_MAGIC:
+            raise JournalRecordError(self.path, at, "a group in a file without a file mark")
+        self.is_torn = at + 8 + size > self.size
+        return int(at + 8 + size)
+
+    def _check_torn(self, at: int, length: int) -> None:
+        if self.version == 1 and at == 0:
+            message = f"no journal header, and no record of version 1 (length {length})"
+            raise JournalFormatError(self.path, 0, message)
+        self.is_torn = True
+
+    def _is_cut(self, body: bytes, end: int) -> bool:
+        """Whether a record that ends with zeros, with zeros behind it, is part of what was sent.
+
+        Groups end at a multiple of 512; one that does not was under way when the power went. Only
+        a preallocated file can look like that, and nothing of that group was acknowledged.
+        """
+        if self.version < layout.PADDING_SINCE or end >= self.size:
+            return False
+        if any(self._file.read_at(end, 8)):  # Nearly always; the rest is seldom looked at.
+            return False
+        return bool(end % layout.SECTOR or not any(body)) and self._is_zero_from(end)
+
+    def _is_zero_from(self, offset: int) -> bool:
+        return _first_non_zero(self._file, offset, self.size) is None
+
+    def residue(self) -> int | None:
+        """Return the offset of the first non-zero byte behind the end of data, if there is one.
+
+        After iterating. Preallocated space is zeros; anything else was once written and cannot be
+        reached. Holes and space that was never written cost no reading.
+        """
+        if self.is_torn:
+            return None
+        at = self._file.next_data(self.end)
+        return None if at is None else _first_non_zero(self._file, at, self.size)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether checksums tell what is whole: ``bookied.storage.journal.groups``."""
+        return self._groups is not None
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file, as ``ReadFile`` does."""
+        return self._file.read_at(offset, size)
+
+    def close(self) -> None:
+        """Give up the file."""
+        self._file.close()
+
+
+def journal_ids(files: Files, directory: Path) -> list[int]:
+    """Return the ids of the journals in a directory, ascending; other files are ignored."""
+    ids = map(layout.journal_id, files.list(directory))
+    return sorted(number for number in ids if number is not None)
+
+
+def open_scan(files: Files, path: Path, offset: int = 0) -> JournalScan:
+    """Open one journal file.
+
+    Args:
+        files: the disk.
+        path: the journal.
+        offset: where to begin, a record boundary; 0 for the first record. Beyond the end of the
+            file there are no records, and that is no error.
+
+    Raises:
+        JournalMissingError: there is no such file.
+        JournalFormatError: a version we do not know.
+    """
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        raise JournalMissingError(path, None, "no such journal") from None
+    try:
+        size = file.size()
+        version, start = _read_header(file, path)
+        reader = _group_reader(file, path, size) if version >= layout.PADDING_SINCE else None
+        return JournalScan(path, version, max(start, offset), size, file, reader)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _read_header(file: ReadFile, path: Path) -> tuple[int, int]:
+    start = file.read_at(0, layout.HEADER.size)
+    head = start.rstrip(b"\0")
+    cut_off = bool(head) and layout.MAGIC.startswith(head)
+    if cut_off and _first_non_zero(file, len(head), file.size()) is None:
+        # A crash left nothing of a new journal but (some of) its magic.
+        return layout.VERSION, layout.HEADER_BYTES[layout.VERSION]
+    return layout.parse_header(start, path)
+
+
+def _group_reader(file: ReadFile, path: Path, size: int) -> GroupReader | None:
+    """Return what reads the groups of a file, None if there are none.
+
+    Raises:
+        JournalRecordError: the file mark is damaged.
+    """
+    at = layout.HEADER_BYTES[layout.VERSION]
+    try:
+        mark = groups.parse_file_mark(file.read_at(at, groups.FILE_MARK_BYTES))
+    except groups.FileMarkDamagedError:
+        if _first_non_zero(file, at + groups.FILE_MARK_BYTES, size) is None:
+            return None  # A crash while the file was begun.
+        raise JournalRecordError(path, at, "the mark of a file in groups is damaged") from None
+    if mark is None:
+        return None
+    return GroupReader(file, path, size=size, generation=mark.generation, first=at + mark.size)
+
+
+def _first_non_zero(file: ReadFile, offset: int, size: int) -> int | None:
+    for at in range(offset, size, CHUNK_BYTES):
+        chunk = file.read_at(at, CHUNK_BYTES)
+        rest = chunk.lstrip(b"\0")
+        if rest:
+            return at + len(chunk) - len(rest)
+    return None

@@ -1,0 +1,57 @@
+"""Which kind of index lies in a bookie's directories, and whether it is the one that is configured.
+
+Java compares nothing: with another ``ledgerStorageClass`` than before it starts with an empty index
+beside the old one, takes every ledger for absent and, once the collector has run, deletes the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bookied.config.storage import StorageClass
+from bookied.errors import StorageKindError
+from bookied.storage.files.files import Files
+from bookied.storage.index.files import index_files
+from bookied.storage.index.format import MOVING, ledger_id
+from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+
+CURRENT: Final = "CURRENT"
+"""The file that makes a directory a RocksDB database."""
+
+_CONVERT: Final = "or convert the directories, with the bookie stopped: bkctl disk convert --to "
+
+
+def has_databases(files: Files, directory: Path) -> bool:
+    """Return whether an index directory (its ``current``) holds DbLedgerStorage's index."""
+    return any(files.exists(directory / name / CURRENT) for name in (LEDGERS, LOCATIONS))
+
+
+def has_index_files(files: Files, directory: Path) -> bool:
+    """Return whether an index directory holds an index file of a ledger."""
+    names = (path.name.removesuffix(MOVING) for path in index_files(files, directory))
+    return any(ledger_id(name) is not None for name in names)
+
+
+def check_kind(files: Files, kind: StorageClass, index_directories: Sequence[Path]) -> None:
+    """Insist that what lies in the directories is what ``kind`` reads.
+
+    Raises:
+        StorageKindError: it is not, and how to go on.
+        OSError: a directory cannot be read.
+    """
+    for directory in index_directories:
+        if kind is StorageClass.DB:
+            if has_index_files(files, directory):
+                raise StorageKindError(
+                    f"{directory} holds index files, which DbLedgerStorage does not read: set "
+                    "ledgerStorageClass=org.apache.bookkeeper.bookie.SortedLedgerStorage, "
+                    f"{_CONVERT}db"
+                )
+        elif has_databases(files, directory):
+            raise StorageKindError(
+                f"{directory} holds the RocksDB index of DbLedgerStorage, which {kind.value} does "
+                "not read: set ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb."
+                f"DbLedgerStorage, {_CONVERT}interleaved"
+            )

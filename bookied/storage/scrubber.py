@@ -1,0 +1,272 @@
+"""Checks a running bookie's index against its entry logs, now and then and slowly.
+
+What is looked at is what the disks have: an index page is on disk only after the entries that it
+points at. So what a checkpoint has yet to write is passed over, and an entry that a compaction has
+moved meanwhile is looked for where it is now. Agrees with BookKeeper 4.18.0, ScrubberService, but
+for a disk that cannot be read: Java ends the process with 5; here the watch on the disks decides,
+and the scrubber says what it found.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bookied.errors import CorruptError
+from bookied.storage.index.format import PAGE_SLOTS
+
+UNLIMITED_AT_ONCE: Final = 1000
+"""Entries looked at in one go of a thread where no rate is set."""
+
+TOLD_MAX: Final = 100
+"""Inconsistencies of one pass that are logged and kept one by one; all are counted."""
+
+log = Logger()
+
+RunBlocking = Callable[[Callable[[], Any]], Deferred[Any]]
+
+
+class Scrubbed(Protocol):
+    """What is checked: one storage."""
+
+    def ledger_ids(self) -> list[int]:
+        """Return all ledgers; on the reactor's thread."""
+
+    def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the pages that are on disk, with their numbers; any thread."""
+
+    def check_disk(self, location: int, ledger_id: int, entry_id: int) -> None:
+        """Make sure that an entry is where the index has it; any thread.
+
+        Raises:
+            CorruptError: it is not.
+        """
+
+
+@attrs.frozen
+class Inconsistency:
+    """An entry (or with -1 a whole ledger) that is not where the index says."""
+
+    ledger_id: int
+    entry_id: int
+    error: CorruptError
+
+
+@attrs.define
+class ScrubCounters:
+    """What the scrubber has seen since the start, for metrics."""
+
+    passes: int = 0
+    entries: int = 0
+    detected_errors: int = 0
+    """Java's DETECTED_SCRUB_ERRORS."""
+    detected_fatal_errors: int = 0
+    """Passes that a disk ended: Java's DETECTED_FATAL_SCRUB_ERRORS."""
+    last_duration_s: float = 0.0
+
+
+@attrs.define
+class ScrubResult:
+    """What one pass has found; ``found`` has the first ``TOLD_MAX`` of ``count``."""
+
+    entries: int = 0
+    count: int = 0
+    found: list[Inconsistency] = attrs.field(factory=list)
+
+    def take(self, entries: int, found: Sequence[Inconsistency]) -> None:
+        """Add what one go of a thread has seen."""
+        self.entries += entries
+        self.count += len(found)
+        self.found.extend(found[: max(0, TOLD_MAX - len(self.found))])
+
+
+class Scrubber:
+    """Makes a pass over all storages every ``interval_s``, half of it more or less."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        storages: Iterable[Scrubbed],
+        *,
+        run_blocking: RunBlocking,
+        interval_s: float,
+        rate: float,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Prepare; ``start`` begins.
+
+        Args:
+            clock: of the reactor.
+            storages: what to check.
+            run_blocking: runs what reads from the disk in a thread.
+            interval_s: ``localScrubInterval``; 0 for passes by ``scrub_once`` only.
+            rate: ``localScrubRateLimit``, entries a second; 0 for as many as there are.
+            rng: spreads the passes of many bookies.
+        """
+        self._clock, self._storages = clock, tuple(storages)
+        self._run_blocking, self._interval_s, self._rate = run_blocking, interval_s, rate
+        self._rng = rng or random.Random()
+        self.counters = ScrubCounters()
+        self._is_stopping = False
+        self._waiting: Deferred[None] | None = None
+        self._ended: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Make passes from now on, the first after an interval."""
+        if self._interval_s > 0 and self._ended is None:
+            self._ended = Deferred.fromCoroutine(self._run())
+            self._ended.addErrback(_crashed)
+
+    async def stop(self) -> None:
+        """Make no more; return once nothing is being read."""
+        self._is_stopping = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._ended is not None:
+            await self._ended
+
+    async def scrub_once(self) -> ScrubResult:
+        """Make one pass; return what it has found, or found so far if it was stopped.
+
+        Raises:
+            OSError: a disk cannot be read.
+        """
+        result = ScrubResult()
+        began_s = self._clock.seconds()
+        for storage in self._storages:
+            places = _places(storage, storage.ledger_ids())
+            is_through = False
+            while not is_through and not self._is_stopping:
+                is_through = await self._go(storage, places, result)
+        self.counters.last_duration_s = self._clock.seconds() - began_s
+        return result
+
+    async def _go(self, storage: Scrubbed, places: Iterator[_Place], result: ScrubResult) -> bool:
+        """Let a thread look at some entries, and wait as the rate demands; say if it is through."""
+        at_once = max(1, int(self._rate)) if self._rate else UNLIMITED_AT_ONCE
+        began_s = self._clock.seconds()
+        looked = partial(_look, storage, places, at_once)
+        entries, found = await self._run_blocking(looked)
+        result.take(entries, found)
+        self.counters.entries += entries
+        self.counters.detected_errors += len(found)
+        if entries < at_once:
+            return True
+        if self._rate:
+            await self._wait(entries / self._rate - (self._clock.seconds() - began_s))
+        return False
+
+    async def _run(self) -> None:
+        while not self._is_stopping:
+            await self._wait(self._interval_s * (1.5 - self._rng.random()))
+            if not self._is_stopping:
+                await self._pass()
+
+    async def _pass(self) -> None:
+        try:
+            result = await self.scrub_once()
+        except OSError as error:
+            self.counters.detected_fatal_errors += 1
+            log.warn("the local check was given up, a disk cannot be read: {error}", error=error)
+            return
+        self.counters.passes += 1
+        tell(result)
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds <= 0 or self._is_stopping:
+            return
+        self._waiting = deferLater(self._clock, seconds)
+        try:
+            await self._waiting
+        except CancelledError:
+            return
+        finally:
+            self._waiting = None
+
+
+@attrs.frozen
+class _Place:
+    ledger_id: int
+    entry_id: int
+    location: int
+    error: CorruptError | None = None
+
+
+def tell(result: ScrubResult) -> None:
+    """Log what a pass has found."""
+    for one in result.found:
+        log.error(
+            "entry {entry_id} of ledger {ledger_id} is not where the index says: {error}",
+            entry_id=one.entry_id,
+            ledger_id=one.ledger_id,
+            error=one.error,
+        )
+    if result.count:
+        log.error(
+            "{count} of {entries} entries failed the local check; `bkctl disk check` names all, "
+            "also beside the running bookie",
+            count=result.count,
+            entries=result.entries,
+        )
+    else:
+        log.info("local check: {entries} entries are in their place", entries=result.entries)
+
+
+def _places(storage: Scrubbed, ledger_ids: list[int]) -> Iterator[_Place]:
+    """Give every entry that the index on disk has. Reads, so in a thread."""
+    for ledger_id in ledger_ids:
+        try:
+            for page_no, page in _pages_of(storage, ledger_id):
+                first = page_no * PAGE_SLOTS
+                for slot, location in enumerate(page):
+                    if location:
+                        yield _Place(ledger_id, first + slot, location)
+        except CorruptError as error:
+            yield _Place(ledger_id, -1, 0, error)
+
+
+def _pages_of(storage: Scrubbed, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+    """Give a ledger's pages; a file that goes just now is that of a ledger being deleted.
+
+    The storage forgets a ledger before it removes the file, so a second try finds nothing then.
+    """
+    try:
+        yield from storage.stored_pages(ledger_id)
+    except FileNotFoundError:
+        try:
+            yield from storage.stored_pages(ledger_id)
+        except FileNotFoundError as error:
+            raise CorruptError(str(error.filename), None, "the index file is gone") from error
+
+
+def _look(
+    storage: Scrubbed, places: Iterator[_Place], at_once: int
+) -> tuple[int, list[Inconsistency]]:
+    """Look at some entries, in a thread; fewer than ``at_once`` only at the end."""
+    found: list[Inconsistency] = []
+    count = 0
+    for place in places:
+        count += 1
+        try:
+            if place.error is not None:
+                raise place.error
+            storage.check_disk(place.location, place.ledger_id, place.entry_id)
+        except CorruptError as error:
+            found.append(Inconsistency(place.ledger_id, place.entry_id, error))
+        if count == at_once:
+            break
+    return count, found
+
+
+def _crashed(failure: Failure) -> None:
+    log.failure("the scrubber ended", failure)

@@ -1,0 +1,104 @@
+"""The entry logs' recent tail in memory: what is not in a file yet, and what was written last.
+
+Blobs are kept as they came, by the location where each begins; locations only grow, so a lookup is
+a binary search. Nothing is kept per entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from bookied.storage.entrylog.format import LOCATION_BITS
+from bookied.storage.entrylog.rows import Rows, cut_rows
+
+_RECORD: Final = struct.Struct(">iqq")
+_LENGTH_BYTES: Final = 4
+_COMPACT_AFTER: Final = 4096
+_TURN: Final = 1 << LOCATION_BITS
+
+
+class WriteCache:
+    """At most ``bytes_max`` of joined records, oldest out first.
+
+    What is not in a file yet stays whatever the limit: who accepts adds watches the unwritten
+    bytes. Belongs to the reactor's thread.
+    """
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bases: list[int] = []
+        self._blobs: list[bytes] = []
+        self._first = 0  # What is before it in the lists has been dropped.
+        self._turned = 0  # What the bases of this turn of the log ids have above their locations.
+        self.size_bytes = 0
+
+    def append(self, base: int, blob: bytes, readable_until: int) -> None:
+        """Keep joined ``[i32 length][entry packet]`` records.
+
+        Args:
+            base: where the first length field will be: (log id << 32) | offset, and above that
+                how often the log ids have started over; higher than that of any blob before.
+            blob: the records.
+            readable_until: the location below which files can be read, so that blobs may go.
+        """
+        self._bases.append(base)
+        self._turned = base >> LOCATION_BITS << LOCATION_BITS
+        self._blobs.append(blob)
+        self.size_bytes += len(blob)
+        if self.size_bytes > self._bytes_max:
+            self.trim(readable_until)
+
+    def trim(self, readable_until: int) -> None:
+        """Drop the oldest blobs that are in files, until the limit is met."""
+        first, last = self._first, len(self._blobs) - 1
+        while self.size_bytes > self._bytes_max and first <= last:
+            if self._bases[first] + len(self._blobs[first]) > readable_until:
+                break
+            self.size_bytes -= len(self._blobs[first])
+            self._blobs[first] = b""
+            first += 1
+        self._first = first
+        if first > _COMPACT_AFTER:
+            del self._bases[:first], self._blobs[:first]
+            self._first = 0
+
+    def rows(
+        self, locations: Sequence[int], ledger_id: int, entry_id: int, room_bytes: int
+    ) -> Rows | None:
+        """Return consecutive entries that came together; None if the first is not here."""
+        first = locations[0] + self._turned
+        at = bisect_right(self._bases, first, self._first) - 1
+        if at < self._first or first - self._bases[at] >= len(self._blobs[at]):
+            return None
+        base = self._bases[at] - self._turned
+        return cut_rows(
+            self._blobs[at],
+            base,
+            locations,
+            ledger_id,
+            entry_id,
+            room_bytes=room_bytes,
+            tail_bytes=0,
+        )
+
+    @property
+    def until(self) -> int:
+        """The location of the oldest blob, below which everything is in files."""
+        return self._bases[self._first] - self._turned if self._first < len(self._bases) else _TURN
+
+    def get(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
+        """Return the entry packet at ``location``; None if it is not here."""
+        at = bisect_right(self._bases, location + self._turned, self._first) - 1
+        if at >= self._first:
+            blob = self._blobs[at]
+            start = location + self._turned - self._bases[at]
+            if _LENGTH_BYTES <= start <= len(blob) - _RECORD.size + _LENGTH_BYTES:
+                length, ledger, entry = _RECORD.unpack_from(blob, start - _LENGTH_BYTES)
+                if ledger == ledger_id and entry == entry_id:
+                    return blob[start : start + length]
+        if self._turned and location >= 0:
+            return self.get(location - _TURN, ledger_id, entry_id)  # Of the turn before.
+        return None
