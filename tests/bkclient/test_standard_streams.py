@@ -11,7 +11,7 @@ import pytest
 
 _PROGRAM = """
 import json, os, sys
-from bkclient.standard_streams import open_closed_streams
+from bookied.process.standard_streams import open_closed_streams
 open_closed_streams(keep_output=sys.argv[2] == "keep")
 kept = open(sys.argv[1], "w")
 said = {"number": kept.fileno(), "read": sys.stdin.read() if sys.argv[3] == "read" else ""}

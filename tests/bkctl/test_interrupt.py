@@ -97,7 +97,7 @@ def test_the_second_signal_ends_the_process_with_the_last_words() -> None:
     script = textwrap.dedent(
         """
         import signal, time
-        from bkctl.interrupt import ECHO_S, Interrupts
+        from bkctl.session.interrupt import ECHO_S, Interrupts
         with Interrupts() as interrupts, interrupts.stopping() as stop:
             interrupts.last_words = "ledger 7 is open"
             print("printed before")

@@ -185,7 +185,7 @@ class TestSparkJavaHome:
 def test_the_jars_are_found_without_importing_pyspark() -> None:
     code = """
         import sys
-        from bkctl.java import pyspark_jars
+        from bkctl.commands.local.java import pyspark_jars
         assert list(pyspark_jars().glob("zookeeper-*.jar"))
         assert not {"pyspark", "py4j", "kazoo", "twisted"} & set(sys.modules)
     """
@@ -220,7 +220,7 @@ class TestChildProcess:
     def test_it_ends_when_the_parent_is_killed(self, tmp_path: Path) -> None:
         code = f"""
             from pathlib import Path
-            from bkctl.process import ChildProcess
+            from bkctl.commands.local.process import ChildProcess
             child = ChildProcess(["sleep", "60"], Path({str(tmp_path / "log")!r}))
             while Path(f"/proc/{{child.pid}}/comm").read_text() != "sleep\\n":
                 pass

@@ -19,7 +19,7 @@ from tests.bookied.processes import make_cluster, write_conf
 HOLDER = """
 import signal, sys, time
 from pathlib import Path
-from bookied.daemon import PidFile
+from bookied.process.daemon import PidFile
 held = PidFile(Path(sys.argv[1]))
 assert held.take()
 import os

@@ -105,7 +105,7 @@ def test_a_second_bookie_on_a_directory_is_refused_and_keeps_nothing(found: Dire
 
 def test_a_lock_is_held_against_other_processes_and_goes_with_its_own(found: Directories) -> None:
     code = (
-        "import sys; from pathlib import Path; from bookied.dirs import DirectoryLocks\n"
+        "import sys; from pathlib import Path; from bookied.directories.dirs import DirectoryLocks\n"
         "DirectoryLocks().take([Path(sys.argv[1])]); print('locked', flush=True); sys.stdin.read()"
     )
     root = found.roots[0]
