@@ -121,7 +121,7 @@ class AdminClient:
         host, port, tls = self._address
         if tls is None:
             return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        from bkctl.https import HttpsConnection
+        from bkctl.bookies.https import HttpsConnection
 
         return HttpsConnection(host, port, self._timeout_s, tls)
 

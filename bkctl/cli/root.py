@@ -67,7 +67,10 @@ COMMANDS: Final = {
     ),
     "profile": ("bkctl.commands.settings.profile:profile", "Profiles: clusters by name."),
     "explain": ("bkctl.commands.about.explain:explain", "Say what an error means, and what to do."),
-    "version": ("bkctl.version:version", "Show the version of this tool, and of all bookies."),
+    "version": (
+        "bkctl.commands.about.version_commands:version",
+        "Show the version of this tool, and of all bookies.",
+    ),
     "log": ("bkctl.commands.log.commands:log", "Logs: endless sequences made of ledgers."),
     "bench": (
         "bkctl.commands.load.bench_commands:bench",
@@ -96,9 +99,9 @@ COMMANDS: Final = {
         "bkctl.commands.cluster.commands:metaformat",
         "Short for `cluster format`, with Java's options.",
     ),
-    "upgrade": ("bkctl.disk_upgrade:upgrade", "Short for `disk upgrade`."),
+    "upgrade": ("bkctl.commands.disk.repair.upgrade_commands:upgrade", "Short for `disk upgrade`."),
     "bookieformat": (
-        "bkctl.disk_format:bookieformat",
+        "bkctl.commands.disk.repair.format_commands:bookieformat",
         "Short for `disk format`, with Java's options.",
     ),
     "fence": ("bkctl.commands.ledger.commands:fence", "Short for `ledger fence`."),

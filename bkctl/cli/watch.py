@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
-from bkctl.conditions import Comparison, parse_comparison
 from bkctl.errors import Interrupted, TimeLimitError, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.options import WATCH_EVERY_S
+from bkctl.output.conditions import Comparison, parse_comparison
 from bkctl.output.units import human_duration, human_time, rfc3339
 from bkctl.session.session import Host
 from wire.errors import BookKeeperError

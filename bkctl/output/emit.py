@@ -527,31 +527,31 @@ _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 VIEWS: Final = (
     ("bkctl.commands.ledger.views", "LEDGER_VIEWS"),
-    ("bkctl.ledger_change_views", "LEDGER_CHANGE_VIEWS"),
-    ("bkctl.entry_views", "ENTRY_VIEWS"),
+    ("bkctl.commands.ledger.change_views", "LEDGER_CHANGE_VIEWS"),
+    ("bkctl.commands.ledger.entry_views", "ENTRY_VIEWS"),
     ("bkctl.commands.log.views", "LOG_VIEWS"),
-    ("bkctl.views", "VIEWS"),
+    ("bkctl.commands.cluster.summary_views", "VIEWS"),
     ("bkctl.commands.local.views", "LOCAL_VIEWS"),
     ("bkctl.commands.export.views", "EXPORT_VIEWS"),
     ("bkctl.commands.bookie.views", "BOOKIE_HTTP_VIEWS"),
-    ("bkctl.admin_views", "ADMIN_VIEWS"),
+    ("bkctl.commands.autorecovery.admin_views", "ADMIN_VIEWS"),
     ("bkctl.commands.bookie.retire_views", "RETIRE_VIEWS"),
     ("bkctl.commands.autorecovery.views", "REPAIR_VIEWS"),
-    ("bkctl.bookie_change_views", "BOOKIE_CHANGE_VIEWS"),
+    ("bkctl.commands.bookie.change_views", "BOOKIE_CHANGE_VIEWS"),
     ("bkctl.commands.cluster.views", "CLUSTER_VIEWS"),
     ("bkctl.commands.load.views", "TOP_VIEWS"),
-    ("bkctl.ledger_map_views", "LEDGER_MAP_VIEWS"),
-    ("bkctl.cluster_metadata_views", "CLUSTER_METADATA_VIEWS"),
+    ("bkctl.commands.ledger.map_views", "LEDGER_MAP_VIEWS"),
+    ("bkctl.commands.cluster.metadata_views", "CLUSTER_METADATA_VIEWS"),
     ("bkctl.commands.ledger.replica_views", "LEDGER_CHECK_VIEWS"),
     ("bkctl.commands.load.bench_views", "BENCH_VIEWS"),
-    ("bkctl.completion_views", "COMPLETION_VIEWS"),
+    ("bkctl.commands.about.completion_views", "COMPLETION_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
 OWN_VIEWS: Final = (
-    ("bkctl.version_views", "VERSION_VIEWS"),
+    ("bkctl.commands.about.version_views", "VERSION_VIEWS"),
     ("bkctl.commands.settings.profile_views", "PROFILE_VIEWS"),
-    ("bkctl.explain_views", "EXPLAIN_VIEWS"),
+    ("bkctl.commands.about.explain_views", "EXPLAIN_VIEWS"),
     ("bkctl.commands.settings.config_views", "CONFIG_VIEWS"),
 )
 """Those of values that are about ``bkctl`` itself; they need no cluster, nor what brings one."""
@@ -559,8 +559,8 @@ OWN_VIEWS: Final = (
 _OWN: Final = (
     "bkctl.commands.about.",
     "bkctl.commands.settings.",
-    "bkctl.version_views",
-    "bkctl.explain_views",
+    "bkctl.commands.about.version_views",
+    "bkctl.commands.about.explain_views",
 )
 
 DISK_VIEWS: Final = (
@@ -574,7 +574,7 @@ DISK_VIEWS: Final = (
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
     of_disk = kind.__module__.startswith(
-        ("bookied.", "bkctl.commands.disk.", "bkctl.disk_", "bkctl.commands.cookie.stopped_bookie")
+        ("bookied.", "bkctl.commands.disk.", "bkctl.commands.cookie.stopped_bookie")
     )
     own = kind.__module__.startswith(_OWN)
     places = OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.conditions import Comparison, parse_comparison
 from bkctl.errors import UsageError
+from bkctl.output.conditions import Comparison, parse_comparison
 from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:

@@ -332,7 +332,7 @@ class Session:
 
     def plan(self, steps: Iterable[str]) -> None:
         """Print what a dry run would have done."""
-        from bkctl.views import Plan
+        from bkctl.commands.cluster.summary_views import Plan
 
         self.emit(Plan(tuple(steps)))
 
@@ -540,7 +540,7 @@ def _unanswered(uri: str) -> Iterator[None]:
 
 
 def _start_logging(options: Options, host: Host) -> None:
-    from bkctl.logs import start_logging
+    from bkctl.session.logs import start_logging
 
     level = options.log_level or ("critical" if options.quiet else "warn")
     if options.log_level is None and options.verbose:

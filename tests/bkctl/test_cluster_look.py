@@ -10,8 +10,8 @@ import pytest
 
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack
+from bkctl.commands.cluster.summary_views import BookieSummary
 from bkctl.output.canvas import Canvas
-from bkctl.views import BookieSummary
 from tests.bkclient.fakes import Fate, World
 from tests.bkctl.drawn import WIDTHS, check_drawing
 from tests.bkctl.test_bookie import written

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bkctl.conditions import parse_comparison
 from bkctl.errors import UsageError
+from bkctl.output.conditions import parse_comparison
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 from bkclient.metadata.api import NEW, HeldLock
 from bkclient.metadata.memory import MemoryMetadata
 from bkclient.metadata.stored import StoredLedger
-from bkctl.bookie_change_views import BOOKIE_CHANGE_VIEWS
 from bkctl.cli.root import cli
+from bkctl.commands.bookie.change_views import BOOKIE_CHANGE_VIEWS
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     REMEMBERED_MAX,

@@ -13,13 +13,13 @@ import attrs
 import pytest
 
 from bkctl.cli.root import cli
+from bkctl.commands.cluster.summary_views import BookieSummary
+from bkctl.commands.ledger.change_views import EntriesAdded, LedgerCreated
+from bkctl.commands.ledger.entry_views import EntryRecord
 from bkctl.commands.ledger.views import LedgerDetails, LedgerSummary
-from bkctl.entry_views import EntryRecord
 from bkctl.errors import UsageError
-from bkctl.ledger_change_views import EntriesAdded, LedgerCreated
 from bkctl.options import OUTPUTS, Options
 from bkctl.output.emit import DISK_VIEWS, OWN_VIEWS, VIEWS, Emitter, view_of
-from bkctl.views import BookieSummary
 from tests.bkctl.terminal import FakeHost
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId

@@ -18,6 +18,7 @@ from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
 from bkctl.commands.about.shell import BUILT_IN, ENTRY_POINT_GROUP, find_shell
 from bkctl.commands.about.shell_program import SPACE_WAIT_S, ClusterState, ShellHost, ShellProgram
+from bkctl.commands.about.shell_settings import preferences, write_first
 from bkctl.commands.ledger.commands import ledger
 from bkctl.commands.settings.profile_file import with_profile
 from bkctl.errors import CommandError, Interrupted, UsageError
@@ -25,7 +26,6 @@ from bkctl.exit_status import ExitStatus
 from bkctl.options import Options, as_words, options_of
 from bkctl.session.interrupt import ECHO_S, Interrupts
 from bkctl.session.profiles import Profile, parse_profiles, read_profiles
-from bkctl.shell_settings import preferences, write_first
 from shell import program as shell_program
 from shell.repl import run as run_shell
 from tests.bkclient.fakes import Fate, World, when

@@ -15,6 +15,7 @@ from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.figures import Figures, Rates, figures, rates
+from bkctl.commands.cluster.summary_views import BookieSummary
 from bkctl.commands.load import looks as top_work
 from bkctl.commands.load import plot, screen
 from bkctl.commands.load.looks import BookieLoad, ClusterLoad, Looks, outliers
@@ -22,7 +23,6 @@ from bkctl.commands.load.screen import ORDERS, TopState
 from bkctl.errors import CommandError
 from bkctl.output.canvas import Canvas
 from bkctl.session.session import Session
-from bkctl.views import BookieSummary
 from tests.bkclient.fakes import World
 from tests.bkctl.drawn import WIDTHS, check_drawing
 from tests.bkctl.terminal import FakeHost

@@ -21,7 +21,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load
 from bkclient.connection.tls import TlsContexts
 from bkclient.errors import SecurityError
-from bkctl.https import TlsStream
+from bkctl.bookies.https import TlsStream
 from tests.bookied.live import until
 from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.bookied.secured import conf, jaas_of_both

@@ -40,6 +40,6 @@ def completion(session: Session, *, shell: str) -> None:
     Ids are asked for in the background and kept for five seconds; a Tab never waits longer than two
     seconds.
     """
-    from bkctl.completion_views import Script
+    from bkctl.commands.about.completion_views import Script
 
     session.emit(Script(shell, SCRIPTS[shell]))

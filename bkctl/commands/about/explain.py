@@ -37,9 +37,9 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
     The name of an error is at the end of its line, in brackets, or `name` where it is JSON. The
     names stay as they are from release to release.
     """
+    from bkctl.commands.about.explain_views import ErrorName
     from bkctl.commands.about.explanations import ALIASES, all_errors
     from bkctl.errors import NothingFoundError
-    from bkctl.explain_views import ErrorName
     from bkctl.suggest import did_you_mean
 
     known = all_errors()

@@ -96,7 +96,7 @@ def _likes(host: Host, *, keys: str | None, bar: bool | None, is_typed: bool) ->
     """
     if not (is_typed and host.stdin.isatty()):
         return {}  # A script does the same for everybody.
-    from bkctl.shell_settings import preferences, write_first
+    from bkctl.commands.about.shell_settings import preferences, write_first
 
     if made := write_first(host.environ):
         click.echo(f"bkctl: {made} is new: it tells what could be set there", err=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.autorecovery_repairs import CHECKS, LAZY
 from bkctl.cli.command import Effect, SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION
+from bkctl.commands.autorecovery.repairs_commands import CHECKS, LAZY
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def list_(
     """List the ledgers that are marked as lacking replicas."""
     from bkclient.repair.autorecovery import Mark
     from bkclient.repair.outlook import LedgerProspect
-    from bkctl import autorecovery_repairs_work
+    from bkctl.commands.autorecovery import repairs
     from bkctl.commands.autorecovery import work as autorecovery_work
     from bkctl.commands.ledger.views import LedgerCount
 
@@ -93,7 +93,7 @@ def list_(
     if count:
         session.emit(LedgerCount(sum(1 for _ in found)))
     elif detail:
-        session.emit_all(autorecovery_repairs_work.detailed(session, found), LedgerProspect)
+        session.emit_all(repairs.detailed(session, found), LedgerProspect)
     else:
         session.emit_all(found, Mark)
     autorecovery_work.insist_readable(damaged)

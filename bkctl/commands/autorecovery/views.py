@@ -10,7 +10,7 @@ from bkclient.metadata.api import HeldLock
 from bkclient.repair.autorecovery import Forgotten
 from bkclient.repair.decommission import DecommissionStatus
 from bkclient.repair.outlook import LedgerProspect
-from bkctl.autorecovery_repairs_work import Audited
+from bkctl.commands.autorecovery.repairs import Audited
 from bkctl.commands.bookie.decommission import DecommissionCancelled
 from bkctl.commands.ledger.views import STATE_WORDS
 from bkctl.output.emit import WIDE, Field, Kind, View

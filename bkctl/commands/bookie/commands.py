@@ -33,13 +33,16 @@ bookie = SubGroup(
     lazy={
         **LAZY,
         **LOAD,
-        "flip-id": ("bkctl.bookie_change:flip_id", "Let a stopped bookie go by its new id."),
+        "flip-id": (
+            "bkctl.commands.bookie.change_commands:flip_id",
+            "Let a stopped bookie go by its new id.",
+        ),
         "rename": (
-            "bkctl.bookie_rename:rename",
+            "bkctl.commands.bookie.rename_commands:rename",
             "Put a bookie's new id in the place of its old one.",
         ),
         "replace-id": (
-            "bkctl.bookie_rename:replace_id",
+            "bkctl.commands.bookie.rename_commands:replace_id",
             "Put one bookie's id in the place of another's.",
         ),
         "recover": (
@@ -55,7 +58,7 @@ bookie = SubGroup(
             "Show what is left on a bookie that is to go.",
         ),
         "expand-storage": (
-            "bkctl.bookie_change:expand_storage",
+            "bkctl.commands.bookie.change_commands:expand_storage",
             "Let a stopped bookie use more directories.",
         ),
     },
@@ -84,7 +87,7 @@ bookie = SubGroup(
 @click.pass_obj
 def list_(session: Session, *, state: str, ask: bool) -> None:
     """List bookies, those that are down included."""
-    from bkctl.views import BookieSummary
+    from bkctl.commands.cluster.summary_views import BookieSummary
 
     wanted = _STATES.get(state)
     ids_only = session.options.ids_only

@@ -11,8 +11,8 @@ from twisted.internet.task import deferLater
 from bkclient.admin import bookie_ids
 from bkclient.admin.bookie_ids import Renaming
 from bkctl.cli.command import Effect
+from bkctl.commands.bookie.ledgers_of_commands import REGISTERED, UNVERIFIED
 from bkctl.errors import PartlyDoneError, UsageError
-from bkctl.ledger_bookie import REGISTERED, UNVERIFIED
 from bkctl.output.units import counted
 from bkctl.session.safety import NAMED_MAX, Objection, heed
 from bkctl.session.stopped_bookie import is_registered

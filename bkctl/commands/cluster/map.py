@@ -18,8 +18,8 @@ from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkctl.commands.cluster.summary_views import BookieSummary
     from bkctl.session.session import Session
-    from bkctl.views import BookieSummary
 
 _BAR_MIN, _BAR_MAX = 8, 40
 _PERCENT_WIDTH: Final = 6

@@ -11,7 +11,7 @@ import attrs
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, StoredNode
-from bkclient.metadata.known_nodes import KnownNode, known
+from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.map import branches
 from bkctl.commands.ledger.views import STATE_WORDS
 from bkctl.errors import NothingFoundError, UsageError

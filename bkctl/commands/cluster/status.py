@@ -26,8 +26,8 @@ from wire.ids import BookieId, LedgerId
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.connection.pool import BookiePool
+    from bkctl.commands.cluster.summary_views import BookieSummary
     from bkctl.session.session import Session
-    from bkctl.views import BookieSummary
 
 METADATA: Final = "metadata"
 

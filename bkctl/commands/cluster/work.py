@@ -21,8 +21,14 @@ from bkclient.repair.autorecovery import count_marks
 from bkctl.bookies import figures as bookie_figures
 from bkctl.bookies import summary
 from bkctl.bookies.admin_api import http_address
+from bkctl.commands.cluster.summary_views import (
+    BookieSummary,
+    ClusterCreated,
+    ClusterId,
+    ClusterSummary,
+    HealthCheck,
+)
 from bkctl.errors import NothingFoundError, error_message
-from bkctl.views import BookieSummary, ClusterCreated, ClusterId, ClusterSummary, HealthCheck
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

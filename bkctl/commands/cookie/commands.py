@@ -9,7 +9,7 @@ import click
 
 from bkctl.cli.command import Effect, SubGroup
 from bkctl.cli.params import BOOKIE_ID
-from bkctl.cookie_local import LAZY
+from bkctl.commands.cookie.local_commands import LAZY
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:

@@ -29,22 +29,25 @@ disk = SubGroup(
     """,
     lazy={
         "journal": (
-            "bkctl.disk_journal:journal_",
+            "bkctl.commands.disk.look.journals_commands:journal_",
             "Print the records of journals, or verify them.",
         ),
         "entrylog": (
-            "bkctl.disk_entrylog:entrylog",
+            "bkctl.commands.disk.look.entry_logs_commands:entrylog",
             "Print the records of an entry log, or what it holds of each ledger.",
         ),
         "ledger": (
-            "bkctl.disk_ledger:ledger",
+            "bkctl.commands.disk.look.ledgers_commands:ledger",
             "Print where the entries of a ledger are, and what they hold.",
         ),
         "ledgers": (
-            "bkctl.disk_ledger:ledgers",
+            "bkctl.commands.disk.look.ledgers_commands:ledgers",
             "List the ledgers that a bookie has on its disks.",
         ),
-        "index": ("bkctl.disk_ledger:index", "Print what the index has of a ledger."),
+        "index": (
+            "bkctl.commands.disk.look.ledgers_commands:index",
+            "Print what the index has of a ledger.",
+        ),
         "lastmark": (
             "bkctl.commands.disk.look.state:lastmark",
             "Print where the next start begins to replay.",
@@ -58,7 +61,7 @@ disk = SubGroup(
             "Print what takes room, and what compaction would free.",
         ),
         "check": (
-            "bkctl.disk_check:check",
+            "bkctl.commands.disk.repair.check_commands:check",
             "Check cookies, marks, journals, entry logs and index.",
         ),
         "lock-status": (
@@ -66,35 +69,41 @@ disk = SubGroup(
             "Tell who uses a bookie's directories.",
         ),
         "flush": (
-            "bkctl.disk_repair:flush",
+            "bkctl.commands.disk.repair.rebuild_commands:flush",
             "Replay the journals of a stopped bookie into its files.",
         ),
         "rebuild-index": (
-            "bkctl.disk_repair:rebuild_index",
+            "bkctl.commands.disk.repair.rebuild_commands:rebuild_index",
             "Make index files anew from logs and journals.",
         ),
         "rebuild-db": (
-            "bkctl.disk_db:rebuild_db",
+            "bkctl.commands.disk.repair.db_commands:rebuild_db",
             "Make the databases of DbLedgerStorage anew.",
         ),
         "convert": (
-            "bkctl.disk_db:convert",
+            "bkctl.commands.disk.repair.db_commands:convert",
             "Move the index to DbLedgerStorage, or back to files.",
         ),
         "salvage": (
-            "bkctl.disk_repair:salvage",
+            "bkctl.commands.disk.repair.rebuild_commands:salvage",
             "Copy a ledger's entries out of logs and journals.",
         ),
         "upgrade": (
-            "bkctl.disk_upgrade:upgrade",
+            "bkctl.commands.disk.repair.upgrade_commands:upgrade",
             "Bring directories of an old release up to date, or back.",
         ),
-        "init": ("bkctl.disk_format:init", "Make sure that a new bookie can begin."),
+        "init": (
+            "bkctl.commands.disk.repair.format_commands:init",
+            "Make sure that a new bookie can begin.",
+        ),
         "expand": (
-            "bkctl.bookie_change:expand_storage",
+            "bkctl.commands.bookie.change_commands:expand_storage",
             "Let a stopped bookie use more directories.",
         ),
-        "format": ("bkctl.disk_format:format_", "Remove all data of a stopped bookie."),
+        "format": (
+            "bkctl.commands.disk.repair.format_commands:format_",
+            "Remove all data of a stopped bookie.",
+        ),
     },
 )
 

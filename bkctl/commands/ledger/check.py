@@ -14,10 +14,10 @@ from bkclient.ledger import handed_over
 from bkclient.log.ledger_list import LedgerList
 from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, Verified
+from bkctl.commands.ledger.ids import ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import PartlyDoneError, ProblemsError
-from bkctl.ledger_ids import ids_in_file
 from bkctl.output.units import counted
 from wire.ids import EntryId
 

@@ -9,8 +9,8 @@ import click
 
 from bkctl.cli.command import Effect, SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION, KEY_VALUE, LEDGER_ID, LEDGER_IDS
+from bkctl.commands.ledger.map_commands import LAZY as MAPS
 from bkctl.exit_status import ExitStatus
-from bkctl.ledger_map import LAZY as MAPS
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -37,17 +37,20 @@ ledger = SubGroup(
         "write": ("bkctl.commands.ledger.write:write", "Create a ledger, fill it, close it."),
         "read": ("bkctl.commands.ledger.read:read", "Print the entries of a ledger."),
         "tail": ("bkctl.commands.ledger.read:tail", "Print the last entries, and those to come."),
-        "verify": ("bkctl.ledger_check:verify", "Read and compare every copy of every entry."),
+        "verify": (
+            "bkctl.commands.ledger.check_commands:verify",
+            "Read and compare every copy of every entry.",
+        ),
         "orphans": (
-            "bkctl.ledger_check:orphans",
+            "bkctl.commands.ledger.check_commands:orphans",
             "List ledgers that the application does not name.",
         ),
         "metadata": (
-            "bkctl.ledger_metadata:metadata",
+            "bkctl.commands.ledger.metadata_commands:metadata",
             "A ledger's metadata to a file, and back.",
         ),
         "update-bookie": (
-            "bkctl.ledger_bookie:update_bookie",
+            "bkctl.commands.bookie.ledgers_of_commands:update_bookie",
             "Put one bookie id in the place of another.",
         ),
         **MAPS,
@@ -276,8 +279,8 @@ def close(session: Session, given: Sequence[Any]) -> None:
     A ledger that `bkctl ledger create` made, or that `bkctl ledger add` handed back, is closed at
     once. Any other open ledger may have a writer: that one is fenced off, which is asked about.
     """
-    from bkctl import ledger_ids
-    from bkctl.ledger_change_views import LedgerClosed
+    from bkctl.commands.ledger import ids as ledger_ids
+    from bkctl.commands.ledger.change_views import LedgerClosed
 
     ledger_ids.each(session, given, _close, LedgerClosed)
 
@@ -325,8 +328,8 @@ def fence(session: Session, given: Sequence[Any]) -> None:
     Marks each in metadata, then tells the bookies that hold its end, and says which of them
     answered. `-` reads ids from stdin.
     """
-    from bkctl import ledger_ids
-    from bkctl.ledger_change_views import LedgerFenced
+    from bkctl.commands.ledger import ids as ledger_ids
+    from bkctl.commands.ledger.change_views import LedgerFenced
 
     ledger_ids.each(session, given, _fence, LedgerFenced, after=_insist_covered)
 
@@ -383,8 +386,8 @@ def recover(session: Session, given: Sequence[Any]) -> None:
     Fences the writer, reads on from the last entry that is known to be confirmed, writes what it
     finds to full copies and closes the ledger. It may be interrupted and run again at any time.
     """
-    from bkctl import ledger_ids
-    from bkctl.ledger_change_views import LedgerClosed
+    from bkctl.commands.ledger import ids as ledger_ids
+    from bkctl.commands.ledger.change_views import LedgerClosed
 
     ledger_ids.each(session, given, _recover, LedgerClosed)
 
@@ -455,7 +458,7 @@ def delete(
     alone unless its check is overridden with --force open-ledger; so is one that a log is made of,
     with --force log-ledger: `bkctl log trim` and `bkctl log delete` keep the log whole.
     """
-    from bkctl import ledger_ids
+    from bkctl.commands.ledger import ids as ledger_ids
     from bkctl.commands.ledger import lifecycle
 
     chosen = ledger_ids.chosen(session, given, from_file)

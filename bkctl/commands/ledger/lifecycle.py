@@ -19,6 +19,13 @@ from bkclient.admin import handover, operations
 from bkclient.admin.ledger_scan import read_ledgers
 from bkclient.errors import MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
+from bkctl.commands.ledger.change_views import (
+    EntriesAdded,
+    LedgerClosed,
+    LedgerCreated,
+    LedgerDeleted,
+    LedgerFenced,
+)
 from bkctl.commands.ledger.views import LedgerDetails, LedgerSummary
 from bkctl.errors import (
     ConflictError,
@@ -26,13 +33,6 @@ from bkctl.errors import (
     PartlyDoneError,
     RefusedError,
     UsageError,
-)
-from bkctl.ledger_change_views import (
-    EntriesAdded,
-    LedgerClosed,
-    LedgerCreated,
-    LedgerDeleted,
-    LedgerFenced,
 )
 from bkctl.output.units import counted, human_bytes, human_duration
 from wire.codes import DigestType, LedgerState

@@ -25,8 +25,8 @@ from wire.ids import BookieId, EntryId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkctl.commands.cluster.summary_views import BookieSummary
     from bkctl.session.session import Session
-    from bkctl.views import BookieSummary
     from wire.ledger_metadata import Fragment, LedgerMetadata
 
 _GLYPHS: Final = {

@@ -18,8 +18,8 @@ from bkctl.commands.ledger.commands import FAILURES, ledger
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
+    from bkctl.commands.ledger.entry_views import EntryRecord
     from bkctl.commands.ledger.framing import Form
-    from bkctl.entry_views import EntryRecord
     from bkctl.session.session import Session
     from wire.digest import Entry
     from wire.ids import BookieId, LedgerId
@@ -272,13 +272,13 @@ def _entry_form(entry_format: str | None) -> str | None:
 
 
 def _record_kind() -> type:
-    from bkctl.entry_views import EntryRecord
+    from bkctl.commands.ledger.entry_views import EntryRecord
 
     return EntryRecord
 
 
 def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
-    from bkctl.entry_views import EntryRecord, preview
+    from bkctl.commands.ledger.entry_views import EntryRecord, preview
 
     table = session.options.output in {"table", "wide"}
     for entry in found:

@@ -20,8 +20,8 @@ from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkctl.commands.cluster.summary_views import BookieSummary
     from bkctl.session.session import Session
-    from bkctl.views import BookieSummary
 
 T = TypeVar("T")
 

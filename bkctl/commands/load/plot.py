@@ -23,8 +23,8 @@ from bkctl.suggest import did_you_mean
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
+    from bkctl.commands.cluster.summary_views import BookieSummary
     from bkctl.session.session import Session
-    from bkctl.views import BookieSummary
 
 _TIMEOUT_S: Final = 5.0
 _HEIGHT: Final = 12

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from bkctl.commands.ledger.entry_views import preview
 from bkctl.commands.ledger.read import payload_value
-from bkctl.entry_views import preview
 from bkctl.errors import ProblemsError
 from bookied.errors import CorruptError
 from bookied.offline.packets import find_digest, payload_of

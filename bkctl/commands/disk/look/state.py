@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 @click.pass_obj
 def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> None:
     """Print the marks: what lies before them is in entry logs and index, the rest is replayed."""
-    from bkctl import disk_marks
+    from bkctl.commands.disk.look import marks_commands
     from bkctl.commands.disk.look.records import Damage
 
     damage = Damage(session)
-    found = disk_marks.marks(session, dirs, damage, check=check)
-    session.emit_all(found, disk_marks.MarkRow)
+    found = marks_commands.marks(session, dirs, damage, check=check)
+    session.emit_all(found, marks_commands.MarkRow)
     if check:
-        disk_marks.insist(found, damage)
+        marks_commands.insist(found, damage)
 
 
 @disk.command(
@@ -96,18 +96,18 @@ def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) ->
     A log without live bytes is removed by the next collection, one below a threshold is rewritten
     by a compaction. What each would free is told at the end.
     """
-    from bkctl import disk_usage
+    from bkctl.commands.disk.look import usage_commands
     from bkctl.commands.disk.look.records import Damage
     from bookied.offline.files import DirectoryUse
     from bookied.offline.logs import LogUse
 
     if directories:
-        session.emit_all(disk_usage.directories(session, dirs), DirectoryUse)
+        session.emit_all(usage_commands.directories(session, dirs), DirectoryUse)
         return
     damage = Damage(session)
-    found = disk_usage.logs(session, dirs, damage)
+    found = usage_commands.logs(session, dirs, damage)
     session.emit_all(found, LogUse)
-    disk_usage.tell_sums(session, found)
+    usage_commands.tell_sums(session, found)
     damage.finish()
 
 

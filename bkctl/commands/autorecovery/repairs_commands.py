@@ -20,12 +20,18 @@ CHECKS: Final = ("all-ledgers", "placement", "replicas")
 DAMAGED_MARK: Final = "damaged-mark"
 
 LAZY: Final = {
-    "active": ("bkctl.autorecovery_repairs:active", "List the ledgers that workers have now."),
+    "active": (
+        "bkctl.commands.autorecovery.repairs_commands:active",
+        "List the ledgers that workers have now.",
+    ),
     "forget": (
-        "bkctl.autorecovery_repairs:forget",
+        "bkctl.commands.autorecovery.repairs_commands:forget",
         "Remove the mark of a ledger that is gone or whole.",
     ),
-    "audit": ("bkctl.autorecovery_repairs:audit", "Have the auditor look, and wait for it."),
+    "audit": (
+        "bkctl.commands.autorecovery.repairs_commands:audit",
+        "Have the auditor look, and wait for it.",
+    ),
 }
 """For the group they hang in."""
 
@@ -78,9 +84,9 @@ def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> No
     With --force damaged-mark one that cannot be read goes in any case; where the ledger lacks
     replicas, a new one that names them takes its place.
     """
-    from bkctl import autorecovery_repairs_work
+    from bkctl.commands.autorecovery import repairs
 
-    autorecovery_repairs_work.forget(session, ledger_id, renew=DAMAGED_MARK in force)
+    repairs.forget(session, ledger_id, renew=DAMAGED_MARK in force)
 
 
 @click.command(
@@ -102,12 +108,12 @@ def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> No
 @click.pass_obj
 def audit(session: Session, *, checks: Sequence[str], wait: bool) -> None:
     """Have the auditor look for lost bookies now, and wait until their ledgers are marked."""
-    from bkctl import autorecovery_repairs_work
+    from bkctl.commands.autorecovery import repairs
     from bkctl.commands.autorecovery import work as autorecovery_work
 
     if session.dry_run:
         session.plan(autorecovery_work.triggered(checks))
     elif wait:
-        session.emit(autorecovery_repairs_work.await_audit(session, checks))
+        session.emit(repairs.await_audit(session, checks))
     else:
         session.emit(autorecovery_work.trigger(session, checks))

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from wire.ids import EntryId, LedgerId
 
 LAZY: Final = {
-    "map": ("bkctl.ledger_map:map_", "Draw which bookies hold which fragments, and how whole."),
+    "map": (
+        "bkctl.commands.ledger.map_commands:map_",
+        "Draw which bookies hold which fragments, and how whole.",
+    ),
     "where": (
-        "bkctl.ledger_map:where",
+        "bkctl.commands.ledger.map_commands:where",
         "Show which bookies a ledger, or one entry, is on, and how those are.",
     ),
 }

@@ -71,8 +71,8 @@ def verify(
     Ends with 10 if any copy is bad, or could not be read. `bkctl autorecovery trigger --check
     all-ledgers` has what is missing copied anew.
     """
-    from bkctl import ledger_ids
     from bkctl.commands.ledger import check as ledger_check_work
+    from bkctl.commands.ledger import ids as ledger_ids
 
     ids = ledger_ids.chosen(session, given, from_file, everything=everything)
     ledger_check_work.verify(session, ids, share, tolerant=everything)

@@ -17,11 +17,17 @@ _REFUSED: Final = (*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitSta
 
 LAZY: Final = {
     "verify": (
-        "bkctl.cookie_local:verify",
+        "bkctl.commands.cookie.local_commands:verify",
         "Compare a bookie's cookies with its settings, field by field.",
     ),
-    "repair": ("bkctl.cookie_local:repair", "Write a bookie's cookies anew where some are lost."),
-    "rename": ("bkctl.cookie_local:rename", "Give a stopped bookie's cookies its new id."),
+    "repair": (
+        "bkctl.commands.cookie.local_commands:repair",
+        "Write a bookie's cookies anew where some are lost.",
+    ),
+    "rename": (
+        "bkctl.commands.cookie.local_commands:rename",
+        "Give a stopped bookie's cookies its new id.",
+    ),
 }
 """For the group they hang in."""
 

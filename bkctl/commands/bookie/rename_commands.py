@@ -8,8 +8,8 @@ import click
 
 from bkctl.cli.command import Command, Effect
 from bkctl.cli.params import BOOKIE_ID
+from bkctl.commands.bookie.ledgers_of_commands import update_options
 from bkctl.exit_status import ExitStatus
-from bkctl.ledger_bookie import update_options
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

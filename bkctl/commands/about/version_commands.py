@@ -34,7 +34,7 @@ def version(session: Session, *, every: bool) -> None:
     Bookies of this project tell theirs where their HTTP server is on. Java's bookies do not: they
     are only told to be Java's.
     """
-    from bkctl.version_views import MemberVersion, own
+    from bkctl.commands.about.version_views import MemberVersion, own
 
     if not every:
         session.emit(own())
