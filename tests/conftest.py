@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
-from twisted.logger import globalLogBeginner
+from twisted.logger import LogEvent, formatEvent, globalLogBeginner, globalLogPublisher
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.surroundings import keep_away
+from tests.support.surroundings import keep_away
 
 keep_away(os.environ)
 
@@ -54,3 +55,16 @@ def nameless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def logs() -> Iterator[list[str]]:
+    """What is logged meanwhile, as text."""
+    lines: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)

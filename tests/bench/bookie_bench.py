@@ -31,8 +31,8 @@ import attrs
 
 from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.load import BookieRefusedError, Load, Result, run
-from tests.interop.ours import OurBookie
-from tests.interop.peers import JavaBookie, init_cluster, zookeeper_client
+from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.peers import JavaBookie, init_cluster, zookeeper_client
 
 WARM_UP: Final = Load(window=1000, seconds=4.0, count=400_000, first_ledger_id=1)
 """Sent to each bookie before it is measured, for the sake of Java's compiler."""

@@ -31,9 +31,9 @@ from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
 from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.load import cpu_seconds
-from tests.interop.java_client import JavaClient
-from tests.interop.ours import OurBookie
-from tests.interop.peers import JavaBookie, JavaVM, init_cluster, zookeeper_client
+from tests.interop.peers.java_client import JavaClient
+from tests.interop.peers.ours import OurBookie
+from tests.interop.peers.peers import JavaBookie, JavaVM, init_cluster, zookeeper_client
 from wire.codes import ProtocolVersion
 
 KINDS: Final[dict[str, type[JavaBookie]]] = {"java bookies": JavaBookie, "bookied": OurBookie}

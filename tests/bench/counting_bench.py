@@ -23,8 +23,8 @@ from bookied.metrics.summary import Series
 from bookied.server.server import READ_BYTES
 from tests.bench.load import Load, Ring
 from tests.bench.reactor_bench import LEDGER, Bench
-from tests.bookied.clock_world import World
-from tests.bookied.fakes import done
+from tests.bookied.worlds.clock_world import World
+from tests.bookied.worlds.fakes import done
 from wire.messages import Request, Response
 
 SCRAPES = 50

@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.bench.load import peak_rss_bytes, rss_bytes
 from tests.bench.many_ledgers import ManyLedgers
 from tests.bench.read_load import read
-from tests.bookied.processes import BookieProcess, make_cluster, write_conf
+from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 
 DATA_LEDGERS = 1000
 PAYLOAD_BYTES = 1024

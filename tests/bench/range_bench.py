@@ -37,8 +37,8 @@ from tests.bench.cluster_bench import (
     start_bookies,
 )
 from tests.bench.load import cpu_seconds
-from tests.interop.java_client import JavaClient
-from tests.interop.peers import JavaBookie, JavaVM
+from tests.interop.peers.java_client import JavaClient
+from tests.interop.peers.peers import JavaBookie, JavaVM
 from wire.codes import ProtocolVersion
 
 JAVA_BATCHES: Final = "java v2, batches"

@@ -27,7 +27,7 @@ from tests.bench.bookie_bench import bookies
 from tests.bench.load import cpu_seconds, rss_bytes
 from tests.bench.many_ledgers import ManyLedgers
 from tests.bench.read_load import read
-from tests.interop.peers import JavaBookie
+from tests.interop.peers.peers import JavaBookie
 
 SEQUENTIAL_LEDGER = 1
 FIRST_SCATTERED = 1000

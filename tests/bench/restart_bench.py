@@ -26,7 +26,7 @@ from tests.bench.bookie_bench import bookies
 from tests.bench.load import BookieRefusedError, peak_rss_bytes
 from tests.bench.many_ledgers import ManyLedgers
 from tests.bench.read_load import read
-from tests.interop.peers import JavaBookie
+from tests.interop.peers.peers import JavaBookie
 
 ANSWER_S: Final = 900.0
 

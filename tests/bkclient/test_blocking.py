@@ -26,8 +26,8 @@ from bkclient.errors import (
 )
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStoreError, NotInitializedError
-from tests.bkclient.fakes import FakeBookie
-from tests.reactor import call, run, the_reactor
+from tests.bkclient.worlds import FakeBookie
+from tests.support.reactor import call, run, the_reactor
 from wire.codes import ProtocolVersion
 from wire.connection import ServerConnection
 from wire.ids import BookieId, LedgerId

@@ -16,7 +16,7 @@ from bkclient.errors import (
     QuorumError,
     ReadFailedError,
 )
-from tests.bkclient.fakes import World, collect
+from tests.bkclient.worlds import World, collect
 from wire.codes import DigestType, LedgerState, ProtocolVersion
 from wire.ids import LedgerId
 from wire.messages import BatchReadRequest, Request

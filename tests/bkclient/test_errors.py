@@ -17,7 +17,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata.api import MetadataUnavailableError
-from tests.bkclient.fakes import Fate, World, is_add, when
+from tests.bkclient.worlds import Fate, World, is_add, when
 from wire.codes import ReturnCode
 
 CODES = {*range(-25, 0), *range(-108, -99), -200, -999}

@@ -13,9 +13,9 @@ from twisted.logger import ILogObserver, globalLogPublisher
 from zope.interface import implementer
 
 from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
-from tests import reactor
 from tests.contract.metadata_drivers import MemoryDriver, SqliteDriver, ZooKeeperDriver
-from tests.programs import missing
+from tests.support import reactor
+from tests.support.programs import missing
 
 _roots = itertools.count()
 

@@ -16,8 +16,8 @@ from bkclient.metadata import open_metadata, zk_paths
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
-from tests import reactor
 from tests.contract.zk_proxy import ZooKeeperProxy
+from tests.support import reactor
 from wire.ids import LedgerId
 
 T = TypeVar("T")

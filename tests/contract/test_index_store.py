@@ -16,8 +16,8 @@ from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import RocksSettings, ledgers_options, open_database
 from bookied.storage.index.store import IndexStore
-from tests.sim.disk import SimFiles
-from tests.sim.key_values import SimKeyValues
+from tests.sim.world.disk import SimFiles
+from tests.sim.world.key_values import SimKeyValues
 
 CURRENT = Path("/current")
 KEY = b"k" * 20

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.rocks_db import RocksSettings, locations_options, open_database
-from tests.sim.disk import SimFiles
-from tests.sim.key_values import SimKeyValues
+from tests.sim.world.disk import SimFiles
+from tests.sim.world.key_values import SimKeyValues
 
 Open = Callable[[], KeyValues]
 SMALL = RocksSettings(write_buffer_bytes=1 << 20, block_cache_bytes=1 << 20)

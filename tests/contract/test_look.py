@@ -16,9 +16,9 @@ from bkclient.metadata.api import NEW, MetadataAccessError, MetadataUnavailableE
 from bkclient.metadata.reader import open_look
 from bkclient.metadata.reader.zookeeper import ZooKeeperLook
 from bkctl.commands.local.java import ZooKeeperProcess
-from tests import reactor
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.contract.metadata_drivers import ZooKeeperDriver
+from tests.support import reactor
 from wire.ids import LedgerId
 
 pytestmark = pytest.mark.interop

@@ -25,9 +25,9 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.sqlite.database import CHANGES_KEPT, Database, file_system_of, translated
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
-from tests import reactor
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.contract.metadata_drivers import SqliteDriver
+from tests.support import reactor
 from wire.ids import LedgerId
 
 L0, L1 = LedgerId(0), LedgerId(1)

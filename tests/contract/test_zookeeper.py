@@ -23,9 +23,9 @@ from bkclient.metadata.api import (
 )
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import free_port
-from tests import reactor
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, start
 from tests.contract.metadata_drivers import ZooKeeperDriver
+from tests.support import reactor
 from tests.wire.vectors import load
 from wire.ids import LedgerId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar
 
-from tests.tcp_proxy import End, Link, TcpProxy
+from tests.support.tcp_proxy import End, Link, TcpProxy
 
 HEADER = struct.Struct(">iii")  # frame length, xid, operation
 REPLY = struct.Struct(">ii")  # frame length, xid

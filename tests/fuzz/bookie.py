@@ -15,10 +15,10 @@ from twisted.python.failure import Failure
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.connection.tls import TlsContexts
 from bookied.server.access.authenticators import ByPassword
-from tests.bookied.serving import Serving, Transport
-from tests.certificates import Authority, write_pem
+from tests.bookied.worlds.serving import Serving, Transport
 from tests.fuzz.security import NONCE
-from tests.tls_link import LinkTransport
+from tests.support.certificates import Authority, write_pem
+from tests.support.tls_link import LinkTransport
 
 AUTHORITY: Final = Authority()
 CONNECTIONS_MAX: Final = 500

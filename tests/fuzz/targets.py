@@ -36,7 +36,7 @@ from bookied.storage.journal import format as journal_format
 from bookied.storage.journal import groups
 from bookied.storage.journal import mark as journal_mark
 from bookied.storage.journal.reader import open_scan as open_journal
-from tests.bookied.golden import DIRECTORY
+from tests.bookied.worlds.golden import DIRECTORY
 from tests.fuzz import security
 from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
 from tests.fuzz.hunt import Target

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
-from tests.interop.class_archive import ensure_class_archive
-from tests.interop.jars import PeerUnavailable, bookkeeper_jars
-from tests.interop.jvm import JavaVM
-from tests.interop.peers import Peers
-from tests.programs import missing
+from tests.interop.peers.class_archive import ensure_class_archive
+from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
+from tests.interop.peers.jvm import JavaVM
+from tests.interop.peers.peers import Peers
+from tests.support.programs import missing
 
 CLOSING_S = 30.0
 

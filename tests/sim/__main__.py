@@ -15,13 +15,13 @@ from typing import Any
 
 from twisted.logger import globalLogBeginner
 
-from tests.sim.coverage import everything
-from tests.sim.hunting import Found, hunt
+from tests.sim.engine.coverage import everything
+from tests.sim.engine.hunting import Found, hunt
+from tests.sim.engine.plan import Plan, from_json, to_json
+from tests.sim.engine.seeds import command, kind_of, play, shrink, try_seed
+from tests.sim.engine.story import Told
+from tests.sim.engine.tales import TALES, plan_of, seeds_of, tale_of
 from tests.sim.mutations import MUTATIONS
-from tests.sim.plan import Plan, from_json, to_json
-from tests.sim.seeds import command, kind_of, play, shrink, try_seed
-from tests.sim.story import Told
-from tests.sim.tales import TALES, plan_of, seeds_of, tale_of
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 ``python -m tests.sim.storage --seeds 1000`` runs that many, in as many processes as ``--workers``
 says, and ends at the first that breaks a promise, with the one command that runs it again.
-``--fault NAME`` builds in one of ``tests.sim.faults``, to see the hunt find it.
+``--fault NAME`` builds in one of ``tests.sim.world.faults``, to see the hunt find it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from twisted.logger import globalLogBeginner
 
 from bookied.errors import StorageError
 from bookied.exit_status import BookieStopError
-from tests.sim.bookie_world import SOUND, BookieWorld, Build
-from tests.sim.disk import Fault, PowerCut
-from tests.sim.faults import FAULTS
-from tests.sim.hunting import Found, hunt
+from tests.sim.engine.hunting import Found, hunt
+from tests.sim.world.bookie_world import SOUND, BookieWorld, Build
+from tests.sim.world.disk import Fault, PowerCut
+from tests.sim.world.faults import FAULTS
 from wire.errors import BookKeeperError
 
 LIVES_MAX = 4

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.hunting import Found, hunt
-from tests.sim.oracle import BrokenInvariantError
-from tests.sim.plan import from_json, to_json
-from tests.sim.seeds import command, play, shrink, try_seed
-from tests.sim.story import Story
-from tests.sim.tales import TALES, plan_of
+from tests.sim.engine.hunting import Found, hunt
+from tests.sim.engine.oracle import BrokenInvariantError
+from tests.sim.engine.plan import from_json, to_json
+from tests.sim.engine.seeds import command, play, shrink, try_seed
+from tests.sim.engine.story import Story
+from tests.sim.engine.tales import TALES, plan_of
 
 HUNT_S = float(os.environ.get("BKCTL_SIM_S", "150"))
 FIXED, A_TURN = {"ledger": 140, "repair": 35, "log": 35}, 35

@@ -8,9 +8,9 @@ import pytest
 
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.service.bookie import BookieService
-from tests.sim.bookie_world import DB_SEEDS, SOUND, BookieWorld, Build
-from tests.sim.hunting import Found
+from tests.sim.engine.hunting import Found
 from tests.sim.storage import live_until_the_power_goes
+from tests.sim.world.bookie_world import DB_SEEDS, SOUND, BookieWorld, Build
 
 A_TURN = 25
 

@@ -9,9 +9,9 @@ import pytest
 from bkclient.errors import ClientError
 from bkclient.log import LogManager, LogOptions, LogWriter, Position
 from bkclient.log.errors import LogUnwritableError
-from tests.sim.cluster import SimClient
-from tests.sim.log_story import LogOracle
-from tests.sim.scene import TRIPLE, Scene
+from tests.sim.engine.scene import TRIPLE, Scene
+from tests.sim.stories.log_story import LogOracle
+from tests.sim.world.cluster import SimClient
 
 
 class LogScene(Scene):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bkclient.errors import LedgerRecoveryError
-from tests.sim.network import Fate
-from tests.sim.scene import Scene, add, at
+from tests.sim.engine.scene import Scene, add, at
+from tests.sim.world.network import Fate
 
 REGIONS_OF_TWO: dict[str, Any] = {
     "placement_policy": "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy",

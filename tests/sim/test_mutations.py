@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.sim.hunting import Found, hunt, with_first
+from tests.sim.engine.hunting import Found, hunt, with_first
+from tests.sim.engine.seeds import kind_of, try_seed
+from tests.sim.engine.tales import seeds_of, tale_of
 from tests.sim.mutations import MUTATIONS
-from tests.sim.seeds import kind_of, try_seed
-from tests.sim.tales import seeds_of, tale_of
 from wire.codes import ProtocolVersion
 
 HUNTED = [name for name, mutation in MUTATIONS.items() if mutation.seeds_max]

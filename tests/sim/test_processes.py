@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.processes import START_S, Process, SimClock
+from tests.sim.world.processes import START_S, Process, SimClock
 
 
 def test_a_process_lists_the_calls_that_are_still_to_come() -> None:

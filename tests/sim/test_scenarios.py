@@ -14,9 +14,7 @@ from bkclient.errors import (
     NotEnoughBookiesError,
     WriteFailedError,
 )
-from tests.sim.disk import SimFiles
-from tests.sim.network import Fate, packets_of
-from tests.sim.scene import (
+from tests.sim.engine.scene import (
     Scene,
     add,
     add_answer,
@@ -27,6 +25,8 @@ from tests.sim.scene import (
     recovery_add,
     recovery_read_answer,
 )
+from tests.sim.world.disk import SimFiles
+from tests.sim.world.network import Fate, packets_of
 from wire.codes import LedgerState, ProtocolVersion
 from wire.ids import EntryId
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.bookie_world import DB_SEEDS
-from tests.sim.faults import FAULTS
-from tests.sim.hunting import Found, hunt, with_first
+from tests.sim.engine.hunting import Found, hunt, with_first
 from tests.sim.storage import command, try_seed
+from tests.sim.world.bookie_world import DB_SEEDS
+from tests.sim.world.faults import FAULTS
 
 HUNT_S = float(os.environ.get("BOOKIED_SIM_S", "15"))
 FIXED, A_TURN = 80, 20

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Final
 
 from bkclient.client import Client
-from tests.reactor import call, run, the_reactor
 from tests.soak.bookies import NAMES, Bookies
 from tests.soak.figures import Sample, draw, sample, slope, steady
 from tests.soak.load import MixedLoad
+from tests.support.reactor import call, run, the_reactor
 
 RESTARTS_UNTIL: Final = 0.35
 """Which part of the run is over when restarts end."""

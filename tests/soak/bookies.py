@@ -10,8 +10,8 @@ from typing import Any, Final
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load, parse_properties
 from bkctl.bookies.admin_client import AdminClient
-from tests.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
-from tests.certificates import Authority, bookie_keys, client_keys, write_pem
+from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from wire.errors import BookKeeperError
 
 NAMES: Final = ("b1", "b2")

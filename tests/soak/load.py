@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.ledger.writer import LedgerWriter
-from tests.reactor import sleep, the_reactor
+from tests.support.reactor import sleep, the_reactor
 from wire.digest import Entry
 from wire.errors import BookKeeperError
 from wire.ids import EntryId, LedgerId

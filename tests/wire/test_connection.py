@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import strategies
+from tests.support import strategies
 from tests.wire.vectors import load
 from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode

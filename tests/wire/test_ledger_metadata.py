@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import strategies
+from tests.support import strategies
 from tests.wire.vectors import by_name, load
 from wire.codes import DigestType, LedgerState
 from wire.errors import MetadataFormatError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import strategies
+from tests.support import strategies
 from tests.wire.vectors import by_name, load, wire_vectors
 from wire import records
 from wire.errors import FormatError

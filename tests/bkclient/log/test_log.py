@@ -32,7 +32,7 @@ from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
 from bkclient.metadata.memory import Fault, Operation
-from tests.bkclient.fakes import Fate, World, is_add, when
+from tests.bkclient.worlds import Fate, World, is_add, when
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

@@ -15,8 +15,8 @@ from bkclient.metadata import zk_paths
 from bookied.admin.control import Control
 from bookied.admin.exchange import Asked, Reply
 from bookied.admin.web import Access, Api, Credentials
-from tests.bookied.clock_world import World
-from tests.bookied.fakes import done
+from tests.bookied.worlds.clock_world import World
+from tests.bookied.worlds.fakes import done
 from wire.ids import LedgerId
 
 TOKEN = "open sesame"

@@ -15,7 +15,7 @@ from bookied.admin.jobs import (
     JobState,
     NoSuchJobError,
 )
-from tests.bookied.fakes import done
+from tests.bookied.worlds.fakes import done
 from wire.errors import BookKeeperError
 
 

@@ -13,8 +13,8 @@ from bookied.admin.repair_metrics import RepairMetrics
 from bookied.admin.server import AdminServer, TokenFileError
 from bookied.exit_status import PortInUseError
 from bookied.service.autorecovery import AutoRecoveryService
-from tests.bookied.clock_world import FakeListener, World
-from tests.bookied.fakes import done
+from tests.bookied.worlds.clock_world import FakeListener, World
+from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId
 from wire.records import Endpoint
 

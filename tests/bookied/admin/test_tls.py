@@ -18,11 +18,11 @@ from bkclient.connection.tls import TlsContexts, TlsEnd
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import load_bookie_config
 from bookied.exit_status import SecurityStartError
-from tests.bookied.clock_world import World
-from tests.bookied.fakes import done
-from tests.bookied.secured import conf
-from tests.certificates import PASSWORD, Authority, Issued
-from tests.tls_link import Link
+from tests.bookied.worlds.clock_world import World
+from tests.bookied.worlds.fakes import done
+from tests.bookied.worlds.secured import conf
+from tests.support.certificates import PASSWORD, Authority, Issued
+from tests.support.tls_link import Link
 from wire.records import Endpoint
 
 AUTHORITY, STRANGERS = Authority(), Authority("strangers")

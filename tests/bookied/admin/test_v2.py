@@ -17,9 +17,9 @@ from bookied.admin.exchange import Reply
 from bookied.admin.web import Api
 from bookied.config.bookie import StorageClass
 from tests.bookied.admin.conftest import Operator, spoil_mark
-from tests.bookied.admin.test_v1 import create, metadata_of
-from tests.bookied.clock_world import World
-from tests.bookied.fakes import done
+from tests.bookied.admin.v1.test_v1 import create, metadata_of
+from tests.bookied.worlds.clock_world import World
+from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
 from wire.records import decode_cookie

@@ -10,8 +10,8 @@ from bkclient.metadata.memory import MemoryMetadata
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.repair.autorecovery.worker import Worker
-from tests.bkclient.fakes import Running, World
 from tests.bkclient.repairs import marks
+from tests.bkclient.worlds import Running, World
 from wire.ids import BookieId
 
 CHECKS_OFF: dict[str, Any] = {"ledger_check_interval_s": 0, "bookie_check_interval_s": 0}

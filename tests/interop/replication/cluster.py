@@ -20,11 +20,11 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.properties import parse_properties
 from bkclient.config.settings import load
 from bkclient.quorum.distribution import write_set
-from tests.interop.java_client import PATIENT
-from tests.interop.ours import our_bookie
-from tests.interop.peers import JavaBookie, JavaClient, JavaLedgerMetadata, Peers
-from tests.reactor import call, run, the_reactor
-from tests.tcp_proxy import TcpProxy
+from tests.interop.peers.java_client import PATIENT
+from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.peers import JavaBookie, JavaClient, JavaLedgerMetadata, Peers
+from tests.support.reactor import call, run, the_reactor
+from tests.support.tcp_proxy import TcpProxy
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from bkctl.commands.local.java import ZooKeeperProcess
-from tests.interop.jvm import JavaVM
-from tests.interop.peers import Peers
+from tests.interop.peers.jvm import JavaVM
+from tests.interop.peers.peers import Peers
 from tests.interop.replication.cluster import MixedCluster
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import time
 
-from tests.interop.peers import JavaClient
+from tests.interop.peers.peers import JavaClient
 from tests.interop.replication.cluster import PASSWORD, V2, V3, MixedCluster
-from tests.reactor import begin
+from tests.support.reactor import begin
 
 
 def race(cluster: MixedCluster, ledger_id: int, rng: random.Random, *, proxied=False) -> int:

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.client import Client
 from bkclient.ledger.writer import LedgerWriter
-from tests.interop.peers import JavaError, JavaLedger
+from tests.interop.peers.peers import JavaError, JavaLedger
 from tests.interop.replication.cluster import (
     LONGEST_S,
     PASSWORD,
@@ -21,7 +21,7 @@ from tests.interop.replication.cluster import (
     entry,
     wait_until,
 )
-from tests.reactor import begin, run, sleep
+from tests.support.reactor import begin, run, sleep
 from wire.codes import DigestType, ProtocolVersion
 
 DIGESTS: Final = {"ours-v3": "CRC32C", "java-v3": "CRC32", "ours-v2": "MAC", "java-v2": "CRC32C"}

@@ -8,9 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from bkclient.client import Client
-from tests.interop.peers import JavaError, JavaLedger
+from tests.interop.peers.peers import JavaError, JavaLedger
 from tests.interop.replication.cluster import LONGEST_S, PASSWORD, V2, V3, MixedCluster
-from tests.reactor import begin
+from tests.support.reactor import begin
 from wire.ids import LedgerId
 
 POLL_MS: Final = 1000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import ClientLedgerFencedError
-from tests.interop.peers import JavaError
+from tests.interop.peers.peers import JavaError
 from tests.interop.replication.cluster import PASSWORD, MixedCluster
 from tests.interop.replication.streams import KINDS, JavaStream, OurStream, begin_stream
-from tests.reactor import run
+from tests.support.reactor import run
 from wire.codes import ProtocolVersion
 
 

@@ -12,7 +12,7 @@ from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer
 from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry, wait_until
 from tests.interop.replication.streams import Stream, begin_stream
 from tests.interop.replication.test_network_faults import refuse
-from tests.reactor import begin, call, run
+from tests.support.reactor import begin, call, run
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -13,13 +13,13 @@ from bkclient.errors import (
     NotEnoughBookiesError,
     RequestTimeoutError,
 )
-from tests.interop.peers import JavaError
+from tests.interop.peers.peers import JavaError
 from tests.interop.replication.cluster import PASSWORD, PATIENCE_S, MixedCluster, entry, wait_until
 from tests.interop.replication.race import race
 from tests.interop.replication.streams import KINDS, WINDOW, begin_stream
 from tests.interop.replication.tails import Tails
-from tests.reactor import call, run
-from tests.tcp_proxy import TcpProxy
+from tests.support.reactor import call, run
+from tests.support.tcp_proxy import TcpProxy
 from wire.ids import LedgerId
 
 LONGEST_S = 15 * PATIENCE_S

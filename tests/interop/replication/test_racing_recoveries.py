@@ -9,7 +9,7 @@ import pytest
 from tests.interop.replication.cluster import MixedCluster
 from tests.interop.replication.race import race
 from tests.interop.replication.streams import KINDS, begin_stream
-from tests.reactor import call
+from tests.support.reactor import call
 
 SIZES = [(3, 3, 2), (3, 2, 2), (4, 2, 1), (5, 3, 2)]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry
 from tests.interop.replication.streams import KINDS, WINDOW, Stream, begin_stream
 from tests.interop.replication.tails import Tails
-from tests.reactor import run
+from tests.support.reactor import run
 
 
 def begin_tails(cluster: MixedCluster, stream: Stream) -> Tails:

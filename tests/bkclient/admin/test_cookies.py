@@ -1,0 +1,65 @@
+"""What the cluster has on a bookie whose cookie is to go."""
+
+from __future__ import annotations
+
+from bkclient.admin import cookies
+from bkclient.metadata.api import NEW
+from tests.bkclient.metadata.values import closed, metadata
+from tests.bkclient.worlds import World
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment
+from wire.records import Cookie, encode_cookie
+
+A, B, C = (BookieId(f"b{n}") for n in (1, 2, 3))
+
+
+def held_by(*ensemble: BookieId) -> tuple[Fragment, ...]:
+    return (Fragment(EntryId(0), ensemble),)
+
+
+def test_open_ledgers_and_only_copies_rely_on_a_bookie() -> None:
+    world = World(3)
+    client = world.client()
+
+    async def story() -> cookies.Reliance:
+        store = client.store
+        await store.create_ledger(LedgerId(1), metadata(fragments=held_by(A, B)))
+        for ledger_id, ensemble in ((2, (A, B)), (3, (B, C)), (4, (A, BookieId("gone:1")))):
+            await store.create_ledger(LedgerId(ledger_id), metadata(fragments=held_by(*ensemble)))
+            ended = closed()
+            ended = metadata(
+                state=ended.state, last_entry_id=ended.last_entry_id, fragments=held_by(*ensemble)
+            )
+            await store.write_ledger(LedgerId(ledger_id), ended, 0)
+        return await cookies.reliance_on(client, A)
+
+    found = world.run(story())
+    assert (found.registered, found.ledgers) == (True, 3)
+    assert found.not_closed == (1,)
+    assert found.only_here == (4,)
+    assert found.unreadable == ()
+
+
+def test_a_ledger_that_cannot_be_read_may_list_anybody() -> None:
+    world = World(1)
+    client = world.client()
+    world.run(client.store.create_ledger(LedgerId(1), metadata(fragments=held_by(B, C))))
+    (path,) = [path for path in world.run(client.store.dump()) if path.endswith("L0001")]
+    world.metadata.set(path, b"damaged")
+    assert world.run(cookies.reliance_on(client, A)).unreadable == (1,)
+
+
+def test_a_cookie_that_is_none_is_listed_with_what_is_wrong() -> None:
+    world = World(0)
+    client = world.client()
+    good = Cookie("b1", "/j", ("/l",))
+
+    async def story() -> list[cookies.StoredCookie]:
+        await client.store.write_cookie(A, encode_cookie(good), NEW)
+        await client.store.write_cookie(B, b"nonsense", NEW)
+        return await cookies.list_cookies(client)
+
+    first, second = world.run(story())
+    assert (first.bookie_id, first.cookie) == (A, good)
+    assert (second.bookie_id, second.cookie) == (B, None)
+    assert "nonsense" in second.problem

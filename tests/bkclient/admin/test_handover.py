@@ -1,0 +1,297 @@
+"""A ledger that passes from writer to writer: the rules, the races, the lost replies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from bkclient.admin import handover, operations
+from bkclient.admin.handover import HANDOVER_KEY, WRITER_KEY, NotHandedOverError
+from bkclient.client import Client
+from bkclient.errors import (
+    ClientError,
+    ClientLedgerFencedError,
+    IllegalOperationError,
+    LedgerClosedError,
+)
+from bkclient.metadata.memory import Fault, Operation
+from tests.bkclient.worlds import Fate, World, collect, is_add, when
+from wire.codes import LedgerState, ProtocolVersion
+from wire.ids import LedgerId
+
+PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
+TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
+
+
+def create(world: World, client: Client) -> LedgerId:
+    ledger_id, _ = world.run(handover.create_handed_over(client, **TRIPLE))
+    return ledger_id
+
+
+async def add_once(client: Client, ledger_id: LedgerId, *payloads: bytes) -> int:
+    """What `bkctl ledger add` does."""
+    writer = await handover.claim(client, ledger_id)
+    last = await writer.add_many(payloads)
+    await handover.release(writer)
+    return last
+
+
+def key_of(world: World, ledger_id: LedgerId) -> Any:
+    value = world.stored(ledger_id).custom.get(HANDOVER_KEY)
+    return None if value is None else json.loads(value)
+
+
+@PROTOCOLS
+def test_adds_of_separate_processes_make_one_ledger(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    ledger_id = create(world, world.client(protocol=protocol))
+    assert key_of(world, ledger_id) == {"v": 1, "last": -1, "length": 0}
+    for number in range(4):
+        client = world.client(protocol=protocol, seed=number)
+        assert world.run(add_once(client, ledger_id, b"a%d" % number, b"b")) == 2 * number + 1
+        world.run(client.close())
+    assert key_of(world, ledger_id) == {"v": 1, "last": 7, "length": 12}
+    closer = world.client(protocol=protocol, seed=9)
+    metadata = world.run(_claim_and_close(closer, ledger_id))
+    assert (metadata.last_entry_id, metadata.length) == (7, 12)
+    reader = world.run(closer.open_ledger(ledger_id))
+    assert world.run(collect(reader.read())) == [
+        b"a0", b"b", b"a1", b"b", b"a2", b"b", b"a3", b"b",
+    ]  # fmt: skip
+
+
+async def _claim_and_close(client: Client, ledger_id: LedgerId) -> Any:
+    return await (await handover.claim(client, ledger_id)).close()
+
+
+def test_one_process_may_claim_again_what_it_released() -> None:
+    world = World(3)
+    client = world.client(protocol=ProtocolVersion.V2)
+    ledger_id = create(world, client)
+    for number in range(3):
+        assert world.run(add_once(client, ledger_id, b"x")) == number
+
+
+def test_between_writers_the_key_says_where_to_go_on_and_during_one_there_is_none() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = create(world, client)
+    writer = world.run(handover.claim(client, ledger_id))
+    assert key_of(world, ledger_id) is None
+    assert not handover.is_handed_over(world.stored(ledger_id))
+    with pytest.raises(NotHandedOverError):
+        world.run(handover.claim(world.client(seed=1), ledger_id))
+    world.run(writer.add(b"x"))
+    world.run(handover.release(writer))
+    assert handover.is_handed_over(world.stored(ledger_id))
+    with pytest.raises(ClientLedgerFencedError):
+        world.run(writer.add(b"after the release"))
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 1.0])
+def test_of_racing_claimants_one_wins(delay_s: float) -> None:
+    world = World(3)
+    ledger_id = create(world, world.client())
+    world.metadata.delay_s = lambda _operation: delay_s
+    claims = [world.start(handover.claim(world.client(seed=n), ledger_id)) for n in range(4)]
+    world.settle(20)
+    assert all(claim.done for claim in claims)
+    won = [claim.result for claim in claims if not isinstance(claim.result, Exception)]
+    lost = [claim.result for claim in claims if isinstance(claim.result, Exception)]
+    assert len(won) == 1
+    assert all(isinstance(error, NotHandedOverError) for error in lost)
+    assert world.run(won[0].add(b"mine")) == 0
+
+
+def lose_set_replies(world: World, session_id: int, count: int, fault: Fault) -> list[Operation]:
+    lost: list[Operation] = []
+
+    def judge(operation: Operation) -> Fault:
+        hit = operation.session_id == session_id and operation.name == "set"
+        if hit and len(lost) < count:
+            lost.append(operation)
+            return fault
+        return Fault.NONE
+
+    world.metadata.faults = judge
+    return lost
+
+
+@pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.REQUEST_LOST], ids=lambda f: f.name)
+def test_lost_replies_are_recognised_as_ones_own(fault: Fault) -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = create(world, client)
+    lost = lose_set_replies(world, client.store.session_id, 1, fault)
+    writer = world.run(handover.claim(client, ledger_id))
+    assert len(lost) == 1
+    world.run(writer.add(b"x"))
+    lost = lose_set_replies(world, client.store.session_id, 1, fault)
+    world.run(handover.release(writer))
+    assert len(lost) == 1
+    assert key_of(world, ledger_id) == {"v": 1, "last": 0, "length": 1}
+
+
+def test_replication_may_rewrite_the_metadata_in_between() -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    ledger_id = create(world, client)
+
+    def rewrite() -> None:
+        stored = world.run(other.read_metadata(ledger_id))
+        changed = attrs.evolve(stored.value, custom=dict(reversed(stored.value.custom.items())))
+        world.run(other.store.write_ledger(ledger_id, changed, stored.version))
+
+    rewrite()
+    writer = world.run(handover.claim(client, ledger_id))
+    rewrite()
+    world.run(writer.add(b"x"))
+    rewrite()
+    world.run(handover.release(writer))
+    rewrite()
+    assert world.run(add_once(other, ledger_id, b"y")) == 1
+    # A reply lost, and the metadata rewritten before it is read again:
+    third = world.client(seed=3)
+    third_id = third.store.session_id
+    rewritten: list[int] = []
+
+    def judge(operation: Operation) -> Fault:
+        if operation.session_id == third_id and operation.name == "set" and not rewritten:
+            rewritten.append(1)
+            world.clock.callLater(0.4, rewrite)
+            return Fault.ANSWER_LOST
+        return Fault.NONE
+
+    world.metadata.faults = judge
+    world.metadata.delay_s = lambda op: 1.0 if op.session_id == third_id else 0.0
+    assert world.run(add_once(third, ledger_id, b"z")) == 2
+
+
+def test_a_recovery_beats_the_release() -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    ledger_id = create(world, client)
+    writer = world.run(handover.claim(client, ledger_id))
+    world.run(writer.add(b"x"))
+    metadata = world.run(operations.recover_ledger(other, ledger_id))
+    assert metadata.last_entry_id == 0
+    with pytest.raises((LedgerClosedError, ClientLedgerFencedError)):
+        world.run(handover.release(writer))
+    assert HANDOVER_KEY not in world.stored(ledger_id).custom
+    with pytest.raises(LedgerClosedError):
+        world.run(handover.claim(other, ledger_id))
+
+
+def test_a_recovery_beats_the_claim() -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    ledger_id = create(world, client)
+    world.run(add_once(client, ledger_id, b"x", b"y"))
+    world.metadata.delay_s = lambda op: (
+        3.0 if op.session_id == client.store.session_id and op.name == "set" else 0.0
+    )
+    claiming = world.start(handover.claim(client, ledger_id))
+    metadata = world.run(operations.recover_ledger(other, ledger_id))
+    assert metadata.last_entry_id == 1
+    world.settle(10)
+    assert isinstance(claiming.result, (LedgerClosedError, ClientLedgerFencedError))
+
+
+@PROTOCOLS
+def test_a_claimant_that_dies_leaves_the_ledger_to_recovery(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    ledger_id = create(world, world.client(protocol=protocol))
+    world.run(add_once(world.client(protocol=protocol, seed=1), ledger_id, b"kept"))
+    dying = world.client(protocol=protocol, seed=2)
+    writer = world.run(handover.claim(dying, ledger_id))
+    world.run(writer.add(b"kept too"))
+    world.run(dying.close())
+    survivor = world.client(protocol=protocol, seed=3)
+    with pytest.raises(NotHandedOverError):
+        world.run(handover.claim(survivor, ledger_id))
+    assert world.run(operations.recover_ledger(survivor, ledger_id)).last_entry_id == 1
+    # Frozen for ever and thawed: what it holds in its hands is worth nothing any more.
+    with pytest.raises(ClientError):
+        world.run(handover.release(writer))
+    assert world.stored(ledger_id).state is LedgerState.CLOSED
+
+
+def test_a_failed_add_is_never_handed_over() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = create(world, client)
+    writer = world.run(handover.claim(client, ledger_id))
+    world.run(writer.add(b"x"))
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_add, Fate.LOSE)
+    writer.add(b"y").addErrback(lambda _failure: None)
+    with pytest.raises(ClientError):
+        world.run(handover.release(writer))
+    world.settle(20)
+    assert HANDOVER_KEY not in world.stored(ledger_id).custom
+
+
+def test_release_waits_for_the_whole_write_quorum_but_not_for_ever() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = create(world, client)
+    writer = world.run(handover.claim(client, ledger_id))
+    slow = world.bookies[writer.metadata.last_fragment.ensemble[2]]
+    slow.policy = when(is_add, Fate.HOLD)
+    world.run(writer.add(b"x"))
+    releasing = world.start(handover.release(writer))
+    world.settle(0.5)
+    assert not releasing.done
+    slow.release()
+    world.settle(0.5)
+    assert releasing.done
+    assert slow.entries(ledger_id) == {0: b"x"}
+    writer = world.run(handover.claim(client, ledger_id))
+    world.run(writer.add(b"y"))
+    began_s = world.clock.seconds()
+    world.run(handover.release(writer, settle_s=2.0))
+    assert world.clock.seconds() - began_s == pytest.approx(2.0, abs=0.1)
+
+
+def test_only_what_was_claimed_can_be_released() -> None:
+    world = World(3)
+    client = world.client()
+    writer = world.run(client.create_ledger(**TRIPLE))
+    with pytest.raises(IllegalOperationError):
+        world.run(handover.release(writer))
+    with pytest.raises(NotHandedOverError):
+        world.run(handover.claim(client, writer.ledger_id))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"{}", b'{"v":2,"last":0,"length":0}', b'{"v":1,"last":-2,"length":0}', b"[1]", b"\xff"],
+)
+def test_a_key_that_is_not_understood_is_refused(value: bytes) -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = create(world, client)
+    stored = world.run(client.read_metadata(ledger_id))
+    changed = attrs.evolve(stored.value, custom={HANDOVER_KEY: value})
+    world.run(client.store.write_ledger(ledger_id, changed, stored.version))
+    with pytest.raises(NotHandedOverError):
+        world.run(handover.claim(client, ledger_id))
+
+
+def test_an_ensemble_change_of_a_claimant_keeps_the_rules() -> None:
+    world = World(5)
+    client = world.client()
+    ledger_id = create(world, client)
+    world.run(add_once(client, ledger_id, b"0", b"1"))
+    writer = world.run(handover.claim(client, ledger_id))
+    world.kill(writer.metadata.last_fragment.ensemble[0])
+    world.run(writer.add_many([b"2", b"3"]))
+    world.run(handover.release(writer))
+    stored = world.stored(ledger_id)
+    assert [fragment.first_entry_id for fragment in stored.fragments] == [0, 2]
+    assert WRITER_KEY in stored.custom
+    world.check_copies(ledger_id, [b"0", b"1", b"2", b"3"])
+    assert world.run(add_once(client, ledger_id, b"4")) == 4

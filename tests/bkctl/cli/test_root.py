@@ -1,0 +1,454 @@
+"""The command tree as a whole, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bkctl.cli.command import Command, Effect, Group
+from bkctl.cli.root import COMMANDS, cli
+from bkctl.exit_status import MEANING, ExitStatus
+from bkctl.options import Options, global_options, options_of
+from bkctl.session.session import SESSION_META
+from tests.bkctl.support.imports import run_without
+from tests.bkctl.support.terminal import FakeHost
+
+HEAVY = ("twisted", "kazoo", "rich", "pyspark", "pyarrow", "attr", "attrs", "google.protobuf",
+         "sqlite3", "crc32c", "asyncio", "bkclient", "bookied", "wire")  # fmt: skip
+DATA_PATH = ("bkclient.ledger.context", "bkclient.connection.channel", "bkclient.ledger.reader",
+             "bkclient.ledger.writer", "wire.v2", "wire.messages", "rich")  # fmt: skip
+
+
+def _walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None, name
+        if isinstance(command, Group):
+            yield from _walk(command, (*path, name))
+        else:
+            assert isinstance(command, Command), (*path, name)
+            yield (*path, name), command
+
+
+TREE = dict(_walk(cli))
+
+
+def _run(*args: str, host: FakeHost | None = None) -> tuple[int, str, str]:
+    host = host or FakeHost()
+    status = cli.run(args, host)
+    return status, host.out.text, host.err.text
+
+
+# Every command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_every_command_can_be_used_by_people_and_programs(path: tuple[str, ...]) -> None:
+    command = TREE[path]
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    assert {"-o", "--json", "--timeout", "--dry-run", "-y", "--no-input"} <= flags
+    assert isinstance(command.effect, Effect)
+    assert 2 <= len(command.examples) <= 4
+    assert all(line.startswith("bkctl ") or "| bkctl " in line or "(bkctl " in line
+               for line, _ in command.examples)  # fmt: skip
+    assert set(command.exits) <= set(MEANING)
+    assert command.replaces
+
+
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_every_help_has_a_purpose_examples_exit_statuses_and_what_it_replaces(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*path, "-h"]) == 0
+    text = capsys.readouterr().out
+    usage, purpose = text.split("\n\n")[:2]
+    assert usage.startswith(f"Usage: bkctl {' '.join(path)}")
+    assert purpose.strip().split("\n")[0]
+    for title in ("Examples:", "Common options:", "Exit status:", "Replaces:"):
+        assert title in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def _left_over(ctx: click.Context) -> list[str]:
+    """Return the command's name and what follows, wherever this click keeps that."""
+    found: list[str] = getattr(ctx, "_protected_args", None) or ctx.protected_args
+    return found
+
+
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_the_examples_of_every_command_can_be_parsed(path: tuple[str, ...]) -> None:
+    import shlex
+
+    for line, _ in TREE[path].examples:
+        one = line.split("bkctl ", 1)[1].split(" | ")[0].split(" > ")[0]
+        words = shlex.split(one.rstrip(")"))
+        command: click.Command = cli
+        ctx = cli.make_context("bkctl", words)
+        while isinstance(command, click.Group):
+            _, found, rest = command.resolve_command(ctx, [*_left_over(ctx), *ctx.args])
+            assert found is not None
+            command, ctx = found, found.make_context(found.name, rest, parent=ctx)
+        if path == tuple(ctx.command_path.split()[1:]):
+            assert command is TREE[path]
+
+
+def test_the_short_help_of_lazy_commands_is_their_own() -> None:
+    ctx = click.Context(cli)
+    names = ("ledger", "disk", "bookie", "cluster")
+    for group in (cli, *(cli.get_command(ctx, name) for name in names)):
+        assert isinstance(group, Group)
+        for name, (_, told) in group.lazy.items():
+            command = group.get_command(ctx, name)
+            assert command is not None
+            if name not in {"fence", "decommission", "upgrade"} or group is not cli:
+                assert command.get_short_help_str(100) == told, name
+
+
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_every_changing_command_says_what_it_can_do_and_cannot_be_watched(
+    path: tuple[str, ...],
+) -> None:
+    command = TREE[path]
+    changes = command.effect is not Effect.READ
+    text = " ".join(command.get_help(click.Context(command)).split())
+    assert (f"This command {command.effect.value}." in text) == changes
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    assert ("--watch" in flags) == ("--until" in flags) == command.can_be_watched
+    assert not (changes and command.can_be_watched)
+
+
+def test_every_list_status_and_show_command_can_be_watched() -> None:
+    words = {"list", "show", "status", "info", "state", "ready", "doctor", "usage"}
+    shown = {path for path in TREE if words & set(path[-1].split("-"))}
+    assert len(shown) > 15
+    assert all(TREE[path].can_be_watched for path in shown)
+
+
+def test_a_command_without_an_effect_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="effect"):
+        Command("probe", examples=())  # type: ignore[call-arg]
+
+
+def test_what_fences_or_loses_data_is_declared_so() -> None:
+    effects = {" ".join(path): command.effect for path, command in TREE.items()}
+    assert effects["ledger delete"] is Effect.LOSES_DATA
+    assert effects["ledger recover"] is effects["ledger fence"] is Effect.FENCES
+    assert effects["ledger close"] is Effect.FENCES
+    for path in ("cluster format", "metaformat", "cluster nuke", "cookie delete", "decommission"):
+        assert effects[path] is Effect.LOSES_DATA
+    for path in ("ledger list", "ledger show", "ledger read", "ledger tail", "bookie list"):
+        assert effects[path] is Effect.READ
+
+
+@pytest.mark.parametrize("columns", [60, 80, 102])
+def test_help_is_never_cut_and_breaks_no_word_that_is_to_be_typed(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for group in sorted({path[:-1] for path in TREE}):
+        assert cli.run([*group, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert "..." not in shown.partition("\nCommands:")[2].partition("\n\n")[0], group
+    for path in TREE:
+        assert cli.run([*path, "--help"]) == 0
+        broken = [
+            line
+            for line in capsys.readouterr().out.splitlines()
+            if line[-2:-1].isalpha() and line.endswith("-")
+        ]
+        assert not broken, path
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--timeout", "abc", "ledger", "list"], "'abc' is no number"),
+        (["ledger", "list", "--limit", "1.5"], "'1.5' is no whole number"),
+        (["ledger", "list", "--timeout", "nan"], "nan is too large, or no number"),
+        (["ledger", "list", "--timeout", "inf"], "inf is too large, or no number"),
+        (["--lock-wait", "1e300", "ledger", "list"], "1e300 is too large, or no number"),
+        (["bookie", "rename", "--rate", "nan"], "nan is too large, or no number"),
+    ],
+)
+def test_numbers_are_asked_for_in_plain_words(
+    args: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(args) == ExitStatus.USAGE
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tty", "told"), [(True, "\nbkctl: interrupted\n"), (False, "bkctl: interrupted\n")]
+)
+def test_an_interruption_is_told_below_the_sign_of_the_terminal(tty: bool, told: str) -> None:  # noqa: FBT001
+    class Impatient(FakeHost):
+        def client(self, uri: str, config: Any) -> Any:
+            raise KeyboardInterrupt
+
+    host = Impatient(tty=tty)
+    assert cli.run(["ledger", "list", "-u", "sqlite:///nowhere.db"], host) == ExitStatus.INTERRUPTED
+    assert host.err.text == told
+
+
+# Start -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("args", [["--help"], ["ledger", "--help"], ["ledger", "read", "--help"]])
+def test_help_imports_nothing_heavy(args: list[str]) -> None:
+    printed = run_without(HEAVY, f"from bkctl.cli import cli; status = cli.run({args!r})")
+    assert "Usage: bkctl" in printed
+
+
+@pytest.mark.parametrize(
+    "args", [["ledger", "list", "-o", "id"], ["ledger", "list"], ["bookie", "list", "--no-ask"]]
+)
+def test_a_look_at_metadata_imports_nothing_of_the_way_to_bookies(
+    args: list[str], tmp_path: Path
+) -> None:
+    uri = f"sqlite:///{tmp_path}/metadata.db"
+    run_without(
+        DATA_PATH,
+        "from bkctl.cli import cli\n"
+        f"cli.run(['cluster', 'init', '-u', {uri!r}])\n"
+        f"status = cli.run(['-u', {uri!r}, *{args!r}])",
+    )
+
+
+def test_it_says_which_bkctl_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+    assert "Python toolkit for Apache BookKeeper (not the Java bkctl)" in capsys.readouterr().out
+
+
+def test_every_lazy_command_is_listed_without_being_imported() -> None:
+    assert set(cli.list_commands(click.Context(cli))) == set(COMMANDS)
+
+
+# Options ---------------------------------------------------------------------------------------
+
+
+def _options(*args: str, environ: dict[str, str] | None = None) -> Options:
+    """Return what a command sees of the global options."""
+    seen: list[Options] = []
+    probe = Command("probe", callback=lambda: None, effect=Effect.READ, examples=())
+    probe.invoke = lambda ctx: seen.append(options_of(ctx))  # type: ignore[method-assign]
+    inner = Group("inner", params=global_options(root=False))
+    inner.add_command(probe)
+    root = Group("bkctl", params=global_options(root=True))
+    root.add_command(inner)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (environ or {}).items():
+            patch.setenv(name, value)
+        root.main(list(args), standalone_mode=False)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["-o", "json", "inner", "probe"],
+        ["inner", "-o", "json", "probe"],
+        ["inner", "probe", "-o", "json"],
+        ["inner", "probe", "--json"],
+        ["--json", "inner", "probe"],
+        ["-o", "csv", "inner", "probe", "--json"],
+    ],
+)
+def test_options_are_taken_before_and_after_the_verb_and_the_last_one_wins(args: list[str]) -> None:
+    assert _options(*args).output == "json"
+
+
+def test_the_environment_gives_way_to_flags_wherever_they_stand() -> None:
+    environ = {"BKCTL_OUTPUT": "csv", "BKCTL_SERVICE_URI": "sqlite:///a", "BKCTL_TIMEOUT": "7"}
+    assert _options("inner", "probe", environ=environ).output == "csv"
+    assert _options("inner", "probe", environ=environ).timeout_s == 7
+    assert _options("inner", "probe", "-o", "id", environ=environ).output == "id"
+    assert _options("-o", "id", "inner", "probe", environ=environ).output == "id"
+    assert _options("inner", "probe", "-u", "b", environ=environ).service_uri == "b"
+
+
+def test_every_global_option_has_a_variable_and_the_help_names_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli.run(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for option in global_options(root=True):
+        assert isinstance(option, click.Option)
+        word = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+        assert isinstance(option.envvar, list)
+        assert option.envvar[0] == f"BKCTL_{word}"
+        assert option.envvar[0] in text
+    assert "BKCTL_CONF, BOOKIE_CONF, CLI_CONF" in text
+
+
+def test_where_a_value_is_from_is_known() -> None:
+    options = _options("inner", "probe", "-o", "id", environ={"BOOKIE_CONF": "x", "BKCTL_YES": "1"})
+    assert options.origins == {"output": "--output", "conf": "BOOKIE_CONF", "yes": "BKCTL_YES"}
+
+
+def test_repeated_options_add_up_over_both_places() -> None:
+    options = _options("-v", "-X", "a=1", "inner", "probe", "-v", "-X", "b=2", "-X", "c=3")
+    assert options.verbose == 2
+    assert options.overrides == ("a=1", "b=2", "c=3")
+
+
+def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
+    for args in (
+        ["ledger", "show", "ff", "--ledger-id-format", "hex"],
+        ["--ledger-id-format", "hex", "ledger", "show", "ff"],
+    ):
+        status, _, err = _run(*args)
+        assert status == ExitStatus.USAGE
+        assert "which cluster?" in err
+
+
+# Errors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["ledgr"], "did you mean `bkctl ledger`"),
+        (["ledger", "raed", "1"], "did you mean `bkctl ledger read`"),
+        (["cluster", "ls", "/"], "did you mean `bkctl cluster tree`"),
+        (["ledger", "rm", "1"], "did you mean `bkctl ledger delete`"),
+        (["log", "read", "events"], "did you mean `bkctl log tail`"),
+        (["log", "show", "events"], "did you mean `bkctl log info`"),
+        (["ledger", "check", "1"], "did you mean `bkctl ledger verify`"),
+        (["list"], "`bkctl ledger list` or `bkctl bookie list`"),
+        (["ledger", "read", "1", "--frist", "2"], "--first"),
+        (["ledger", "read"], "Missing argument 'LEDGER_ID'"),
+        (["ledger", "show", "abc"], "'abc' is no ledger id; hexadecimal is written 0xabc"),
+        (["ledger", "list", "-o", "xml"], "'xml' is not one of"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_was_perhaps_meant(
+    args: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(args) == ExitStatus.USAGE
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_wrong_usage_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (["--json", "ledgr"], ["ledger", "show", "x", "-o", "json"], ["nope", "-ojson"]):
+        assert cli.run(args) == ExitStatus.USAGE
+        told = json.loads(capsys.readouterr().err)
+        assert told["name"] == "BK-USAGE"
+        assert told["code"] == 2
+
+
+def test_wrong_usage_is_json_where_the_environment_asks_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*args: str) -> str:
+        assert cli.run(["ledger", "raed", *args]) == ExitStatus.USAGE
+        return capsys.readouterr().err
+
+    monkeypatch.setenv("BKCTL_OUTPUT", "jsonl")
+    assert json.loads(told())["code"] == 2
+    assert told("-o", "table").startswith("bkctl: ")
+    monkeypatch.setenv("BKCTL_OUTPUT", "csv")
+    assert told().startswith("bkctl: ")
+    monkeypatch.setenv("BKCTL_JSON", "1")
+    assert json.loads(told())["code"] == 2
+
+
+def test_no_arguments_at_all_print_help(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.run([])
+    printed = capsys.readouterr()
+    assert "bkctl demo" in printed.out + printed.err
+
+
+def test_without_a_cluster_the_error_says_how_to_name_one() -> None:
+    status, out, err = _run("ledger", "list")
+    assert (status, out) == (ExitStatus.USAGE, "")
+    assert "Give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start one" in err
+
+
+def test_an_error_is_one_json_object_with_a_hint() -> None:
+    status, out, err = _run("--json", "ledger", "show", "7", "-u", "sqlite:///nowhere/at/all.db")
+    assert (status, out) == (ExitStatus.UNREACHABLE, "")
+    told = json.loads(err)
+    assert told["schema"] == 1
+    assert told["object"] == "ledger 7"
+    assert told["code"] == ExitStatus.UNREACHABLE
+    assert told["name"].startswith("BK-")
+    assert told["hint"]
+
+
+def test_an_uri_that_means_nothing_is_wrong_usage() -> None:
+    status, _, err = _run("ledger", "list", "-u", "redis://localhost")
+    assert status == ExitStatus.USAGE
+    assert "no metadata service URI" in err
+
+
+def test_an_unknown_override_is_named_with_the_nearest_key() -> None:
+    _, _, err = _run("ledger", "list", "-u", "sqlite:///nowhere.db", "-X", "readTimeuot=3")
+    assert "did you mean readTimeout" in err
+    status, _, err = _run("ledger", "list", "-u", "sqlite:///nowhere.db", "-X", "readTimeout")
+    assert status == ExitStatus.USAGE
+    assert "not KEY=VALUE" in err
+
+
+def test_a_settings_file_names_the_cluster_and_the_flag_wins(tmp_path) -> None:
+    conf = tmp_path / "bk_server.conf"
+    conf.write_text("metadataServiceUri=sqlite:///from/file.db\nbookiePort=3181\n")
+    status, _, err = _run("-c", str(conf), "ledger", "list")
+    assert status == ExitStatus.UNREACHABLE
+    assert "/from" in err
+    assert "bookiePort" not in err
+    _, _, err = _run("-c", str(conf), "-u", "sqlite:///other/flag.db", "ledger", "list")
+    assert "/other" in err
+    status, _, err = _run("-c", str(tmp_path / "missing"), "ledger", "list")
+    assert status == ExitStatus.NOT_FOUND
+    assert "missing" in err
+
+
+def test_a_bug_is_called_one_and_shows_where_only_when_asked() -> None:
+    def broken(uri: str, config: object) -> Any:
+        raise ZeroDivisionError("boom")
+
+    for verbose, expected in (([], False), (["-v"], True)):
+        host = FakeHost()
+        host._connect = broken
+        status = cli.run(["ledger", "list", "-u", "sqlite:///x", *verbose], host)
+        assert status == ExitStatus.FAILED
+        assert "ZeroDivisionError: boom; this is a bug" in host.err.text
+        assert ("Traceback" in host.err.text) == expected
+
+
+def test_a_command_knows_its_own_line_to_be_repeated() -> None:
+    host = FakeHost()
+    with cli.make_context("bkctl", ["ledger", "list"], obj=host) as ctx:
+        options_of(ctx).args = ("ledger", "delete", "a b")
+        with pytest.raises(Exception, match="which cluster"):
+            cli.invoke(ctx)
+        assert ctx.meta[SESSION_META].again("--yes") == "bkctl ledger delete 'a b' --yes"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-c {none} bookie list", "shell {none}", "ledger create --password-file {none}",
+        "profile import {none}", "disk check -c {none}",
+        "bookie state b:1 --http a:1 --token-file {none}",
+        "ledger write {none}", "cookie create b:1 --file {none}", "config check {none}",
+        "cluster backup {none}/file",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_named_and_missing_is_not_found_and_named_once(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none = str(tmp_path / "none")
+    uri = f"sqlite:///{tmp_path}/metadata.db"
+    assert _run("-u", uri, "cluster", "init", "-y")[0] == 0
+    status, _, err = _run("-u", uri, *line.format(none=none).split())
+    err += capsys.readouterr().err  # The shell's own: it has no session.
+    assert (status, err.count(none)) == (ExitStatus.NOT_FOUND, 1), err

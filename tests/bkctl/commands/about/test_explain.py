@@ -1,0 +1,125 @@
+"""Errors by name: each one is explained, and what is told to be tried exists."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+
+import bkclient
+import bkctl
+import bookied
+import wire
+from bkclient.errors import ClientLedgerFencedError
+from bkctl.cli.report import describe
+from bkctl.cli.root import cli
+from bkctl.commands.about.explanations import ADVICE, ALIASES, all_errors
+from bkctl.errors import CommandError, Interrupted, RefusedError, UsageError, error_name
+from bkctl.exit_status import ExitStatus
+from tests.bkctl.support.terminal import FakeHost
+from wire.errors import BookKeeperError
+
+ELSEWHERE = (
+    "bookied.admin.", "bookied.repair.autorecovery.", "bookied.storage.garbage.",
+    "bookied.runtime.", "bookied.service.", "bookied.config.reload", "bkctl.commands.export.spark.",
+)  # fmt: skip
+"""Modules whose errors end in a daemon or in Spark, and never a command."""
+
+ERRORS = all_errors()
+
+
+def _kinds() -> Iterator[type[BookKeeperError]]:
+    for package in (wire, bkclient, bookied, bkctl):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.startswith(ELSEWHERE) and not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    kinds = [BookKeeperError]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if kind is not BookKeeperError:
+            yield kind
+
+
+def test_every_error_of_a_command_has_an_explanation() -> None:
+    ours = ("wire.", "bkclient.", "bookied.", "bkctl.")
+    missing = {
+        error_name(kind)
+        for kind in _kinds()
+        if kind.__module__.startswith(ours) and not kind.__module__.startswith(ELSEWHERE)
+    } - set(ERRORS)
+    assert missing == set()
+    assert all(re.fullmatch(r"BK(-[A-Z0-9]+)+", name) for name in ERRORS)
+
+
+def test_advice_and_other_names_are_about_errors_that_there_are() -> None:
+    assert set(ADVICE) <= set(ERRORS)
+    assert set(ALIASES.values()) <= set(ERRORS)
+    assert not set(ALIASES) & set(ERRORS)
+
+
+def _advised() -> Iterator[str]:
+    for advice in ADVICE.values():
+        for step in advice.steps:
+            yield from re.findall(r"`bkctl ([^`]*)`", step)
+
+
+@pytest.mark.parametrize("line", sorted(set(_advised())))
+def test_what_is_told_to_be_tried_is_a_command_with_such_options(line: str) -> None:
+    words = shlex.split(line)
+    if words[0] == "COMMAND":
+        return
+    command: click.Command = cli
+    while isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None, line
+        command = found
+    known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    assert {word for word in words if word.startswith("-")} <= known, line
+
+
+def _run(*args: str) -> tuple[int, str, str]:
+    host = FakeHost()
+    return cli.run(["explain", *args], host), host.out.text, host.err.text
+
+
+def test_an_error_is_found_by_its_name_in_any_case_and_by_other_names() -> None:
+    for name in ("BK-LEDGER-FENCED", "ledger-fenced", "[BK-LEDGER-FENCED]", "ledger_fenced"):
+        status, out, _ = _run(name)
+        assert (status, out.startswith("BK-LEDGER-FENCED: ")) == (0, True)
+    assert "Exit status 7: conflict" in out
+    assert "What to do:\n  - `bkctl ledger show ID`" in out
+    found = json.loads(_run("BK-COOKIE-MISMATCH", "--json")[1])
+    assert (found["name"], found["program"], found["meaning"]) == (
+        "BK-WRONG-IDENTITY", "bookied", None,
+    )  # fmt: skip
+    status, _, err = _run("ledger-fence")
+    assert (status, "did you mean BK-LEDGER-FENCED?" in err) == (ExitStatus.NOT_FOUND, True)
+    assert _run("-o", "id")[1].split() == list(ERRORS)
+
+
+def test_the_line_of_an_error_ends_with_its_name_where_there_is_more_to_say() -> None:
+    assert describe(ClientLedgerFencedError(), None).line().endswith(" [BK-LEDGER-FENCED]")
+    assert describe(RefusedError("no", next_step="x"), None).line() == "bkctl: no; x"
+    assert describe(UsageError("how?"), None).line() == "bkctl: how?"
+    assert describe(CommandError("broken"), None).line() == "bkctl: broken"
+    assert describe(CommandError("broken"), None).machine()["name"] == "BK-COMMAND"
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        (ExitStatus.TIME_LIMIT, "BK-TIME-LIMIT"),
+        (ExitStatus.INTERRUPTED, "BK-INTERRUPTED"),
+        (ExitStatus.TERMINATED, "BK-INTERRUPTED"),
+    ],
+)
+def test_a_time_limit_has_another_name_than_a_signal(status: int, name: str) -> None:
+    told = describe(Interrupted("over", status), None).machine()
+    assert (told["name"], told["code"]) == (name, status)

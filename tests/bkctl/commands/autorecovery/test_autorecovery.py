@@ -1,0 +1,311 @@
+"""The autorecovery commands on a cluster in memory."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.memory import MemoryMetadata
+from tests.bkclient.metadata.values import B1, B2
+from tests.bkclient.repairs import closed_ledger, marks, member, open_writer, store_of
+from tests.bkclient.worlds import World
+from tests.bkctl.support.world import run_in
+from wire.ids import LedgerId
+
+
+@pytest.fixture
+def world() -> World:
+    return World(0)
+
+
+@pytest.fixture
+def store(world: World) -> MemoryMetadata:
+    made = world.metadata.metadata()
+    world.run(made.connect())
+    return made
+
+
+def dump(world: World, store: MemoryMetadata) -> dict[str, Any]:
+    return world.run(store.dump())
+
+
+def test_it_is_switched_for_the_whole_cluster_and_twice_is_once(
+    world: World, store: MemoryMetadata
+) -> None:
+    assert run_in(world, "autorecovery", "disable").out == "autorecovery disabled\n"
+    assert run_in(world, "autorecovery", "disable").out == "autorecovery was disabled before\n"
+    assert not world.run(store.replication_enabled())
+    assert run_in(world, "autorecovery", "enable", "--json").json == {
+        "schema": 1, "enabled": True, "changed": True,
+    }  # fmt: skip
+    assert world.run(store.replication_enabled())
+
+
+def test_a_dry_run_switches_nothing(world: World, store: MemoryMetadata) -> None:
+    before = dump(world, store)
+    assert run_in(world, "autorecovery", "disable", "--dry-run").out == (
+        "would disable autorecovery\n"
+    )
+    assert run_in(world, "autorecovery", "enable", "--dry-run").out == "would change nothing\n"
+    assert run_in(world, "autorecovery", "delay", "5m", "--dry-run").out == (
+        "would set the delay to 300 s\n"
+    )
+    assert run_in(world, "autorecovery", "trigger", "--dry-run").out.startswith("would have the")
+    assert dump(world, store) == before
+
+
+def test_the_status_of_a_new_cluster_and_of_one_that_mends_itself(
+    world: World, store: MemoryMetadata
+) -> None:
+    new = run_in(world, "autorecovery", "status", "--json").json
+    assert new["enabled"] is True
+    assert new["auditor"] is new["oldest"] is new["delay_s"] is None
+    world.run(store.elect(B1))
+    world.run(store.mark_underreplicated(LedgerId(1), (B1,)))
+    world.run(store.mark_underreplicated(LedgerId(2), (B1,)))
+    world.run(store.set_lost_bookie_recovery_delay(0))
+    assert world.run(store.acquire_lock(LedgerId(2)))
+    found = run_in(world, "autorecovery", "status", "--json").json
+    assert (found["auditor"], found["marked"], found["being_mended"]) == (B1, 2, 1)
+    assert "all-ledgers: never" in run_in(world, "autorecovery", "status").out
+
+
+@pytest.mark.parametrize("form", [(), ("--detail",), ("--count",), ("-o", "jsonl")])
+def test_a_damaged_mark_hides_no_other(world: World, store: MemoryMetadata, form) -> None:
+    ids = [LedgerId(number) for number in (101, 202, 303)]
+    for ledger_id in ids:
+        world.run(store.mark_underreplicated(ledger_id, (B1,)))
+    world.metadata.set(zk_paths.mark(ids[1]), b"\xffnonsense")
+    said = run_in(world, "autorecovery", "list", *form, ok=False)
+    assert said.status == 8
+    assert f"the mark of ledger {ids[1]}: " in said.err
+    assert f"1 mark cannot be read: {ids[1]}" in said.err
+    if form == ("--count",):
+        assert said.out == "2\n"
+    else:
+        assert all(str(one) in said.out for one in (ids[0], ids[2]))
+    assert run_in(world, "autorecovery", "status", "--json").json["marked"] == 3
+
+
+def test_marks_are_listed_by_whose_replicas_they_lack(world: World, store: MemoryMetadata) -> None:
+    for ledger_id, missing in ((1, (B1,)), (2, (B1, B2)), (3, (B2,))):
+        world.run(store.mark_underreplicated(LedgerId(ledger_id), missing))
+    world.run(store.acquire_lock(LedgerId(3)))
+
+    def ids(*options: str) -> list[str]:
+        return run_in(world, "autorecovery", "list", "-o", "id", *options).out.split()
+
+    assert ids() == ["1", "2", "3"]
+    assert ids("--missing", B1) == ["1", "2"]
+    assert ids("--not-missing", B1) == ["3"]
+    assert ids("--missing", B1, "--not-missing", B2) == ["1"]
+    assert run_in(world, "autorecovery", "list", "--count").out == "3\n"
+    listed = run_in(world, "autorecovery", "list", "--json").json["marks"]
+    assert listed[2]["worker"] == "localhost"
+    assert listed[1]["missing"] == [B1, B2]
+    table = run_in(world, "autorecovery", "list").out
+    assert table.splitlines()[0].split() == ["LEDGER", "MISSING", "SINCE", "WORKER"]
+
+
+def test_old_marks_can_be_told_from_new_ones(world: World, store: MemoryMetadata) -> None:
+    world.run(store.mark_underreplicated(LedgerId(1), (B1,)))
+    world.clock.advance(time.time() - world.clock.seconds())
+    world.run(store.mark_underreplicated(LedgerId(2), (B1,)))
+    assert run_in(world, "autorecovery", "list", "--older-than", "1h", "-o", "id").out == "1\n"
+
+
+def test_no_auditor_is_status_3_with_what_starts_one(world: World, store: MemoryMetadata) -> None:
+    none = run_in(world, "autorecovery", "auditor", ok=False)
+    assert none.status == 3
+    assert "bookied autorecovery" in none.err
+    assert run_in(world, "autorecovery", "trigger", ok=False).status == 3
+    world.run(store.elect(B1))
+    assert run_in(world, "autorecovery", "auditor").out == f"{B1}\n"
+
+
+def test_an_audit_is_asked_for_where_one_can_be_made(world: World, store: MemoryMetadata) -> None:
+    world.run(store.elect(B1))
+    world.run(store.set_lost_bookie_recovery_delay(60))
+    assert f"auditor {B1}" in run_in(world, "autorecovery", "trigger").out
+    run_in(world, "autorecovery", "disable")
+    refused = run_in(world, "autorecovery", "trigger", ok=False)
+    assert refused.status == 7
+    assert "`bkctl autorecovery enable`" in refused.err
+
+
+def test_periodic_checks_are_made_due(world: World, store: MemoryMetadata) -> None:
+    said = run_in(world, "autorecovery", "trigger", "--check", "placement", "--check", "replicas")
+    assert said.out.startswith("due again: placement, replicas")
+    day_ms = 86_400_000
+    for check in ("placement", "replicas"):
+        checked = world.run(store.check_time(check))
+        assert checked is not None
+        assert abs(time.time() * 1000 - 21 * day_ms - checked) < day_ms
+    assert world.run(store.check_time("all-ledgers")) is None
+
+
+def test_the_delay_is_shown_and_set_zero_included(world: World, store: MemoryMetadata) -> None:
+    none = run_in(world, "autorecovery", "delay", ok=False)
+    assert none.status == 3
+    assert run_in(world, "autorecovery", "delay", "30m").out == "delay 1800 s\n"
+    assert run_in(world, "autorecovery", "delay", "60").out == "delay 60 s, was 1800 s\n"
+    assert "looks for lost bookies now" in run_in(world, "autorecovery", "delay", "60").out
+    assert run_in(world, "autorecovery", "delay").out == "60 s\n"
+    (node,) = [path for path in world.run(store.dump()) if path.endswith("RecoveryDelay")]
+    world.metadata.set(node, b"soon")
+    assert run_in(world, "autorecovery", "delay", "0").out.startswith("delay 0 s; ")
+    assert world.run(store.lost_bookie_recovery_delay()) == 0
+
+
+def test_who_disables_it_says_for_how_long_and_why_and_every_command_repeats_it(
+    world: World, store: MemoryMetadata
+) -> None:
+    off = run_in(world, "autorecovery", "disable", "--for", "30m", "--reason", "new disks")
+    assert "disabled since" not in off.err
+    said = run_in(world, "ledger", "list").err.splitlines()[-1]
+    assert said.startswith("bkctl: autorecovery is disabled since 0")
+    assert said.endswith("(new disks)")
+    assert ", for another 29m" in said or ", for another 30m" in said
+    assert "disabled" not in run_in(world, "ledger", "list", "--quiet").err
+    shown = run_in(world, "autorecovery", "status", "--json")
+    assert shown.json["pause"]["reason"] == "new disks"
+    assert "(new disks)" in run_in(world, "autorecovery", "status").out
+    assert "(new disks)" in run_in(world, "doctor", ok=False).out
+    run_in(world, "autorecovery", "disable", "--reason", "more disks")
+    assert "(more disks)" in run_in(world, "ledger", "list").err
+    run_in(world, "autorecovery", "enable")
+    assert "disabled" not in run_in(world, "ledger", "list").err
+    assert world.run(store.replication_note()) is None
+
+
+def test_a_pause_that_is_over_is_told_as_such(world: World, store: MemoryMetadata) -> None:
+    run_in(world, "autorecovery", "disable", "--for", "1ms")
+    time.sleep(0.002)
+    assert "should be on again since" in run_in(world, "ledger", "list").err
+    world.run(store.set_replication_note(b"by hand"))
+    assert run_in(world, "ledger", "list").err.endswith("autorecovery is disabled (by hand)\n")
+
+
+def test_active_repairs_are_listed_with_their_workers(world: World, store: MemoryMetadata) -> None:
+    assert "no repairs" in run_in(world, "autorecovery", "active").err
+    world.run(store.acquire_lock(LedgerId(7)))
+    (one,) = run_in(world, "autorecovery", "active", "--json").json["repairs"]
+    assert (one["ledger_id"], one["worker"]) == ("7", "localhost")
+
+
+def test_only_a_mark_that_nobody_needs_is_forgotten() -> None:
+    world = World(5)
+    client, store = world.client(), store_of(world)
+    whole, lacking = closed_ledger(world, client, 5), closed_ledger(world, client, 5)
+    open_one = open_writer(world, client, 2).ledger_id
+    for ledger_id in (whole, lacking, open_one, LedgerId(99)):
+        world.run(store.mark_underreplicated(ledger_id, (B1,)))
+    del member(world, lacking, 1).ledgers[lacking].entries[3]
+    planned = run_in(world, "autorecovery", "forget", whole, "--dry-run").out
+    assert planned.startswith("would remove the mark of ledger")
+    assert "every replica of every entry" in run_in(world, "autorecovery", "forget", whole).out
+    assert "it is deleted" in run_in(world, "autorecovery", "forget", 99).out
+    for ledger_id, why in ((lacking, "lacks replicas on"), (open_one, "is not closed")):
+        refused = run_in(world, "autorecovery", "forget", ledger_id, ok=False)
+        assert (refused.status, why in refused.err) == (7, True)
+    assert run_in(world, "autorecovery", "forget", whole, ok=False).status == 3
+    assert set(marks(world)) == {lacking, open_one}
+    assert world.run(store.held_locks()) == []
+    world.run(store.acquire_lock(lacking))
+    taken = run_in(world, "autorecovery", "forget", lacking, ok=False)
+    assert "a worker has ledger" in taken.err
+
+
+def _spoil_mark(world: World, ledger_id: LedgerId) -> None:
+    world.run(store_of(world).mark_underreplicated(ledger_id, (B1,)))
+    world.metadata.set(zk_paths.mark(ledger_id), b"\xffnonsense")
+
+
+def test_a_damaged_mark_that_nobody_needs_is_forgotten_as_any() -> None:
+    world = World(5)
+    whole, other = (closed_ledger(world, world.client(), 5) for _ in range(2))
+    for ledger_id in (whole, LedgerId(99)):
+        _spoil_mark(world, ledger_id)
+    world.run(store_of(world).mark_underreplicated(other, (B1,)))
+    assert "every replica of every entry" in run_in(world, "autorecovery", "forget", whole).out
+    assert "it is deleted" in run_in(world, "autorecovery", "forget", 99).out
+    assert set(marks(world)) == {other}
+
+
+def test_a_damaged_mark_is_replaced_by_what_is_seen_to_be_lacking_if_so_told() -> None:
+    world = World(5)
+    lacking = closed_ledger(world, world.client(), 5)
+    open_one = open_writer(world, world.client(), 2).ledger_id
+    thin = member(world, lacking, 1)
+    del thin.ledgers[lacking].entries[3]
+    for ledger_id in (lacking, open_one):
+        _spoil_mark(world, ledger_id)
+        refused = run_in(world, "autorecovery", "forget", ledger_id, ok=False)
+        assert (refused.status, "--force damaged-mark" in refused.err) == (4, True)
+        assert f"the mark of ledger {ledger_id}: " in refused.err
+    forced = ("autorecovery", "forget", lacking, "--force", "damaged-mark")
+    assert "replace it by one" in run_in(world, *forced, "--dry-run").out
+    assert run_in(world, *forced, ok=False).status == 4  # Nobody can be asked.
+    told = run_in(world, *forced, "--yes").out
+    assert f"is replaced: it lacks replicas on {thin.bookie_id}" in told
+    open_forced = ("autorecovery", "forget", open_one, *forced[3:], "--yes")
+    assert "nothing is seen to be lacking" in run_in(world, *open_forced).out
+    assert marks(world) == {lacking: (thin.bookie_id,)}
+    assert world.run(store_of(world).held_locks()) == []
+
+
+def test_a_mark_that_can_be_read_needs_more_than_force_to_go() -> None:
+    world = World(5)
+    ledger_id = open_writer(world, world.client(), 2).ledger_id
+    world.run(store_of(world).mark_underreplicated(ledger_id, (B1,)))
+    forced = ("autorecovery", "forget", ledger_id, "--force", "damaged-mark", "--yes")
+    refused = run_in(world, *forced, ok=False)
+    assert (refused.status, "is not closed" in refused.err) == (7, True)
+    assert set(marks(world)) == {ledger_id}
+
+
+def test_marks_are_listed_with_what_their_ledgers_wait_for() -> None:
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 5)
+    gone = world.stored(ledger_id).ensemble[0]
+    world.kill(gone)
+    world.run(store_of(world).mark_underreplicated(ledger_id, (gone,)))
+    (one,) = run_in(world, "autorecovery", "list", "--detail", "--json").json["ledgers"]
+    assert (one["prospect"], one["size"], one["state"]) == ("waiting", 35, "closed")
+    assert one["why"] == "it waits for a worker"
+
+
+def test_an_audit_is_waited_for_until_all_that_is_lost_is_marked() -> None:
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 5)
+    gone = world.stored(ledger_id).ensemble[0]
+    store = store_of(world)
+    world.run(store.elect(B2))
+    world.run(store.set_lost_bookie_recovery_delay(0))
+    world.kill(gone)
+    world.settle()
+    world.clock.callLater(
+        5,
+        lambda: Deferred.fromCoroutine(store.mark_underreplicated(ledger_id, (gone,))),
+    )
+    said = run_in(world, "autorecovery", "audit", "--wait")
+    assert said.out.startswith(f"audited by {B2} in ")
+    assert set(marks(world)) == {ledger_id}
+    assert "would have the auditor" in run_in(world, "autorecovery", "audit", "--dry-run").out
+    assert f"asked the auditor {B2}" in run_in(world, "autorecovery", "audit").out
+
+
+def test_a_periodic_check_is_waited_for_until_its_time_is_stored() -> None:
+    world = World(3)
+    store = store_of(world)
+    world.run(store.elect(B2))
+    world.clock.callLater(
+        5, lambda: Deferred.fromCoroutine(store.set_check_time("replicas", 10**12))
+    )
+    said = run_in(world, "autorecovery", "audit", "--full", "replicas", "--wait", "--json").json
+    assert (said["auditor"], said["checks"]) == (B2, ["replicas"])
+    assert said["took_s"] >= 5

@@ -1,0 +1,335 @@
+"""The commands that ask a bookie: the same values of a bookie of ours and of one that speaks v1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import MASKED
+from bkclient.errors import BookieUnavailableError
+from bkclient.metadata.memory import MemoryCluster
+from bkctl.bookies import admin_api as work
+from bkctl.bookies.admin_client import AdminClient, Answer, HttpAddress
+from bkctl.commands.bookie import admin_settings
+from bkctl.commands.bookie.views import BOOKIE_HTTP_VIEWS
+from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
+from bookied.admin.control import Control
+from bookied.admin.exchange import Asked
+from bookied.admin.web import Access, Api, Credentials
+from tests.bkctl.support.runner import cli
+from tests.bkctl.support.terminal import FakeHost
+from tests.bookied.worlds.clock_world import World
+from tests.bookied.worlds.fakes import done
+from wire.ids import BookieId
+from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
+
+ME = BookieId("b1")
+PAGE = """\
+# TYPE a gauge
+a{dir="/d 1",said="\\"no\\"\\n"} 1.5
+# TYPE bookkeeper_server_ADD_ENTRY summary
+bookkeeper_server_ADD_ENTRY_count{success="true"} 7
+bookkeeper_server_ADD_ENTRY_IN_PROGRESS 2
+bookkeeper_server_ADD_ENTRY{success="true",quantile="0.5"} NaN
+bookie_journal_JOURNAL_QUEUE_SIZE{journalIndex="0"} 3
+"""
+
+
+class InMemory(AdminClient):
+    """Asks the API of a bookie on a clock; ``v1`` hides what no Java bookie has."""
+
+    def __init__(self, world: World, *, v1: bool, token: str = "t") -> None:
+        super().__init__("nowhere", 0, token=token)
+        self._api = Api(Control(world.service, lambda: PAGE), Access("t"))
+        self._v1 = v1
+
+    def request(self, method: str, path: str, body: object = None) -> Answer:
+        if self._v1 and path.startswith("/api/v2"):
+            return Answer(404, "<html><body><h1>Resource not found</h1></body></html>")
+        sent = b"" if body is None else json.dumps(body).encode()
+        asked = Asked(method=method, body=sent)
+        reply = done(self._api.answer(path, asked, Credentials(f"Bearer {self._token}")))
+        return Answer(reply.status, reply.body)
+
+
+@attrs.frozen
+class Stage:
+    world: World
+    v1: bool
+
+    @property
+    def admin(self) -> InMemory:
+        return InMemory(self.world, v1=self.v1)
+
+
+@pytest.fixture(params=["v1", "v2"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    world = World(tmp_path)
+    done(world.service.start())
+    yield Stage(world, request.param == "v1")
+    world.stop()
+
+
+def test_the_state_is_told_as_far_as_it_is_known(stage: Stage) -> None:
+    found = work.state(stage.admin, ME)
+    assert (found.state, found.read_only, found.takes_recovery_adds) == ("writable", False, True)
+    assert found.registered is (None if stage.v1 else True)
+    work.mode(stage.admin, ME, wanted=True)
+    assert work.state(stage.admin, ME).state == "read-only"
+
+
+def test_the_mode_is_set_and_told(stage: Stage) -> None:
+    assert work.mode(stage.admin, ME, wanted=None) == work.Mode(ME, read_only=False)
+    assert work.mode(stage.admin, ME, wanted=True) == work.Mode(ME, read_only=True)
+    assert work.mode(stage.admin, ME, wanted=None) == work.Mode(ME, read_only=True)
+    assert work.mode(stage.admin, ME, wanted=False) == work.Mode(ME, read_only=False)
+
+
+def test_compactions_are_suspended_kind_by_kind(stage: Stage) -> None:
+    def suspended(**how: bool) -> tuple[bool, bool]:
+        found = work.compactions(stage.admin, ME, **how)
+        return found.minor_suspended, found.major_suspended
+
+    assert suspended() == (False, False)
+    assert suspended(suspend=True, major=False) == (True, False)
+    assert suspended(suspend=True) == (True, True)
+    assert suspended(suspend=False, minor=False) == (True, False)
+
+
+def test_garbage_is_collected_on_demand(stage: Stage) -> None:
+    assert work.collect(stage.admin, ME, major=True, minor=True) == work.GarbageAsked(ME)
+    stage.world.run_for(2)
+    (found,) = work.collections(stage.admin)
+    assert (found.major_compactions, found.running, found.compacting) == (1, False, None)
+    assert found.rounds == (None if stage.v1 else 1)
+
+
+def test_settings_are_chosen_by_key(stage: Stage) -> None:
+    (found,) = work.settings(stage.admin, ("bookieId",))
+    assert found == work.BookieSetting("bookieId", "b1")
+    assert len(work.settings(stage.admin, ())) > 100
+    with pytest.raises(NothingFoundError, match="nonsense"):
+        work.settings(stage.admin, ("nonsense",))
+    with pytest.raises(NothingFoundError, match=r"gcWaitTme; did you mean gcWaitTime\?"):
+        work.settings(stage.admin, ("gcWaitTme",))
+
+
+def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -> None:
+    pairs = [("gcWaitTime", "70000"), ("majorCompactionThreshold", "0.7")]
+    before = {one.key: one.value for one in work.settings(stage.admin, ())}
+    told = [(key, before[key], value) for key, value in pairs]
+    plan = admin_settings.planned(stage.admin, pairs)
+    assert [(one.key, one.was, one.value) for one in plan] == told
+    assert {one.key: one.value for one in work.settings(stage.admin, ())} == before
+    done_now = admin_settings.change(stage.admin, pairs)
+    assert [(one.key, one.was, one.value) for one in done_now] == told
+    assert work.settings(stage.admin, ("gcWaitTime",))[0].value == "70000"
+
+
+@pytest.mark.parametrize("act", [admin_settings.planned, admin_settings.change])
+def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path: Path, act) -> None:
+    world = World(tmp_path)
+    done(world.service.start())
+    admin = InMemory(world, v1=False)
+    before = work.all_settings(admin)
+    with pytest.raises(ConflictError, match=r"while the bookie runs: bookiePort; .*gcWaitTime"):
+        act(admin, [("gcWaitTime", "70000"), ("bookiePort", "1")])
+    with pytest.raises(ConflictError, match="gcWaitTime: 'soon'"):
+        act(admin, [("gcWaitTime", "soon")])
+    with pytest.raises(ConflictError, match="diskUsageWarnThreshold: is above"):
+        act(admin, [("diskUsageThreshold", "0.5"), ("diskUsageWarnThreshold", "0.9")])
+    with pytest.raises(ConflictError, match="diskUsageWarnThreshold: is above"):
+        act(admin, [("diskUsageThreshold", "0.5")])
+    with pytest.raises(NothingFoundError, match="did you mean gcWaitTime"):
+        act(admin, [("gcWaitTimee", "1")])
+    with pytest.raises(UsageError, match="each key once"):
+        act(admin, [("gcWaitTime", "1"), ("gcWaitTime", "2")])
+    assert work.all_settings(admin) == before
+    world.stop()
+
+
+def test_a_java_bookie_is_told_any_key_and_its_secrets_are_masked() -> None:
+    kept = {"gcWaitTime": "1", "passwd": "old"}
+
+    class Java(Canned):
+        speaks_v2 = False
+
+        def request(self, method: str, path: str, body: object = None) -> Answer:
+            assert path == "/api/v1/config/server_config"
+            if method == "PUT":
+                assert isinstance(body, dict)
+                kept.update(body)
+                return Answer(200, "Success set server config.")
+            return Answer(200, json.dumps(kept))
+
+    java = Java(200, "")
+    found = admin_settings.change(java, [("passwd", "hunter2"), ("own.key", "x=y")])
+    assert kept["passwd"] == "hunter2"
+    assert [(one.key, one.was, one.value) for one in found] == [
+        ("passwd", MASKED, MASKED), ("own.key", None, "x=y"),
+    ]  # fmt: skip
+
+
+def test_the_trace_of_a_request_has_no_secret_in_it() -> None:
+    told: list[str] = []
+    admin = AdminClient("127.0.0.1", 1, tell=told.append)
+    with pytest.raises(BookieUnavailableError):
+        admin.request("PUT", "/x", {"tlsKeyStorePassword": "hunter2", "gcWaitTime": "1"})
+    assert "hunter2" not in told[0]
+    assert "gcWaitTime" in told[0]
+
+
+def test_ready_is_an_answer_or_a_conflict(stage: Stage, tmp_path: Path) -> None:
+    assert work.ready(stage.admin, ME) == work.Ready(ME)
+    early = InMemory(World(tmp_path / "early"), v1=stage.v1)
+    with pytest.raises(ConflictError, match="not fully started"):
+        work.ready(early, ME)
+
+
+def test_metrics_are_taken_apart_and_chosen_by_a_pattern(stage: Stage) -> None:
+    found = list(work.metrics(stage.admin, None))
+    assert found[0].labels == {"dir": "/d 1", "said": '"no"\n'}
+    assert found[0].value == 1.5
+    assert len(found) == 5
+    (count,) = work.metrics(stage.admin, "ENTRY_count")
+    assert count.value == 7
+    with pytest.raises(UsageError, match="--grep"):
+        list(work.metrics(stage.admin, "("))
+    value = BOOKIE_HTTP_VIEWS[work.MetricSample]["value"]
+    assert [value.get(one) for one in found[1:4]] == ["7", "2", "nan"]
+
+
+def test_jmx_attributes_are_told_by_what_replaces_them(stage: Stage) -> None:
+    found = {(one.attribute, one.sample.name) for one in work.jmx(stage.admin)}
+    assert found == {
+        ("BookieServer AddStats", "bookkeeper_server_ADD_ENTRY_count"),
+        ("BookieServer AddStats", "bookkeeper_server_ADD_ENTRY"),
+        ("Bookie QueueLength", "bookie_journal_JOURNAL_QUEUE_SIZE"),
+    }
+
+
+def test_a_wrong_token_is_refused_with_what_to_do(stage: Stage) -> None:
+    stranger = InMemory(stage.world, v1=stage.v1, token="guess")
+    with pytest.raises(RefusedError) as refused:
+        work.mode(stranger, ME, wanted=True)
+    assert "--token-file" in refused.value.hint
+    assert work.mode(stranger, ME, wanted=None).read_only is False
+
+
+class Canned(AdminClient):
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__("nowhere", 0)
+        self._answer = Answer(status, body)
+
+    def request(self, method: str, path: str, body: object = None) -> Answer:
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "words"),
+    [
+        (500, "Internal Server Error", CommandError, "the bookie failed: Internal Server Error"),
+        (404, "<html>", NothingFoundError, "<html>"),
+        (409, '{"error": {"code": "refused", "message": "no way"}}', ConflictError, "^no way$"),
+        (503, "", ConflictError, "status 503"),
+    ],
+)
+def test_a_bad_answer_is_an_error_in_the_bookie_s_words(
+    status: int, body: str, error: type[CommandError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Canned(status, body).ask("GET", "/x")
+    with pytest.raises(CommandError, match="no JSON"):
+        _ = Canned(200, "<html>").ask("GET", "/x").json
+
+
+def test_what_a_java_bookie_tells_of_secrets_is_masked() -> None:
+    told = {"httpServerKeyStorePassword": "hunter2", "passwd": "", "tlsKeyStorePasswordPath": "/p"}
+
+    class Java(Canned):
+        speaks_v2 = False
+
+    found = work.settings(Java(200, json.dumps(told)), ())
+    assert {one.key: one.value for one in found} == told | {"httpServerKeyStorePassword": MASKED}
+
+
+# Where a bookie is asked -------------------------------------------------------------------------
+
+
+class OneStore:
+    """As much of a client as has a store."""
+
+    config = ClientConfig()
+
+    def __init__(self, store: object) -> None:
+        self.store = store
+
+
+@pytest.mark.parametrize(
+    ("published", "host"), [("0.0.0.0", "bookie7"), ("::", "bookie7"), ("10.1.2.3", "10.1.2.3")]
+)
+def test_the_address_is_the_published_one_and_every_address_means_the_bookie_s_own(
+    tmp_path: Path, published: str, host: str
+) -> None:
+    world = World(tmp_path)
+    store = MemoryCluster.initialized(world.clock).metadata()
+    done(store.connect())
+    own = Endpoint("bookie", 3181, "bookie7", BOOKIE_RPC)
+    info = BookieServiceInfo((own, Endpoint("httpserver", 8080, published, "http")))
+    done(store.register(ME, info, read_only=False))
+    assert done(work.published(OneStore(store), ME)) == HttpAddress(host, 8080)
+    done(store.register(BookieId("b2"), BookieServiceInfo((own,)), read_only=False))
+    with pytest.raises(NothingFoundError, match="no HTTP server"):
+        done(work.published(OneStore(store), BookieId("b2")))
+    with pytest.raises(NothingFoundError, match="not registered"):
+        done(work.published(OneStore(store), BookieId("b3")))
+    done(store.close())
+
+
+def test_a_bookie_that_publishes_https_is_asked_with_the_client_s_keys() -> None:
+    config = ClientConfig(client_trust_store="trust.p12")
+    plain = Endpoint("httpserver", 8080, "10.1.2.3", "http")
+    secured = Endpoint("httpserver", 8443, "10.1.2.3", "https")
+    address = work.http_address(BookieServiceInfo((plain, secured)), config)
+    assert address == HttpAddress("10.1.2.3", 8443, config.https)
+    assert config.https.trust_store.path == "trust.p12"
+    assert not config.https.client_authentication, "there is no certificate to show"
+
+
+def run(*words: str, **environ: str) -> tuple[int, str, str]:
+    host = FakeHost(environ=environ)
+    status = cli.run(list(words), host)
+    return status, host.out.text, host.err.text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("readonly", "b1", "on"), "turn read-only mode of bookie b1 on"),
+        (("gc", "b1"), "collect garbage on bookie b1"),
+        (("compaction", "b1", "suspend"), "suspend compaction on bookie b1"),
+    ],
+)
+def test_a_dry_run_asks_nobody(words: tuple[str, ...], told: str) -> None:
+    status, out, _ = run("bookie", *words, "--dry-run")
+    assert (status, out.strip().endswith(told)) == (0, True), out
+
+
+def test_wrong_usage_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    status, _, err = run("bookie", "compaction", "b1", "suspend", "--no-major", "--no-minor")
+    assert (status, "leave nothing to do" in err) == (2, True)
+    status, _, err = run("bookie", "state", "b1", "--http", "nowhere")
+    assert (status, "is not HOST:PORT" in err) == (2, True)
+    status, _, _ = run("bookie", "config-set", "b1", "x", "--http", "a:1")
+    assert status == 2
+    for words in (["set", "b1", "x=1"], ["b1", "set", "x"], ["b1", "x=1"]):
+        status, _, err = run("bookie", "config", *words, "--http", "a:1")
+        assert (status, "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes" in err) == (2, True)
+    missing = str(tmp_path / "token")
+    status, _, err = run("bookie", "state", "b1", "--http", "a:1", "--token-file", missing)
+    assert (status, f"token file {missing}: " in err) == (3, True)

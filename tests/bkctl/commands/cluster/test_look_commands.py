@@ -1,0 +1,248 @@
+"""`cluster status`, `ping`, `test`, `map` and `topology`, and what is new of `bookie list`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import attrs
+import pytest
+
+from bkctl.commands.cluster import map as cluster_map
+from bkctl.commands.cluster.map import ClusterMap, Rack
+from bkctl.commands.cluster.summary_views import BookieSummary
+from bkctl.output.canvas import Canvas
+from tests.bkclient.worlds import Fate, World
+from tests.bkctl.commands.bookie.test_bookie import written
+from tests.bkctl.support.drawn import WIDTHS, check_drawing
+from tests.bkctl.support.world import run_in
+from wire.ids import BookieId, LedgerId
+from wire.messages import AddRequest, Request
+
+GIB = 1 << 30
+
+
+class TestStatus:
+    def test_a_sound_cluster_has_room_and_only_lacks_an_auditor(self) -> None:
+        world = World(4)
+        shown = run_in(world, "cluster", "status", "--json").json
+        assert (shown["writable"], shown["read_only"], shown["down"]) == (4, 0, 0)
+        assert shown["headroom"] == 1
+        assert (shown["free"], shown["total"]) == (1600, 4000)
+        assert shown["problems"] == ["no auditor is elected"]
+        world.run(world.client().store.elect(BookieId("b1")))
+        assert run_in(world, "cluster", "status", "--fail-if-any").status == 0
+
+    def test_what_is_wrong_is_told_and_is_status_10_on_request(self) -> None:
+        world = World(4)
+        world.kill("b1")
+        world.kill("b2", unregister=False)
+        world.turn_read_only("b3")
+        store = world.client().store
+        world.run(store.write_cookie(BookieId("b1"), b"cookie", -2))
+        world.run(store.mark_underreplicated(LedgerId(7), (BookieId("b1"),)))
+        world.run(store.set_replication_enabled(enabled=False))
+        shown = run_in(world, "cluster", "status", "--json")
+        assert shown.json["problems"] == [
+            "1 writable bookie too few for ledgers of an ensemble of 3",
+            "1 ledger under-replicated",
+            "1 registered bookie unreachable",
+            "1 bookie down",
+            "1 bookie read-only",
+            "autorecovery is disabled",
+        ]
+        failed = run_in(world, "cluster", "status", "--fail-if-any", ok=False)
+        assert failed.status == 10
+        assert "6 problems" in failed.err
+
+    def test_the_largest_open_ensemble_needs_room_too_once_ledgers_are_counted(self) -> None:
+        world = World(5)
+        written(world)
+        world.run(world.client().create_ledger(ensemble_size=5, write_quorum=2, ack_quorum=2))
+        plain = run_in(world, "cluster", "status", "--json").json
+        assert (plain["ledgers"], plain["ensemble_size"], plain["headroom"]) == (None, 3, 2)
+        counted = run_in(world, "cluster", "status", "--ledgers", "--json").json
+        assert (counted["ledgers"], counted["not_closed"]) == (2, 1)
+        assert (counted["ensemble_size"], counted["headroom"]) == (5, 0)
+
+
+class TestPing:
+    def test_everybody_answers_over_connections_of_their_own(self) -> None:
+        world = World(2)
+        said = run_in(world, "cluster", "ping", "-o", "jsonl")
+        peers = [json.loads(line) for line in said.out.splitlines()]
+        assert [one["peer"] for one in peers] == ["metadata", "b1", "b2"]
+        assert all(one["error"] is None for one in peers)
+        assert all(one["connect_s"] is not None for one in peers[1:])
+        assert not any(bookie.connections for bookie in world.bookies.values())
+
+    def test_one_that_is_silent_is_named_and_is_status_5(self) -> None:
+        world = World(3)
+        world.kill("b2", unregister=False)
+        failed = run_in(world, "cluster", "ping", ok=False)
+        assert failed.status == 5
+        assert "1 of 4 did not answer: b2" in failed.err
+        assert "b2" in failed.out
+
+    def test_one_that_is_down_counts_unless_only_registered_ones_are_wanted(self) -> None:
+        world = World(2)
+        world.run(world.client().store.write_cookie(BookieId("b9"), b"cookie", -2))
+        assert run_in(world, "cluster", "ping", ok=False).status == 5
+        said = run_in(world, "cluster", "ping", "--registered", "-o", "id")
+        assert said.out.split() == ["metadata", "b1", "b2"]
+
+
+class TestTest:
+    def test_a_sound_cluster_passes_and_nothing_is_left(self) -> None:
+        world = World(3)
+        shown = run_in(world, "cluster", "test", "-n", 20, "--size", "1KiB", "--json").json
+        assert (shown["entries"], shown["entry_bytes"], len(shown["ensemble"])) == (20, 1024, 3)
+        assert run_in(world, "ledger", "list", "--count").out == "0\n"
+        said = run_in(world, "cluster", "test").out
+        assert said.startswith("the cluster works: 100 entries of 100 B on 3 bookies")
+
+    def test_the_ledger_is_kept_on_request(self) -> None:
+        world = World(3)
+        shown = run_in(world, "cluster", "test", "--keep", "-o", "json").json
+        assert shown["delete_s"] is None
+        assert run_in(world, "ledger", "list", "-o", "id").out.strip() == shown["ledger_id"]
+
+    def test_a_cluster_that_is_too_small_or_does_not_store_fails_and_leaves_nothing(self) -> None:
+        world = World(2)
+        assert run_in(world, "cluster", "test", ok=False).status == 5
+        small = run_in(world, "cluster", "test", "-E", 2, "-W", 3, ok=False)
+        assert small.status == 2
+
+        def lose_adds(request: Request) -> Fate:
+            return Fate.LOSE if isinstance(request, AddRequest) else Fate.SERVE
+
+        for bookie in world.bookies.values():
+            bookie.policy = lose_adds
+        failed = run_in(world, "cluster", "test", "-E", 2, ok=False)
+        assert failed.status != 0
+        assert run_in(world, "ledger", "list", "--count").out == "0\n"
+
+    def test_a_dry_run_writes_nothing(self) -> None:
+        world = World(3)
+        said = run_in(world, "cluster", "test", "--dry-run").out
+        assert said == "would write, read and delete a ledger of 100 entries\n"
+        assert not world["b1"].ledgers
+
+
+def bookies(*more: BookieSummary) -> Sequence[BookieSummary]:
+    one = BookieSummary(
+        BookieId("bk-01.example.org:3181"), "writable", "bk-01.example.org:3181",
+        60 * GIB, 100 * GIB, rack="/dc1/rack1",
+    )  # fmt: skip
+    return (
+        one,
+        attrs.evolve(one, bookie_id=BookieId("bk-02:3181"), state="read-only", free=2 * GIB),
+        attrs.evolve(one, bookie_id=BookieId("bk-03:3181"), free=8 * GIB, rack="/dc1/rack2"),
+        attrs.evolve(
+            one, bookie_id=BookieId("bk-04:3181"), free=None, total=None, rack="/dc1/rack2",
+            unreachable="bookie bk-04:3181 cannot be reached: connection refused",
+        ),
+        BookieSummary(BookieId("bk-05:3181"), "down"),
+        *more,
+    )  # fmt: skip
+
+
+def racks() -> ClusterMap:
+    found = bookies()
+    return ClusterMap(
+        instance_id="e5189144-9ced-4bce-b0b1-dfb5550c906e",
+        racks=(Rack("/dc1/rack1", found[:2]), Rack("/dc1/rack2", found[2:4]), Rack("", found[4:])),
+        free=70 * GIB,
+        total=300 * GIB,
+    )
+
+
+class TestMap:
+    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("unicode", [True, False])
+    def test_racks_states_and_fill_are_drawn(self, width: int, unicode: bool) -> None:  # noqa: FBT001
+        name = "cluster-map" if unicode else "cluster-map-ascii"
+        check_drawing(name, cluster_map.drawing(racks(), Canvas(width, unicode)), width)
+
+    def test_ids_that_are_too_long_are_cut_and_nothing_overflows(self) -> None:
+        one = BookieSummary(BookieId("b" * 90), "writable", free=1, total=2)
+        found = ClusterMap(instance_id=None, racks=(Rack("/r" * 50, (one,)),))
+        for width in (30, 60):
+            lines = list(cluster_map.drawing(found, Canvas(width)))
+            assert {len(line) for line in lines[2:]} == {width}
+
+    def test_the_command_draws_for_people_and_tells_programs_the_same(self) -> None:
+        world = World(2)
+        world.kill("b2")
+        world.run(world.client().store.write_cookie(BookieId("b2"), b"cookie", -2))
+        drawn = run_in(world, "cluster", "map").out
+        assert "● b1 writable" in drawn
+        assert "✗ b2 down" in drawn
+        assert "together 400 B free of 1000 B" in drawn
+        shown = run_in(world, "cluster", "map", "--json").json
+        assert [b["bookie_id"] for rack in shown["racks"] for b in rack["bookies"]] == ["b1", "b2"]
+        assert shown["total"] == 1000
+        silent = run_in(world, "cluster", "map", "--no-ask").out
+        assert "not asked" in silent
+
+
+class TestTopology:
+    def test_a_script_says_where_bookies_are(self) -> None:
+        world = World(3)
+
+        async def script(hosts: Sequence[str]) -> str:
+            return " ".join("/dc1/r1" if host == "host-b1" else "/dc1/r2" for host in hosts)
+
+        client = world.client(topology_script=script)
+        found = world.run(cluster_map.locations(client))
+        assert found.known
+        assert found.locations == {"/dc1/r1": ("b1",), "/dc1/r2": ("b2", "b3")}
+        assert list(cluster_map.tree(found, Canvas(60, unicode=False))) == [
+            "/",
+            "`- dc1",
+            "   |- r1",
+            "   |  `- + b1 writable",
+            "   `- r2",
+            "      |- + b2 writable",
+            "      `- + b3 writable",
+        ]
+
+    def test_without_a_script_it_says_so(self) -> None:
+        said = run_in(World(1), "cluster", "topology")
+        assert "no racks are known" in said.err
+        assert "└─ ● b1 writable" in said.out
+        assert run_in(World(1), "cluster", "topology", "--json").json["known"] is False
+        assert run_in(World(2), "cluster", "topology", "-o", "id").out.split() == ["b1", "b2"]
+
+
+def test_the_id_has_a_short_name() -> None:
+    world = World(1)
+    assert run_in(world, "cluster", "id").out == run_in(world, "cluster", "instance-id").out
+
+
+def test_a_bookie_can_be_shown_and_tested_by_the_short_names() -> None:
+    world = World(2)
+    shown = run_in(world, "bookie", "show", "b2", "--json").json
+    assert (shown["bookie_id"], shown["rack"], shown["version"]) == ("b2", None, None)
+    assert run_in(world, "bookie", "show", "b9", ok=False).status == 3
+    assert run_in(world, "bookie", "test", "b2").out.startswith("bookie b2 is sane")
+
+
+@pytest.mark.parametrize(
+    ("policy", "word"),
+    [
+        ("RackawareEnsemblePlacementPolicy", None),
+        ("RegionAwareEnsemblePlacementPolicy", "region"),
+        ("ZoneawareEnsemblePlacementPolicy", "zone"),
+    ],
+)
+def test_racks_of_one_region_or_zone_are_a_problem_where_those_are_kept_apart(
+    policy: str, word: str | None
+) -> None:
+    async def one_place(hosts: Sequence[str]) -> str:
+        return " ".join(f"/place/{host[-1]}" for host in hosts)
+
+    settings = {"placement_policy": f"org.apache.bookkeeper.client.{policy}"}
+    said = run_in(World(3), "cluster", "status", "--json", topology_script=one_place, **settings)
+    told = [one for one in said.json["problems"] if one.startswith("all bookies are in one")]
+    assert told == ([] if word is None else [f"all bookies are in one {word}"])

@@ -1,0 +1,335 @@
+"""`cluster tree`, `get`, `backup`, `restore` and `watch`."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bkclient.blocking import with_store
+from bkclient.metadata.api import NEW
+from bkctl.cli.root import cli
+from bkctl.commands.cluster import backup, nodes, watch
+from bkctl.commands.cluster.backup import BackupDamagedError
+from bkctl.commands.cluster.nodes import MetadataNode
+from bkctl.commands.cluster.watch import ClusterEvent, Seen, changes
+from bkctl.output.canvas import Canvas
+from tests.bkclient.worlds import World
+from tests.bkctl.commands.bookie.test_bookie import written
+from tests.bkctl.support.drawn import WIDTHS, check_drawing
+from tests.bkctl.support.runner import Result
+from tests.bkctl.support.terminal import FakeHost
+from tests.bkctl.support.world import run_in
+from wire.ids import BookieId, LedgerId
+from wire.records import Cookie, encode_cookie
+
+
+@pytest.fixture
+def world() -> World:
+    """A cluster with a bit of everything: ledgers, cookies, marks, a log, a strange node."""
+    world = World(3)
+    store = world.client().store
+    for name in ("b1", "b2"):
+        cookie = encode_cookie(Cookie(name, "/j", ("/l",), None, "cluster"))
+        world.run(store.write_cookie(BookieId(name), cookie, NEW))
+    for _ in range(3):
+        written(world)
+    world.run(world.client().create_ledger(password=b"hush"))
+    world.run(store.mark_underreplicated(LedgerId(1), (BookieId("b9"),)))
+    world.run(store.set_replication_enabled(enabled=False))
+    run_in(world, "log", "create", "orders")
+    world.metadata.create("/strange", b"\x1b[31mbytes")
+    return world
+
+
+def at(uri: str, *words: object, typed: str = "", tty: bool = False, ok: bool = True) -> Result:
+    """Run a command on a cluster in a file."""
+    with closing(FakeHost(typed, tty=tty, environ={"PAGER": ""})) as host:
+        status = cli.run(["-u", uri, *map(str, words)], host)
+    result = Result(status, host.out.text, host.err.text)
+    assert not ok or status == 0, (words, result)
+    return result
+
+
+class TestTree:
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_every_known_node_is_decoded(self, world: World, width: int) -> None:
+        async def everything() -> list[MetadataNode]:
+            return [n async for n in nodes.nodes(world.client(), "", 9, secrets=False)]
+
+        found = world.run(everything())
+        check_drawing("cluster-tree", nodes.drawing(found, "", Canvas(width)), width)
+
+    def test_what_is_deeper_is_told_by_its_number(self, world: World) -> None:
+        drawn = run_in(world, "cluster", "tree", "--depth", 1).out
+        assert "cookies (2 below)  cookies" in drawn
+        assert "cookie of b1" not in drawn
+        below = run_in(world, "cluster", "tree", "cookies/").out
+        assert below.splitlines()[0] == "/cookies  cookies"
+        assert "└─ b2  cookie of b2" in below
+
+    def test_it_can_be_filtered(self, world: World) -> None:
+        shown = run_in(world, "cluster", "tree", "--filter", "kind=cookie").out
+        assert [line.split()[0] for line in shown.splitlines()] == [
+            "PATH",
+            "/cookies/b1",
+            "/cookies/b2",
+        ]
+        assert "no nodes" in run_in(world, "cluster", "tree", "--filter", "kind=nothing").err
+
+    def test_a_limit_is_kept_and_told(self, world: World) -> None:
+        said = run_in(world, "cluster", "tree", "--limit", 3, "-o", "id")
+        assert len(said.out.splitlines()) == 3
+        assert "more than 3 nodes" in said.err
+
+    def test_programs_get_a_line_a_node(self, world: World) -> None:
+        said = run_in(world, "cluster", "tree", "--depth", 9, "-o", "jsonl").out
+        found = {one["path"]: one for one in map(json.loads, said.splitlines())}
+        assert found["/cookies/b1"]["decoded"]["journal_dirs"] == "/j"
+        assert found["/available/b1"]["ephemeral"] is True
+        assert found["/strange"]["kind"] == "unknown"
+        assert found["/00/0000/L0000"]["kind"] == "ledger"
+        assert found["/00/0000/L0000"]["version"] == 1
+
+    def test_a_node_that_is_not_there_is_status_3(self, world: World) -> None:
+        for command in ("tree", "get"):
+            said = run_in(world, "cluster", command, "/nowhere", ok=False)
+            assert (said.status, "no node /nowhere" in said.err) == (3, True)
+
+    @pytest.mark.parametrize("path", ["..", "/./cookies", "/cookies/../cookies"])
+    def test_a_path_names_each_node_on_the_way(self, world: World, path: str) -> None:
+        for command in ("tree", "get"):
+            said = run_in(world, "cluster", command, path, ok=False)
+            assert (said.status, f"{path}: '.' and '..' are no names" in said.err) == (2, True)
+
+    @pytest.mark.parametrize(
+        ("path", "meant", "see"),
+        [
+            ("/nowhere", "", "`bkctl cluster tree / --depth 1`"),
+            ("/cookis/b1", "; did you mean /cookies?", "`bkctl cluster tree / --depth 1`"),
+            ("/cookies/b11", "; did you mean /cookies/b1?", "`bkctl cluster tree /cookies --"),
+            ("/00/0000/L9999/x", "", "`bkctl cluster tree /00/0000 --depth 1`"),
+            ("/ledgers/cookies/b1", "; did you mean /cookies/b1?", "below the cluster's root"),
+            (".logs/order", "; did you mean .logs/orders?", "`bkctl cluster tree .logs --depth 1`"),
+            (".log", "; did you mean .logs?", "`bkctl cluster tree / --depth 1`"),
+        ],
+    )
+    def test_the_nearest_node_there_is_and_what_was_meant_are_told(
+        self, world: World, path: str, meant: str, see: str
+    ) -> None:
+        for command in ("tree", "get"):
+            said = run_in(world, "cluster", command, path, ok=False)
+            assert said.status == 3
+            assert f"{path}{meant}" in said.err
+            assert ("did you mean" in said.err) == bool(meant)
+            assert see in said.err
+
+
+class TestGet:
+    def test_a_ledger_is_shown_without_its_password(self, world: World) -> None:
+        path = "/00/0000/L0003"
+        shown = run_in(world, "cluster", "get", path, "--json")
+        assert shown.json["decoded"]["state"] == "OPEN"
+        assert "password" not in shown.json["decoded"]
+        assert shown.json["value_b64"] is None
+        assert base64.b64encode(b"hush").decode() not in shown.out
+        secret = run_in(world, "cluster", "get", path, "--json", "--show-secrets").json
+        assert secret["decoded"]["password"] == "hush"
+        assert b"hush" in base64.b64decode(secret["value_b64"])
+
+    def test_a_log_is_shown_without_its_password(self, world: World) -> None:
+        shown = run_in(world, "cluster", "get", ".logs/orders", "--json").json
+        assert shown["kind"] == "log"
+        assert "password" not in shown["decoded"]["options"]
+
+    def test_the_root_is_one_node_also_where_there_are_logs(self, world: World) -> None:
+        assert run_in(world, "cluster", "get", "/", "-o", "id").out == "/\n"
+
+    def test_what_a_terminal_would_obey_is_escaped(self, world: World) -> None:
+        assert "\x1b" not in run_in(world, "cluster", "get", "strange").out
+
+    def test_a_value_that_cannot_be_read_says_why(self, world: World) -> None:
+        world.metadata.set("/cookies/b1", b"rubbish")
+        shown = run_in(world, "cluster", "get", "/cookies/b1", "--json").json
+        assert "not with its version" in shown["problem"]
+        assert shown["decoded"] is None
+
+
+class TestBackup:
+    def test_a_backup_has_everything_that_lasts(self, world: World, tmp_path: Path) -> None:
+        file = tmp_path / "b.jsonl"
+        said = run_in(world, "cluster", "backup", file).out
+        assert "(4 ledgers, 2 cookies, 1 mark, 1 log)" in said
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        paths = [line["path"] for line in lines[1:-1]]
+        assert lines[0]["bkctl-backup"] == 1
+        assert lines[-1]["nodes"] == len(paths)
+        assert "/strange" in paths
+        assert ".logs/orders" in paths
+        assert not any(path.startswith("/available/b") for path in paths)
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert [one.name for one in tmp_path.iterdir()] == ["b.jsonl"]
+
+    def test_an_older_backup_is_replaced_and_nothing_else(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "b.jsonl"
+        for _ in range(2):
+            run_in(world, "cluster", "backup", file)
+        file.write_text("mine\n")
+        refused = run_in(world, "cluster", "backup", file, ok=False)
+        assert (refused.status, "is no backup" in refused.err) == (4, True)
+        assert file.read_text() == "mine\n"
+        missing = run_in(world, "cluster", "backup", tmp_path / "no" / "b.jsonl", ok=False)
+        assert missing.status == 3
+
+    @pytest.mark.parametrize(
+        ("damage", "says"),
+        [
+            (lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n", "it was cut"),
+            (lambda text: text[: len(text) // 2], "is no node"),
+            (lambda text: text.replace('"version": 1', '"version": 2', 1), "checksum"),
+            (lambda text: text + text.splitlines()[1] + "\n", "more follows"),
+            (lambda text: text.replace('"bkctl-backup": 1', '"bkctl-backup": 9'), "version 9"),
+            (lambda _text: "", "does not begin"),
+        ],
+    )
+    def test_a_damaged_one_is_noticed(
+        self, world: World, tmp_path: Path, damage: object, says: str
+    ) -> None:
+        file = tmp_path / "b.jsonl"
+        run_in(world, "cluster", "backup", file)
+        assert callable(damage)
+        file.write_text(damage(file.read_text()))
+        with pytest.raises(BackupDamagedError, match=says):
+            backup.read(file)
+        target = f"sqlite://{tmp_path}/new.db"
+        assert at(target, "cluster", "restore", file, "--yes", ok=False).status == 1
+        assert not (tmp_path / "new.db").exists()
+
+
+class TestRestore:
+    @pytest.fixture
+    def file(self, world: World, tmp_path: Path) -> Path:
+        world.metadata.delete("/strange")
+        file = tmp_path / "b.jsonl"
+        run_in(world, "cluster", "backup", file)
+        return file
+
+    def test_an_empty_root_gets_all_of_it(self, world: World, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        plan = at(target, "cluster", "restore", file, "--dry-run").out
+        assert "4 ledgers, 2 cookies, 1 mark, 1 log" in plan
+        assert not (tmp_path / "new.db").exists()
+        said = at(target, "cluster", "restore", file, "--yes").out
+        assert said.startswith("restored cluster 00000000-")
+        for words in (
+            ("cluster", "id"), ("ledger", "list", "-o", "id"), ("cookie", "list", "-o", "id"),
+            ("log", "list", "-o", "id"), ("autorecovery", "list", "-o", "id"),
+        ):  # fmt: skip
+            assert at(target, *words).out == run_in(world, *words).out, words
+        assert at(target, "autorecovery", "status", "--json").json["enabled"] is False
+
+    def test_new_ledgers_get_ids_behind_those_of_the_backup(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+        made = with_store(target, lambda store: store.allocate_ledger_id())
+        assert made == 3 + backup.IDS_SPARED + 1
+
+    def test_it_asks_and_a_no_changes_nothing(self, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        refused = at(target, "cluster", "restore", file, typed="n\n", tty=True, ok=False)
+        assert (refused.status, "Restore cluster" in refused.err) == (4, True)
+        assert not (tmp_path / "new.db").exists()
+
+    def test_a_root_that_is_not_empty_is_refused_and_only_completed_by_force(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+        again = at(target, "cluster", "restore", file, "--yes", ok=False)
+        assert (again.status, "--force root" in again.err) == (4, True)
+        at(target, "ledger", "delete", 0, "--yes", "--force", "open-ledger")
+        at(target, "autorecovery", "enable")
+        cookie = tmp_path / "cookie"
+        cookie.write_bytes(encode_cookie(Cookie("b1", "/other", ("/l",), None, "cluster")))
+        at(target, "cookie", "update", "b1", "--file", cookie, "--force", "content", "--yes")
+        forced = at(target, "cluster", "restore", file, "--yes", "--force", "root", "--json")
+        assert forced.json["kept"] == ["/cookies/b1"]
+        assert "1 node differ and stay" in forced.err
+        assert at(target, "ledger", "list", "-o", "id").out.split() == ["0", "1", "2", "3"]
+        shown = at(target, "cookie", "get", "b1", "--json").json
+        assert shown["journal_dirs"] == "/other"
+
+    def test_one_that_broke_off_is_no_cluster_and_can_be_gone_on_with(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        some = [n for ns in backup.stored_nodes(file) for n in ns if "LAYOUT" not in n.path]
+        with_store(target, lambda store: store.add_nodes(some[:-3], "hierarchical"))
+        assert at(target, "ledger", "list", ok=False).status != 0
+        at(target, "cluster", "restore", file, "--yes", "--force", "root")
+        assert at(target, "ledger", "list", "-o", "id").out.split() == ["0", "1", "2", "3"]
+
+    def test_another_cluster_is_never_mixed_in(self, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/other.db"
+        at(target, "cluster", "init")
+        mixed = at(target, "cluster", "restore", file, "--yes", "--force", "root", ok=False)
+        assert (mixed.status, "the backup is of" in mixed.err) == (7, True)
+
+
+class TestWatch:
+    def test_it_begins_with_how_things_are(self, world: World) -> None:
+        said = run_in(world, "cluster", "watch", "--for", "1s", "-o", "jsonl").out
+        found = [json.loads(line) for line in said.splitlines()]
+        assert [(one["event"], one["bookie_id"], one["now"]) for one in found] == [
+            ("bookie", "b1", "writable"), ("bookie", "b2", "writable"),
+            ("bookie", "b3", "writable"), ("auditor", None, "none"),
+            ("autorecovery", None, "disabled"), ("under-replicated", None, "1"),
+        ]  # fmt: skip
+        people = run_in(world, "cluster", "watch", "--for", "1s").out
+        assert "bookie b1: writable" in people
+
+    def test_what_happens_is_told_as_it_happens(self, world: World) -> None:
+        client = world.client()
+        found: list[ClusterEvent] = []
+
+        async def collect() -> None:
+            async for event in watch.events(client, 5.0, 60.0):
+                found.append(event)  # noqa: PERF401 -- told while it goes on
+
+        running = world.start(collect())
+        world.settle(1.0)
+        begun = len(found)
+        world.kill("b3")
+        world.settle(0.1)
+        world.kill("b2")
+        world.settle(0.1)
+        world.restart("b3")
+        world.settle(0.1)
+        assert [(e.bookie_id, e.was, e.now) for e in found[begun:]] == [
+            ("b3", "writable", "gone"), ("b2", "writable", "down"), ("b3", None, "writable"),
+        ]  # fmt: skip
+        begun = len(found)
+        world.run(client.store.mark_underreplicated(LedgerId(2), (BookieId("b2"),)))
+        running.finish()
+        assert [(e.event, e.was, e.now) for e in found[begun:]] == [("under-replicated", "1", "2")]
+
+    def test_only_what_differs_is_a_change(self) -> None:
+        before = Seen(bookies={BookieId("b1"): "writable"}, auditor=None, enabled=True, marks=0)
+        assert not list(changes(before, before, 1))
+        now = Seen(
+            bookies={BookieId("b1"): "read-only"},
+            auditor=BookieId("b1"),
+            enabled=False,
+            marks=3,
+        )
+        assert [(e.event, e.was, e.now) for e in changes(before, now, 1)] == [
+            ("bookie", "writable", "read-only"), ("auditor", "none", "b1"),
+            ("autorecovery", "enabled", "disabled"), ("under-replicated", "0", "3"),
+        ]  # fmt: skip

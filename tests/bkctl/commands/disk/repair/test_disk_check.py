@@ -1,0 +1,84 @@
+"""``bkctl disk check``: what it prints, what it exits with, what it says to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bkctl.exit_status import ExitStatus
+from bookied.directories.dirs import DirectoryLocks
+from tests.bkctl.support.disk import copy_of, dirs, run, snapshot
+
+
+def damaged(tmp_path: Path) -> list[str]:
+    words = copy_of("sorted/clean", tmp_path)
+    current = tmp_path / "bookie/ledgers/current"
+    (current / "0.log").unlink()
+    path = current / "0/1/1.idx"
+    path.write_bytes(b"XXXX" + path.read_bytes()[4:])
+    return words
+
+
+def test_sound_directories_pass_with_a_summary() -> None:
+    found = run("check", "--deep", *dirs("interleaved/rotated"))
+    assert (
+        "checked 6 ledgers, 58 entries, 50 digests, 6 entry logs, 1 journal: 2 notes" in found.err
+    )
+    assert "8 entries of ledgers with a digest that needs the password" in found.err
+
+
+def test_problems_are_named_with_place_and_next_command_and_status_10(tmp_path: Path) -> None:
+    words = damaged(tmp_path)
+    before = snapshot(tmp_path)
+    found = run("check", *words, ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    index = tmp_path / "bookie/ledgers/current/0/1/1.idx"
+    assert (
+        "problem: ledger 1: b'XXXX'; expected b'BKLE'\n"
+        f"    in {index} at 0\n    -> bkctl disk rebuild-index 1\n"
+    ) in found.out
+    assert "ledger 0 entries 0 to 4: no such log" in found.out
+    assert "problems found; --repair-plan says what to do" in found.err
+    assert snapshot(tmp_path) == before
+
+
+def test_programs_get_one_object_a_finding(tmp_path: Path) -> None:
+    rows = run("check", *damaged(tmp_path), "-o", "jsonl", ok=False).rows
+    found = {(row["kind"], row["ledger"]): row for row in rows if row["severity"] == "problem"}
+    assert found["index-format", "1"]["offset"] == 0
+    assert found["missing-log", "0"]["entry"] == 0
+    assert found["missing-log", "0"]["last_entry"] == 4
+    listed = run("check", *damaged(tmp_path / "again"), "--json", ok=False).json
+    assert len(listed["problems"]) == len(rows)
+
+
+def test_the_repair_plan_has_each_step_once_and_the_exit_status_stays(tmp_path: Path) -> None:
+    found = run("check", "--repair-plan", *damaged(tmp_path), "-o", "jsonl", ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    steps = [row["step"] for row in found.rows]
+    assert len(set(steps)) == len(steps)
+    assert "bkctl disk rebuild-index 1" in steps
+    assert all(row["severity"] == "problem" for row in found.rows)
+
+
+def test_beside_a_running_bookie_what_the_index_lacks_may_come_yet(tmp_path: Path) -> None:
+    words = copy_of("sorted/clean", tmp_path)
+    path = tmp_path / "bookie/ledgers/current/0/0/0.idx"
+    data = bytearray(path.read_bytes())
+    data[1024 + 8 : 1024 + 16] = bytes(8)
+    path.write_bytes(data)
+    stopped = run("check", "--deep", *words, "-o", "jsonl", ok=False)
+    assert stopped.status == ExitStatus.PROBLEMS
+    locks = DirectoryLocks()
+    locks.take([tmp_path / "bookie/ledgers"])
+    try:
+        found = run("check", "--deep", *words, "-o", "jsonl")
+    finally:
+        locks.release()
+    (row,) = (row for row in found.rows if row["kind"] == "unindexed")
+    assert (row["severity"], row["fix"]) == ("note", "check again once it is stopped")
+
+
+def test_databases_alone_can_be_asked_for_only_where_there_are_some() -> None:
+    found = run("check", "--db", *dirs("sorted/clean"), ok=False)
+    assert found.status == ExitStatus.NOT_FOUND
+    assert "there is no RocksDB index here; leave --db out" in found.err

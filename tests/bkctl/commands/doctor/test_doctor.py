@@ -1,0 +1,454 @@
+"""The doctor on clusters in memory: a test for each trouble of real operators that it can see.
+
+The numbers are those of commands.md, section 7. What it cannot see is answered elsewhere: 9, 12 and
+25's slow bookies by metrics, 19 by the commands that exist, 22 by the application's own lists.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from bkclient.metadata.api import NEW, HeldLock
+from bkclient.metadata.memory import MemoryMetadata
+from bkclient.metadata.stored import StoredLedger
+from bkctl.cli.root import cli
+from bkctl.commands.bookie.change_views import BOOKIE_CHANGE_VIEWS
+from bkctl.commands.doctor.rules import diagnose
+from bkctl.commands.doctor.state import (
+    REMEMBERED_MAX,
+    Danger,
+    Finding,
+    Ledgers,
+    Limits,
+    SeenCluster,
+)
+from tests.bkclient.metadata.values import metadata
+from tests.bkclient.worlds import Fate, Ruling, World
+from tests.bkctl.support.runner import Result
+from tests.bkctl.support.world import run_in
+from wire.codes import LedgerState, ReturnCode
+from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
+from wire.messages import BookieInfoRequest, BookieInfoResponse, Request
+from wire.records import Cookie, encode_cookie
+
+A, B, C, D = (BookieId(f"b{n}") for n in (1, 2, 3, 4))
+CLUSTER = "00000000-0000-4000-8000-000000000000"
+DAY_S = 86_400
+
+
+class Patient:
+    """A cluster that was healthy: bookies with cookies, and an auditor."""
+
+    def __init__(self, bookies: int = 4) -> None:
+        self.world = World(bookies)
+        self.world.clock.advance(time.time())
+        self.store: MemoryMetadata = self.world.metadata.metadata()
+        self.world.run(self.store.connect())
+        self.world.run(self.store.elect(A))
+        self.world.run(self.store.set_lost_bookie_recovery_delay(0))
+        for bookie_id in self.world.bookies:
+            self.cookie(bookie_id)
+
+    def cookie(self, bookie_id: str, cluster: str = CLUSTER) -> None:
+        text = encode_cookie(Cookie(bookie_id, "/j", ("/l",), None, cluster))
+        self.world.run(self.store.write_cookie(BookieId(bookie_id), text, NEW))
+
+    def ledger(
+        self,
+        ledger_id: int,
+        *ensemble: BookieId,
+        state: LedgerState = LedgerState.CLOSED,
+        entries: int = 10,
+        age_s: float = 60.0,
+        write_quorum: int | None = None,
+        **changes: Any,
+    ) -> None:
+        is_closed = state is LedgerState.CLOSED
+        quorum = write_quorum or len(ensemble)
+        made: LedgerMetadata = metadata(
+            ensemble_size=len(ensemble),
+            write_quorum=quorum,
+            ack_quorum=min(quorum, 2),
+            fragments=(Fragment(EntryId(0), ensemble),),
+            state=state,
+            last_entry_id=EntryId(entries - 1) if is_closed else None,
+            length=entries if is_closed else 0,
+            ctime_ms=int((time.time() - age_s) * 1000),
+            store_ctime=True,
+            **changes,
+        )
+        self.world.run(self.store.create_ledger(LedgerId(ledger_id), made))
+
+    def mark(self, ledger_id: int, *missing: BookieId, age_s: float = 0.0) -> None:
+        path = f"ledger {ledger_id}"
+        self.world.run(self.store.mark_underreplicated(LedgerId(ledger_id), missing))
+        if age_s:
+            (path,) = [p for p in self.dump() if p.endswith(f"urL{ledger_id:010d}")]
+            since = f"ctime: {int((time.time() - age_s) * 1000)}\n"
+            text = "".join(f'replica: "{one}"\n' for one in missing) + since
+            self.world.metadata.set(path, text.encode())
+
+    def dump(self) -> dict[str, Any]:
+        return self.world.run(self.store.dump())
+
+    def doctor(self, *options: str) -> Result:
+        before = self.dump()
+        result = run_in(self.world, "doctor", *options, ok=False)
+        assert self.dump() == before, "a doctor only looks"
+        return result
+
+    def findings(self, *options: str) -> dict[str, dict[str, Any]]:
+        result = self.doctor("--json", *options)
+        assert result.status in {0, 9, 10}, result
+        listed = json.loads(result.out)["findings"]
+        dangers = [one.value for one in Danger]
+        order = [dangers.index(one["danger"]) for one in listed]
+        assert order == sorted(order), "the worst comes first"
+        worst = min(order, default=len(dangers))
+        assert result.status == {0: 10, 1: 10, 2: 9}.get(worst, 0)
+        return {one["name"]: one for one in listed}
+
+
+@pytest.fixture
+def patient() -> Patient:
+    return Patient()
+
+
+def test_a_healthy_cluster_is_well(patient: Patient) -> None:
+    patient.ledger(1, A, B, C)
+    patient.ledger(2, A, B, state=LedgerState.OPEN)
+    result = patient.doctor()
+    assert (result.status, result.out) == (0, "")
+    assert "looked at 4 bookies and 2 ledgers" in result.err
+    assert "all is well" in result.err
+
+
+def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
+    patient.ledger(1, A, B)
+    patient.ledger(2, B, C)
+    patient.ledger(3, A, C)
+    patient.world.kill("b2")
+    found = patient.findings()
+    assert found["ledgers-lack-copies"]["examples"] == ["1", "2"]
+    assert found["ledgers-lack-copies"]["what"] == (
+        "2 ledgers lack copies on bookies that are in service; all have one copy left of some "
+        "entry; none is marked to be mended"
+    )
+    assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery trigger"
+    assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
+
+
+def test_2_a_bookie_that_nobody_lists_any_more_may_go_at_once(patient: Patient) -> None:
+    patient.ledger(1, A, C)
+    patient.world.kill("b2")
+    found = patient.findings()
+    assert set(found) == {"bookie-retired"}
+    assert found["bookie-retired"]["fix"] == "bkctl cookie delete b2"
+
+
+def test_3_an_empty_ledger_left_open_is_told_from_one_that_cannot_be_copied(
+    patient: Patient,
+) -> None:
+    patient.ledger(1, A, B, state=LedgerState.OPEN)
+    patient.ledger(2, B, BookieId("gone:1"))
+    patient.ledger(3, A, B, entries=0)
+    patient.world.kill("b2")
+    found = patient.findings()
+    assert found["ledgers-abandoned"]["examples"] == ["1"]
+    assert found["ledgers-abandoned"]["fix"] == "bkctl ledger recover 1"
+    assert found["ledgers-out-of-reach"]["examples"] == ["2"]
+    assert found["bookies-unknown"]["examples"] == ["gone:1"]
+    assert found["ledgers-lack-copies"]["examples"] == ["1", "2"]
+
+
+def test_a_ledger_that_was_handed_over_has_no_writer_to_miss(patient: Patient) -> None:
+    handed = {"bkctl.handover": b'{"v":1,"last":-1,"length":0}'}
+    patient.ledger(1, A, B, state=LedgerState.OPEN, custom=handed, age_s=90 * DAY_S)
+    patient.world.kill("b2")
+    found = patient.findings()
+    assert "ledgers-abandoned" not in found
+    assert "ledgers-open-long" not in found
+
+
+def test_4_too_few_bookies_are_told_with_the_numbers(patient: Patient) -> None:
+    patient.ledger(1, A, B, C, D, state=LedgerState.OPEN)
+    patient.world.kill("b4")
+    assert (
+        "3 bookies take adds, and ensembles of 4" in patient.findings()["bookies-too-few"]["what"]
+    )
+    patient.world.kill("b3")
+    patient.world.kill("b2")
+    patient.world.kill("b1")
+    assert "bookies-none-writable" in patient.findings()
+
+
+def test_5_marks_of_deleted_ledgers_are_seen(patient: Patient) -> None:
+    patient.mark(7, A, age_s=DAY_S)
+    found = patient.findings()
+    assert found["marks-of-deleted"]["examples"] == ["7"]
+    assert "marks-stale" not in found
+
+
+def test_6_ledgers_of_one_copy_are_not_mended_for_ever_unseen(patient: Patient) -> None:
+    patient.ledger(1, B, write_quorum=1)
+    patient.mark(1, B)
+    patient.world.kill("b2")
+    found = patient.findings()
+    assert found["marks-unmendable"]["examples"] == ["1"]
+    assert found["ledgers-single"]["danger"] == "note"
+    assert found["ledgers-out-of-reach"]["danger"] == "loss"
+    assert found["ledgers-out-of-reach"]["fix"] == "start b2 again"
+
+
+def test_7_marks_that_outlived_a_bookies_return_are_told_but_not_as_needless(
+    patient: Patient,
+) -> None:
+    patient.ledger(1, A, B)
+    patient.mark(1, B)
+    found = patient.findings()["marks-in-service"]
+    assert (found["examples"], found["danger"]) == (["1"], "note")
+    assert "or have lost some entries" in found["what"], "a check may have made it"
+
+
+def test_8_idle_workers_are_told_with_the_cause(patient: Patient) -> None:
+    patient.ledger(1, A, B, C, D)
+    patient.mark(1, D, age_s=2 * 3600)
+    patient.world.kill("b4")
+    assert "3 writable bookies leave none to copy to" in patient.findings()["marks-stale"]["what"]
+    assert "marks-stale" not in patient.findings("--stale", "3h")
+    patient.world.run(patient.store.set_replication_enabled(enabled=False))
+    found = patient.findings()
+    assert "autorecovery is disabled" in found["marks-stale"]["what"]
+    assert found["marks-stale"]["fix"] == "bkctl autorecovery enable"
+    assert found["autorecovery-disabled"]["danger"] == "risk"
+
+
+def test_a_mark_with_a_worker_makes_progress(patient: Patient) -> None:
+    patient.ledger(1, A, B)
+    patient.mark(1, D, age_s=2 * 3600)
+    patient.world.run(patient.store.acquire_lock(LedgerId(1)))
+    assert "marks-stale" not in patient.findings()
+
+
+def test_10_a_check_that_has_not_run_for_weeks_is_told(patient: Patient) -> None:
+    last_ms = int((time.time() - 22 * DAY_S) * 1000)
+    patient.world.run(patient.store.set_check_time("all-ledgers", last_ms))
+    overdue = patient.findings()["check-overdue"]
+    assert "22d ago" in overdue["what"]
+    assert overdue["fix"] == "restart the auditor, b1"
+
+
+def test_11_read_only_and_full_bookies_are_told_with_their_room(patient: Patient) -> None:
+    def nearly_full(request: Request) -> Ruling:
+        if isinstance(request, BookieInfoRequest):
+            return BookieInfoResponse(ReturnCode.EOK, 1000, 40)
+        return Fate.SERVE
+
+    patient.world["b3"].policy = nearly_full
+    session = patient.world._sessions[B]
+    service = patient.world.run(session.service_info(B))
+    patient.world.run(session.register(B, service, read_only=True))
+    found = patient.findings()
+    assert found["bookie-nearly-full"]["what"] == "b3 is nearly full (40 B free of 1000 B)"
+    assert found["bookie-read-only"]["examples"] == ["b2"]
+    assert {one["danger"] for one in found.values()} == {"trouble"}
+
+
+def test_13_cookies_that_keep_bookies_from_starting_are_seen(patient: Patient) -> None:
+    patient.world.run(patient.store.remove_cookie(A))
+    patient.world.run(patient.store.remove_cookie(B))
+    patient.world.run(patient.store.remove_cookie(C))
+    patient.cookie(B, cluster="another")
+    patient.world.run(patient.store.write_cookie(C, b"nonsense", NEW))
+    found = patient.findings()
+    assert found["cookies-missing"]["examples"] == ["b1"]
+    assert found["cookies-of-another-cluster"]["examples"] == ["b2"]
+    assert "bookieformat" not in found["cookies-of-another-cluster"]["fix"]
+    assert found["cookies-unreadable"]["examples"] == ["b3"]
+
+
+def test_14_a_bookie_that_moved_to_another_id_is_recognised(patient: Patient) -> None:
+    patient.ledger(1, A, BookieId("host-b2:2"))
+    patient.cookie("host-b2:2")
+    found = patient.findings()["bookie-moved"]
+    assert found["examples"] == ["host-b2:2", "b2"]
+    assert found["fix"] == "bkctl ledger update-bookie host-b2:2 b2"
+
+
+def test_two_ids_at_one_address_are_seen(patient: Patient) -> None:
+    session = patient.world._sessions[B]
+    service = patient.world.run(session.service_info(B))
+    patient.world.run(session.register(BookieId("twin"), service, read_only=False))
+    assert patient.findings()["bookies-at-one-address"]["examples"] == ["b2", "twin"]
+
+
+def test_17_a_bookie_that_is_registered_and_dead_is_seen(patient: Patient) -> None:
+    patient.world.kill("b2", unregister=False)
+    found = patient.findings()["bookie-unreachable"]
+    assert found["what"].startswith("b2 is registered and does not answer")
+
+
+def test_18_programs_get_the_same_as_people(patient: Patient) -> None:
+    patient.ledger(1, A, B)
+    patient.world.kill("b2")
+    told = patient.doctor()
+    for one in patient.findings().values():
+        assert one["what"] in told.out
+        assert f"-> {one['fix']}" in told.out
+        assert told.out.startswith("risk ")
+    names = patient.doctor("-o", "id").out.split()
+    assert names == list(patient.findings())
+
+
+def test_20_recoveries_that_nobody_ends_are_seen(patient: Patient) -> None:
+    patient.ledger(1, A, B, state=LedgerState.IN_RECOVERY)
+    patient.ledger(2, A, B, state=LedgerState.OPEN, age_s=8 * DAY_S)
+    found = patient.findings()
+    assert found["ledgers-in-recovery"]["fix"] == "bkctl ledger recover 1"
+    assert found["ledgers-open-long"]["examples"] == ["2"]
+    assert "ledgers-open-long" not in patient.findings("--open-for", "30d")
+
+
+def test_21_metadata_without_a_bookie_is_a_loss(patient: Patient) -> None:
+    patient.ledger(1, BookieId("x:1"), BookieId("y:1"))
+    found = patient.findings()
+    assert found["ledgers-out-of-reach"]["danger"] == "loss"
+    assert found["bookies-unknown"]["count"] == 2
+
+
+def test_25_no_room_for_one_more_copy_is_told(patient: Patient) -> None:
+    patient.ledger(1, A, B, C)
+    patient.world.kill("b3")
+    assert "bookies-too-few" not in patient.findings()
+    patient.world.kill("b4")
+    assert "there is none to copy to" in patient.findings()["bookies-too-few"]["what"]
+
+
+def test_26_a_million_ledgers_take_no_more_memory_than_a_few() -> None:
+    seen = Ledgers(now_ms=0, in_service=frozenset(), marks={}, limits=Limits())
+    held = metadata()
+    for number in range(10_000):
+        seen.add(StoredLedger(LedgerId(number), None))
+        seen._look_at_copies(LedgerId(number), held)
+    for some in (seen.unreadable, seen.lacking, seen.unmarked, seen.out_of_reach):
+        assert (some.count, len(some.first)) == (10_000, REMEMBERED_MAX)
+
+
+def test_what_is_damaged_is_told_and_the_rest_is_looked_at_all_the_same(patient: Patient) -> None:
+    patient.ledger(1, A, B)
+    patient.mark(7, A)
+    (mark,) = [path for path in patient.dump() if path.endswith("urL0000000007")]
+    patient.world.metadata.set(mark, b"\xffnonsense")
+    (ledger,) = [path for path in patient.dump() if path.endswith("/L0001")]
+    patient.world.metadata.set(ledger, b"nonsense")
+    patient.world.metadata.set(f"/available/{C}", b"\xff\xff\xff")
+    found = patient.findings()
+    assert found["metadata-damaged"]["danger"] == "risk"
+    assert found["metadata-damaged"]["what"].startswith("the mark of ledger 7: ")
+    assert found["metadata-damaged"]["fix"] == "bkctl autorecovery forget 7"
+    assert found["ledgers-unreadable"]["examples"] == ["1"]
+    assert found["bookie-unreachable"]["examples"] == [C]
+    assert "no address that can be read" in found["bookie-unreachable"]["what"]
+
+
+def test_what_autorecovery_keeps_and_cannot_read_is_told_with_the_command_that_mends_it(
+    patient: Patient,
+) -> None:
+    (delay,) = [path for path in patient.dump() if path.endswith("lostBookieRecoveryDelay")]
+    patient.world.metadata.set(delay, b"soon")
+    assert patient.findings()["metadata-damaged"]["fix"] == "bkctl autorecovery delay 0"
+    run_in(patient.world, "autorecovery", "delay", "0")
+    patient.world.run(patient.store.set_check_time("replicas", 1))
+    (last,) = [path for path in patient.dump() if path.endswith("replicascheckctime")]
+    patient.world.metadata.set(last, b"\xff")
+    fix = patient.findings()["metadata-damaged"]["fix"]
+    run_in(patient.world, *fix.split()[1:])
+    assert "metadata-damaged" not in patient.findings()
+
+
+def test_a_lost_instance_id_is_no_reason_to_begin_bookies_anew(patient: Patient) -> None:
+    (node,) = [path for path in patient.dump() if path.endswith("INSTANCEID")]
+    patient.world.metadata.delete(node)
+    found = patient.findings()
+    assert "cookies-of-another-cluster" not in found
+    assert found["instance-id-missing"]["what"].endswith(f"cookies say {CLUSTER}")
+
+
+def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> None:
+    patient.world.run(patient.store.resign())
+    assert patient.findings()["auditor-missing"]["danger"] == "trouble"
+    patient.ledger(1, A, B)
+    patient.world.kill("b2")
+    found = patient.findings()
+    assert found["auditor-missing"]["danger"] == "risk"
+    assert found["ledgers-lack-copies"]["fix"] == "bookied autorecovery --conf FILE"
+    patient.world.run(patient.store.set_replication_enabled(enabled=False))
+    assert patient.findings()["ledgers-lack-copies"]["fix"] == "bkctl autorecovery enable"
+
+
+def test_a_delay_that_was_forgotten_is_told(patient: Patient) -> None:
+    patient.world.run(patient.store.set_lost_bookie_recovery_delay(2 * 3600))
+    assert "only after 2h" in patient.findings()["delay-long"]["what"]
+
+
+def test_a_lock_that_is_held_for_hours_is_told() -> None:
+    def seen(age_s: int) -> list[Finding]:
+        ledgers = Ledgers(now_ms=0, in_service=frozenset(), marks={}, limits=Limits())
+        lock = HeldLock(LedgerId(7), "host-1", -age_s * 1000)
+        cluster = SeenCluster(
+            now_ms=0, limits=Limits(), instance_id=CLUSTER, bookies=(), ledgers=ledgers,
+            locks=(lock,),
+        )  # fmt: skip
+        return [one for one in diagnose(cluster, None) if one.name == "locks-stale"]
+
+    assert seen(60) == []
+    (found,) = seen(5 * 3600)
+    assert (found.danger, found.examples) == (Danger.TROUBLE, ("7",))
+    assert "one for 5h by host-1" in found.what
+
+
+def test_clocks_that_run_ahead_are_told(patient: Patient) -> None:
+    patient.ledger(1, A, B, age_s=-600)
+    found = patient.findings()["clock-skew"]
+    assert "ledger 1 was created" in found["what"]
+    assert "10m" in found["what"] or "9m" in found["what"]
+
+
+def test_the_id_that_makes_java_delete_everything_is_the_worst(patient: Patient) -> None:
+    text = patient.dump()
+    patient.ledger(1, A, B)
+    (path,) = set(patient.dump()) - set(text) - {"/00", "/00/0000"}
+    value = patient.dump()[path][0]
+    deadly = f"{LEDGER_ID_REFUSED:019d}"
+    at = ""
+    for cut in (deadly[:3], deadly[3:7], deadly[7:11], deadly[11:15]):
+        at += f"/{cut}"
+        patient.world.metadata.create(at, b"")
+    patient.world.metadata.create(f"{at}/L{deadly[15:]}", value)
+    found = patient.findings()
+    assert next(iter(found)) == "ledger-id-deadly"
+
+
+def test_a_health_check_that_is_off_is_told_and_can_be_switched(patient: Patient) -> None:
+    assert run_in(patient.world, "cluster", "health-check", "disable").out.endswith("disabled\n")
+    found = patient.findings()["health-check-off"]
+    run_in(patient.world, *found["fix"].split()[1:])
+    assert "health-check-off" not in patient.findings()
+
+
+def test_every_finding_is_shown_by_one_view() -> None:
+    view = BOOKIE_CHANGE_VIEWS[Finding]
+    assert view.sentence is not None
+    many = Finding(Danger.RISK, "x", "3 things are wrong", "mend them", ("1", "2"), 3)
+    assert view.sentence(many) == (
+        "risk     3 things are wrong\n         1, 2, ...\n         -> mend them"
+    )
+
+
+def test_a_metadata_service_out_of_reach_is_status_5() -> None:
+    assert cli.run(["doctor", "-u", "sqlite:///nowhere/at/all.db"]) == 5

@@ -1,0 +1,182 @@
+"""Everything wrong at once: what the doctor tells to type can be typed, and is in the manual."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import attrs
+import click
+import pytest
+
+from bkclient.admin.operations import BookieState
+from bkclient.config.findings import Finding as SettingFinding
+from bkclient.config.findings import FindingKind, Severity
+from bkclient.metadata.api import HeldLock
+from bkclient.repair.autorecovery import Mark
+from bkctl.cli.root import cli
+from bkctl.commands.doctor.rules import diagnose
+from bkctl.commands.doctor.state import (
+    Danger,
+    Finding,
+    Ledgers,
+    Limits,
+    SeenBookie,
+    SeenCluster,
+    SeenLocal,
+    Some,
+)
+from bookied.offline.check.check import Problem
+from bookied.offline.check.check import Severity as ProblemSeverity
+from wire.ids import BookieId, LedgerId
+from wire.records import Cookie, CookieDifference
+
+OPERATIONS = Path(__file__).parents[4] / "docs" / "operations.md"
+NOW_MS = 2_000_000_000_000
+OLD_MS = NOW_MS - 90 * 86_400_000
+
+
+def some(count: int = 2) -> Some:
+    found = Some()
+    for number in range(count):
+        found.add(LedgerId(number))
+    return found
+
+
+def everything_wrong() -> SeenCluster:
+    marks = (Mark(LedgerId(1), (BookieId("a:1"),), OLD_MS), Mark(LedgerId(2), (), NOW_MS + 10**6))
+    ledgers = Ledgers(
+        now_ms=NOW_MS,
+        in_service=frozenset(),
+        marks={mark.ledger_id: mark for mark in marks[:1]},
+        limits=Limits(),
+        ensemble_max=9,
+        **{
+            name: some()
+            for name in (
+                "unreadable", "out_of_reach", "last_copy", "lacking", "unmarked", "unmendable",
+                "marked_in_service", "single", "abandoned", "open_long", "refused_id",
+                "from_future",
+            )
+        },
+    )  # fmt: skip
+    ledgers.holds.update(["down:1", "unknown:1"])
+    ledgers.marks_of_gone = {LedgerId(99)}
+    up = BookieState.WRITABLE
+    return SeenCluster(
+        now_ms=NOW_MS,
+        limits=Limits(),
+        instance_id="i",
+        bookies=(
+            SeenBookie(bookie_id=BookieId("full:1"), state=up, host="h", port=1, free=1, total=99),
+            SeenBookie(bookie_id=BookieId("twin:1"), state=up, host="h", port=1, unreachable="no"),
+            SeenBookie(bookie_id=BookieId("ro:1"), state=BookieState.READ_ONLY),
+            SeenBookie(bookie_id=BookieId("down:1"), state=BookieState.DOWN),
+            SeenBookie(bookie_id=BookieId("empty:1"), state=BookieState.DOWN),
+        ),
+        addresses={"down": "h"},
+        cookies={
+            BookieId("full:1"): None,
+            BookieId("ro:1"): Cookie("ro:1", "/j", ("/l",), None, "another"),
+        },
+        enabled=False,
+        delay_s=10**6,
+        health_check=False,
+        checked_ms={"all-ledgers": OLD_MS},
+        marks=marks,
+        locks=(HeldLock(LedgerId(1), "host", OLD_MS),),
+        ledgers=ledgers,
+        damaged={"a mark is nonsense": "remove it"},
+        stuck=(LedgerId(5),),
+    )
+
+
+def everything_wrong_here(*, at_work: bool) -> SeenLocal:
+    def differs(*fields: str) -> tuple[CookieDifference, ...]:
+        return tuple(CookieDifference(field, "ours", "theirs") for field in fields)
+
+    return SeenLocal(
+        conf="bk.conf",
+        bookie_id=BookieId("b:1"),
+        is_registered=not at_work,
+        is_at_work=at_work,
+        settings=tuple(
+            SettingFinding(severity, FindingKind.RISKY, "key", "is odd")
+            for severity in (Severity.ERROR, Severity.WARNING)
+        ),
+        missing=(Path("/x"), Path("/y")),
+        cookie=Cookie("b:1", "/j", ("/l",)),
+        stored=Cookie("b:1", "/j", ("/l",)),
+        differs=differs(
+            "bookie id", "journal directories", "ledger directories", "index directories",
+            "instance id",
+        ),
+        stored_differs=differs("whole text"),
+        version_file=Path("/x/VERSION"),
+        problems=(Problem(ProblemSeverity.PROBLEM, "journal-missing", "is gone", Path("/x")),),
+        storage_kind="another kind",
+        disks={Path("/full"): 0.99, Path("/nearly"): 0.92},
+        newest_ms=NOW_MS + 10**6,
+        now_ms=NOW_MS,
+    )  # fmt: skip
+
+
+def all_findings() -> list[Finding]:
+    seen = everything_wrong()
+    found = diagnose(seen, everything_wrong_here(at_work=True))
+    found += diagnose(seen, everything_wrong_here(at_work=False))
+    found += diagnose(attrs.evolve(seen, bookies=(), instance_id=None), None)
+    return list({one.name + one.fix: one for one in found}.values())
+
+
+FINDINGS = all_findings()
+
+
+@pytest.mark.parametrize(
+    "fix", sorted({one.fix for one in FINDINGS if "bkctl " in one.fix}), ids=str
+)
+def test_what_the_doctor_tells_to_type_is_a_command(fix: str) -> None:
+    typed = "bkctl " + fix.partition("bkctl ")[2].split(",")[0]
+    words = shlex.split(typed)[1:]
+    command: click.Command = cli
+    ctx = click.Context(cli, info_name="bkctl", **cli.context_settings)
+    while isinstance(command, click.Group):
+        _, found, words = command.resolve_command(ctx, words)
+        assert found is not None
+        command = found
+        if not isinstance(command, click.Group):
+            command.make_context(command.name, words, parent=ctx)
+
+
+def test_every_finding_says_what_mends_it() -> None:
+    for one in FINDINGS:
+        assert one.fix, one
+        assert one.what[-1] not in ".:;", one
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)+", one.name), one
+
+
+def test_every_finding_is_in_the_manual() -> None:
+    manual = OPERATIONS.read_text(encoding="utf-8")
+    written = set(re.findall(r"^\| `([a-z-]+)` \|", manual, re.MULTILINE))
+    names = {one.name for one in FINDINGS}
+    assert {name for name in names if not name.startswith("local-")} <= written
+    assert {name for name in written if not name.startswith("local-")} <= names
+
+
+def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one() -> None:
+    here = [SeenBookie(bookie_id=BookieId(f"b:{n}"), state=BookieState.WRITABLE, host=host)
+            for n, host in enumerate(["127.0.0.1", "::1", "localhost"])]  # fmt: skip
+    seen = SeenCluster(
+        now_ms=0, limits=Limits(), instance_id="i", bookies=tuple(here),
+        addresses={"localhost": "127.0.0.1"},
+        ledgers=Ledgers(now_ms=0, in_service=frozenset(), marks={}, limits=Limits()),
+    )  # fmt: skip
+
+    def danger(seen: SeenCluster) -> Danger:
+        return next(one.danger for one in diagnose(seen, None) if one.name == "auditor-missing")
+
+    assert danger(seen) is Danger.NOTE
+    elsewhere = attrs.evolve(here[0], host="10.0.0.1")
+    assert danger(attrs.evolve(seen, bookies=(*here, elsewhere))) is Danger.TROUBLE
+    assert danger(attrs.evolve(seen, marks=(Mark(LedgerId(1), (), 0),))) is Danger.RISK

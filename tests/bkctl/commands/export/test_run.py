@@ -1,0 +1,306 @@
+"""Export to Parquet, with a real cluster and a real Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from bkclient.admin import handover
+from bkclient.blocking import BlockingClient
+from bkclient.errors import NoSuchLedgerError
+from bkctl.commands.export.run import (
+    ExportError,
+    ExportReadError,
+    export_ledgers,
+    own_address,
+    spark_session,
+)
+from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from wire import v2
+from wire.codes import DigestType, LedgerState
+from wire.digest import digester, master_key
+from wire.messages import AddRequest
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
+
+PAYLOADS = [b"", b"one", bytes(range(256)), *(b"entry %d" % i for i in range(2000))]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Cluster) -> Iterator[BlockingClient]:
+    with BlockingClient(cluster.uri) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[object]:
+    with spark_session("local[2]") as session:
+        yield session
+
+
+def write(client: BlockingClient, payloads=PAYLOADS, **options) -> int:
+    return client.write_ledger(payloads, **options)[0]
+
+
+def read_back(spark, target: Path) -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {}
+    for row in spark.read.parquet(str(target)).orderBy("ledger_id", "entry_id").collect():
+        ledger = found.setdefault(row["ledger_id"], [])
+        assert row["entry_id"] == len(ledger)
+        ledger.append(bytes(row["payload"]))
+    return found
+
+
+def test_every_byte_of_every_ledger_arrives(cluster, client, spark, tmp_path) -> None:
+    ledgers = {
+        write(client): PAYLOADS,
+        write(client, PAYLOADS[:10], digest_type=DigestType.MAC, password=b"secret"): PAYLOADS[:10],
+    }
+    empty = write(client, [])
+    report = export_ledgers(cluster.uri, [*ledgers, empty], str(tmp_path), spark=spark)
+    assert read_back(spark, tmp_path) == ledgers
+    assert report.entries == sum(map(len, ledgers.values()))
+    assert report.payload_bytes == sum(len(p) for ps in ledgers.values() for p in ps)
+    assert [e.digest_type for e in report.ledgers] == ["CRC32C", "MAC", "CRC32C"]
+    assert (report.ledgers[2].entries, report.ledgers[2].files) == (0, 0)
+    files = list(tmp_path.glob("ledger=*/*.parquet"))
+    assert (report.files, report.file_bytes) == (len(files), sum(f.stat().st_size for f in files))
+    assert report.read_back == f"spark.read.parquet({str(tmp_path)!r})"
+    assert not list(tmp_path.glob("_bkctl-tmp-*"))
+
+
+@pytest.mark.parametrize(
+    ("master", "address"), [("local[2]", "127.0.0.1"), ("spark://master:7077", "10.0.0.7")]
+)
+def test_the_user_says_where_a_cluster_of_spark_reaches_us(master: str, address: str) -> None:
+    assert own_address(master, {"SPARK_LOCAL_IP": "10.0.0.7"}) == address
+    assert own_address("yarn", {}) is None
+
+
+def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_path) -> None:
+    from pyarrow import parquet
+
+    ledger_id = write(client, [b"a", b"bc"], digest_type=DigestType.CRC32)
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    (path,) = tmp_path.glob("ledger=*/*.parquet")
+    table = parquet.ParquetFile(path).read().to_pydict()
+    assert table["ledger_id"] == [ledger_id] * 2
+    assert (table["entry_id"], table["lac"][0], table["length"]) == ([0, 1], -1, [1, 3])
+    assert table["payload"] == [b"a", b"bc"]
+    created_ms = metadata_of(client, ledger_id).ctime_ms
+    # Spark writes moments in UTC, and pyarrow reads them without saying so.
+    made = [t.replace(tzinfo=dt.timezone.utc).timestamp() * 1000 for t in table["ctime"]]
+    assert [round(ms) for ms in made] == [created_ms] * 2
+    footer = b"".join(parquet.ParquetFile(path).metadata.metadata.values())
+    assert b'"CRC32"' in footer.replace(b"\\", b"")
+
+
+def test_an_open_ledger_is_exported_up_to_what_is_confirmed(
+    cluster, client, spark, tmp_path
+) -> None:
+    ledger_id, _ = client.call(handover.create_handed_over)
+    report = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    assert (report.entries, report.files) == (0, 0)
+    add(client, ledger_id, [b"a", b"b"])
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    assert read_back(spark, tmp_path) == {ledger_id: [b"a", b"b"]}
+    add(client, ledger_id, [b"c"])
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    assert read_back(spark, tmp_path) == {ledger_id: [b"a", b"b", b"c"]}
+    add(client, ledger_id, [b"nobody was fenced"])
+
+
+def add(client: BlockingClient, ledger_id: int, payloads: list[bytes]) -> None:
+    async def one_shot(connected) -> None:
+        writer = await handover.claim(connected, ledger_id)
+        await writer.add_many(payloads)
+        await handover.release(writer)
+
+    client.call(one_shot)
+
+
+def test_recover_closes_first(cluster, client, spark, tmp_path) -> None:
+    ledger_id, _ = client.call(handover.create_handed_over)
+    add(client, ledger_id, [b"a", b"b"])
+    report = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark, recover=True)
+    assert (report.ledgers[0].state, report.ledgers[0].last_entry) == ("CLOSED", 1)
+
+
+def test_exporting_again_changes_nothing(cluster, client, spark, tmp_path) -> None:
+    ledger_id = write(client, PAYLOADS[:20])
+    first = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    stamps = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.parquet")}
+    second = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    assert second.ledgers[0] == attrs.evolve(first.ledgers[0], unchanged=True)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.parquet")} == stamps
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark, again=True)
+    assert read_back(spark, tmp_path) == {ledger_id: PAYLOADS[:20]}
+    next(tmp_path.rglob("*.parquet")).unlink()
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    assert read_back(spark, tmp_path) == {ledger_id: PAYLOADS[:20]}
+
+
+def damage(client: BlockingClient, ledger_id: int, entry_id: int) -> str:
+    """Have the ledger's only bookie hold an entry whose digest is wrong; return the bookie."""
+    (bookie_id,) = metadata_of(client, ledger_id).fragments[-1].ensemble
+    packet = bytearray(digester(DigestType.CRC32C, b"").package(ledger_id, entry_id, 0, 9, b"bad"))
+    packet[-1] ^= 1
+    request = AddRequest(ledger_id, entry_id, master_key(b""), bytes(packet))
+    host, _, port = bookie_id.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(v2.encode_request(request))
+        assert len(connection.recv(100)) == 28
+    return bookie_id
+
+
+def metadata_of(client: BlockingClient, ledger_id: int):
+    async def read(connected):
+        return (await connected.read_metadata(ledger_id)).value
+
+    return client.call(read)
+
+
+def write_open(client: BlockingClient, payloads: list[bytes]) -> int:
+    """Write a ledger of one copy and leave it open, without a writer."""
+
+    async def leave(connected) -> int:
+        writer = await connected.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
+        await writer.add_many(payloads)
+        writer.abandon()
+        return writer.ledger_id
+
+    return client.call(leave)
+
+
+def close_at(client: BlockingClient, ledger_id: int, last: int) -> None:
+    async def close(connected) -> None:
+        stored = await connected.read_metadata(ledger_id)
+        closed = attrs.evolve(
+            stored.value, state=LedgerState.CLOSED, last_entry_id=last, length=100
+        )
+        await connected.store.write_ledger(ledger_id, closed, stored.version)
+
+    client.call(close)
+
+
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+def test_an_unreadable_entry_fails_the_export_and_leaves_nothing(
+    cluster, client, spark, tmp_path, how
+) -> None:
+    good = write(client, PAYLOADS[:5])
+    bad = write_open(client, PAYLOADS[:5])
+    bookie_id = damage(client, bad, 3) if how == "damaged" else None
+    close_at(client, bad, 4 if how == "damaged" else 5)
+    export_ledgers(cluster.uri, [good], str(tmp_path), spark=spark)
+    entry = 3 if how == "damaged" else 5
+    with pytest.raises(ExportReadError, match=rf"entry {entry} of ledger {bad}\b") as caught:
+        export_ledgers(cluster.uri, [good, bad], str(tmp_path), spark=spark, again=True)
+    if bookie_id is not None:
+        assert bookie_id in str(caught.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"ledger={good}"]
+    assert read_back(spark, tmp_path) == {good: PAYLOADS[:5]}
+
+
+def test_a_ledger_that_is_not_there_stops_it_before_anything(cluster, spark, tmp_path) -> None:
+    with pytest.raises(NoSuchLedgerError):
+        export_ledgers(cluster.uri, [987654], str(tmp_path / "new"), spark=spark)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_target_that_cannot_be_written_is_a_clear_error(cluster, client, spark, tmp_path) -> None:
+    ledger_id = write(client, [b"x"])
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ExportError, match="file"):
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path / "file"), spark=spark)
+    with pytest.raises(ExportError, match="/proc/new cannot be written"):
+        export_ledgers(cluster.uri, [ledger_id], "/proc/new", spark=spark)
+
+
+def test_ledgers_are_a_data_source(cluster, client, spark) -> None:
+    from bkctl.commands.export.spark.datasource import LedgerSource
+
+    ledger_id = write(client, PAYLOADS)
+    spark.dataSource.register(LedgerSource)
+    frame = (
+        spark.read.format("bookkeeper")
+        .option("uri", cluster.uri)
+        .option("ledgers", str(ledger_id))
+        .load()
+    )
+    rows = frame.orderBy("entry_id").select("payload").collect()
+    assert [bytes(row["payload"]) for row in rows] == PAYLOADS
+
+
+class TestCommand:
+    """``bkctl export`` as it is typed."""
+
+    def run(self, cluster: Cluster, *arguments: str, timeout_s: float = 150, **env: str):
+        return subprocess.run(
+            [*BKCTL, "-u", cluster.uri, "export", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env={**os.environ, **env},
+            check=False,
+        )
+
+    def test_it_tells_counts_and_how_to_read_back(self, cluster, client, tmp_path) -> None:
+        ledger_id = write(client, PAYLOADS)
+        done = self.run(cluster, str(ledger_id), "--to", str(tmp_path), "-o", "json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["entries"], told["files"]) == (len(PAYLOADS), 1)
+        assert told["payload_bytes"] == sum(map(len, PAYLOADS))
+        assert told["ledgers"][0]["ledger_id"] == str(ledger_id)
+        assert "\r" not in done.stderr
+
+    def test_an_unknown_ledger_is_3(self, cluster, tmp_path) -> None:
+        done = self.run(cluster, "987654", "--to", str(tmp_path / "out"))
+        assert done.returncode == 3
+        assert "987654" in done.stderr
+        assert not (tmp_path / "out").exists()
+
+    def test_without_spark_it_says_how_to_get_it(self, cluster, client, tmp_path) -> None:
+        code = "import sys; sys.modules['pyspark'] = None; from bkctl.__main__ import main; main()"
+        arguments = ["-u", cluster.uri, "export", str(write(client, [b"x"])), "--to", str(tmp_path)]
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 4
+        assert "pip install 'bkctl[spark]'" in done.stderr
+
+    def test_ctrl_c_leaves_nothing_behind(self, cluster, client, tmp_path) -> None:
+        ledger_id = write(client, [bytes(1000)] * 20000)
+        target = tmp_path / "out"
+        process = subprocess.Popen(
+            [*BKCTL, "-u", cluster.uri, "export", str(ledger_id), "--to", str(target)],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        deadline_s = time.monotonic() + 90
+        while not list(target.glob("_bkctl-tmp-*")) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130, told
+        assert list(target.iterdir()) == []

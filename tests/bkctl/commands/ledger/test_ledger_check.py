@@ -1,0 +1,312 @@
+"""`ledger verify`, `orphans`, `metadata`, `read --bookie`, ids from files: a world in memory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from bkctl.commands.ledger.metadata import differences
+from bkctl.exit_status import ExitStatus
+from tests.bkclient.repairs import STRIPED, TRIPLE, closed_ledger, member, open_writer
+from tests.bkclient.worlds import World
+from tests.bkctl.support.world import run_in
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import encode_metadata
+
+
+@pytest.fixture
+def world() -> World:
+    return World(3)
+
+
+def instance_id(world: World) -> str:
+    return str(world.run(world.client().store.instance_id()))
+
+
+# Verify ----------------------------------------------------------------------------------------
+
+
+def test_a_sound_ledger_is_told_in_a_line(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 10, **STRIPED)
+    said = run_in(world, "ledger", "verify", ledger_id).out
+    assert said == f"ledger {ledger_id}: 10 entries, 20 copies, 140 B: all sound\n"
+
+
+def test_bad_copies_are_named_and_the_status_says_so(world: World) -> None:
+    client = world.client()
+    first, second = (closed_ledger(world, client, 10, **TRIPLE) for _ in range(2))
+    there = member(world, second, 1)
+    for entry_id in (2, 3, 9):
+        del there.ledgers[second].entries[entry_id]
+    found = run_in(world, "ledger", "verify", first, second, ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    assert found.out.splitlines()[1:] == [
+        f"ledger {second}: 10 entries, 30 copies, 189 B: not all sound",
+        f"  {there.bookie_id}  missing 3: entries 2-3, 9",
+    ]
+    assert "1 ledger of 2 with copies that are not as they should be" in found.err
+    told = run_in(world, "ledger", "verify", "--all", "--json", ok=False).json["ledgers"]
+    assert [one["sound"] for one in told] == [True, False]
+    (bad,) = told[1]["bad"]
+    assert {k: bad[k] for k in ("bookie_id", "flaw", "count", "entries")} == {
+        "bookie_id": there.bookie_id, "flaw": "missing", "count": 3, "entries": ["2-3", "9"],
+    }  # fmt: skip
+    assert run_in(world, "ledger", "verify", "--all", "-o", "id", ok=False).out == (
+        f"{first}\n{second}\n"
+    )
+
+
+def test_a_sample_reads_less_than_all(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 400, **TRIPLE)
+    found = run_in(world, "ledger", "verify", ledger_id, "--sample", "5%", "--json").json
+    (one,) = found["ledgers"]
+    assert 10 < one["entries"] < 40
+    for share in ("0%", "101%", "many"):
+        refused = run_in(world, "ledger", "verify", ledger_id, "--sample", share, ok=False)
+        assert refused.status == ExitStatus.USAGE
+
+
+def test_ids_come_from_the_line_a_file_or_stdin(world: World, tmp_path: Path) -> None:
+    client = world.client()
+    ids = [str(closed_ledger(world, client, 2, **TRIPLE)) for _ in range(3)]
+    file = tmp_path / "ids"
+    file.write_text(f"# of today\n{ids[1]} {ids[2]}  # two\n\n")
+    for words, typed in (
+        ((ids[0], "--from-file", file), ""),
+        ((ids[0], "--from-file", "-"), f"{ids[1]}\n{ids[2]}\n"),
+        (("-",), " ".join(ids)),
+        (("--all",), ""),
+    ):
+        found = run_in(world, "ledger", "verify", *words, "-o", "id", typed=typed).out
+        assert found.split() == ids
+    for wrong in ((), ("--all", ids[0])):
+        assert run_in(world, "ledger", "verify", *wrong, ok=False).status == ExitStatus.USAGE
+    file.write_text("1\nx1\n")
+    refused = run_in(world, "ledger", "verify", "--from-file", file, ok=False)
+    assert refused.status == ExitStatus.USAGE
+    assert "ids, line 2: 'x1' is no ledger id" in refused.err
+    missing = run_in(world, "ledger", "verify", "--from-file", tmp_path / "no", ok=False)
+    assert missing.status == ExitStatus.NOT_FOUND
+
+
+def test_a_ledger_that_is_not_there_is_not_found(world: World) -> None:
+    for words in (("verify", 99), ("metadata", "dump", 99, "-"), ("read", 99, "--bookie", "a:1")):
+        missing = run_in(world, "ledger", *words, "--json", ok=False)
+        assert missing.status == ExitStatus.NOT_FOUND, words
+
+
+# One bookie's copies ---------------------------------------------------------------------------
+
+
+def test_the_copies_of_one_bookie_are_read_to_the_last(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 9, **STRIPED)
+    there = member(world, ledger_id, 0)
+    read = ("ledger", "read", ledger_id, "--bookie", there.bookie_id)
+    assert run_in(world, *read, "-o", "id").out.split() == ["0", "2", "3", "5", "6", "8"]
+    assert run_in(world, *read, "3-6").out == "entry 3\nentry 5\nentry 6\n"
+    del there.ledgers[ledger_id].entries[8]
+    found = run_in(world, *read, "-o", "id", ok=False)
+    assert found.out.split() == ["0", "2", "3", "5", "6"]
+    assert found.status == ExitStatus.PARTLY
+    assert f"{there.bookie_id} lacks 1 entry: 8" in found.err
+
+
+def test_a_bookie_that_no_fragment_lists_is_asked_all_the_same() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 3, **TRIPLE)
+    (spare,) = set(world.bookies) - set(world.stored(ledger_id).ensemble)
+    read = ("ledger", "read", ledger_id, "--bookie", spare)
+    assert run_in(world, *read).out == ""
+    world.bookies[spare].ledgers[ledger_id] = member(world, ledger_id, 0).ledgers[ledger_id]
+    found = run_in(world, *read)
+    assert found.out == "entry 0\nentry 1\nentry 2\n"
+    assert f"no fragment lists {spare}" in found.err
+
+
+# Orphans ---------------------------------------------------------------------------------------
+
+
+def test_orphans_are_what_neither_the_file_nor_a_log_names(world: World, tmp_path: Path) -> None:
+    client = world.client()
+    day_ms = 86_400_000
+    made = int(time.time() * 1000) - 2 * day_ms
+    ids = [closed_ledger(world, client, 2, **TRIPLE) for _ in range(4)]
+    for number, age_days in ((0, 0), (1, 0), (2, 0), (3, 2)):
+        now = world.run(client.read_metadata(ids[number]))
+        custom = {"component": b"managed-ledger", "application": b"pulsar", "pulsar/x": b"t"}
+        changed = attrs.evolve(
+            now.value, ctime_ms=made + (0 if number < 3 else age_days * day_ms), store_ctime=True,
+            custom=custom if number == 1 else {},
+        )  # fmt: skip
+        world.run(client.store.write_ledger(ids[number], changed, now.version))
+    keep = tmp_path / "keep"
+    keep.write_text(f"{ids[0]}\n777\n")
+    found = run_in(world, "ledger", "orphans", "--keep-file", keep)
+    assert run_in(world, "ledger", "orphans", "--keep-file", keep, "-o", "id").out.split() == [
+        str(ids[1]), str(ids[2]),
+    ]  # fmt: skip
+    assert "application=pulsar component=managed-ledger pulsar/x=t" in found.out
+    assert "1 ledger that" in found.err
+    piped = run_in(world, "ledger", "orphans", "--keep-file", "-", "-o", "id", typed="\n")
+    assert "nothing is in use" in piped.err
+    every = ("ledger", "orphans", "--keep-file", keep, "--older-than", "0", "-o", "id")
+    assert str(ids[3]) in run_in(world, *every).out.split()
+
+
+def test_the_ledgers_of_a_log_are_no_orphans(world: World, tmp_path: Path) -> None:
+    run_in(world, "log", "create", "events", "-E3", "-W3", "-A2")
+    run_in(world, "log", "append", "events", "a")
+    (one,) = run_in(world, "ledger", "list", "-o", "id").out.split()
+    keep = tmp_path / "keep"
+    keep.write_text("")
+    every = ("ledger", "orphans", "--keep-file", keep, "--older-than", "0", "-o", "id")
+    assert run_in(world, *every).out == "", one
+
+
+# Delete ----------------------------------------------------------------------------------------
+
+
+def test_ledgers_to_delete_may_stand_in_a_file(world: World, tmp_path: Path) -> None:
+    ids = [closed_ledger(world, world.client(), 1, **TRIPLE) for _ in range(2)]
+    file = tmp_path / "ids"
+    file.write_text(f"{ids[0]}\n{ids[1]}\n")
+    run_in(world, "ledger", "delete", "--from-file", file, "--yes")
+    assert run_in(world, "ledger", "list", "--count").out == "0\n"
+    assert run_in(world, "ledger", "delete", "--yes", ok=False).status == ExitStatus.USAGE
+
+
+# Metadata --------------------------------------------------------------------------------------
+
+
+def test_metadata_goes_to_a_file_and_back(world: World, tmp_path: Path) -> None:
+    ledger_id = closed_ledger(world, world.client(), 3, **TRIPLE)
+    file = tmp_path / "m"
+    dump, restore = (("ledger", "metadata", word, ledger_id) for word in ("dump", "restore"))
+    said = run_in(world, *dump, file).out
+    assert said == f"metadata of ledger {ledger_id}, version 1, in {file}\n"
+    before = world.stored(ledger_id)
+    assert file.read_bytes() == encode_metadata(before)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run_in(world, *dump, "-").out.encode("utf-8", "surrogateescape") == file.read_bytes()
+    run_in(world, "ledger", "delete", ledger_id, "--yes")
+    assert run_in(world, *restore, file, "--dry-run").out.startswith("would create ledger")
+    assert "created" in run_in(world, *restore, file).out
+    # Who creates a ledger's metadata puts a token of its own there, as Java does.
+    token = world.stored(ledger_id).creator_token
+    assert world.stored(ledger_id) == attrs.evolve(before, creator_token=token)
+    assert run_in(world, "ledger", "read", ledger_id).out == "entry 0\nentry 1\nentry 2\n"
+    again = run_in(world, *restore, file, "--json").json
+    assert again["how"] == "unchanged"
+
+
+def test_metadata_is_replaced_only_when_asked_and_what_was_there_is_kept(
+    world: World, tmp_path: Path
+) -> None:
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 3, **TRIPLE)
+    file = tmp_path / "m"
+    restore = ("ledger", "metadata", "restore", ledger_id, file)
+    run_in(world, "ledger", "metadata", "dump", ledger_id, file)
+    now = world.run(client.read_metadata(ledger_id))
+    (fragment,) = now.value.fragments
+    other = (BookieId("gone:1"), *fragment.ensemble[1:])
+    changed = attrs.evolve(
+        now.value, fragments=(attrs.evolve(fragment, ensemble=other),), custom={"a": b"b"}
+    )
+    version = world.run(client.store.write_ledger(ledger_id, changed, now.version))
+    refused = run_in(world, *restore, ok=False)
+    assert refused.status == ExitStatus.CONFLICT
+    assert "differs in custom, fragment from entry 0" in refused.err.replace(
+        "fragment from entry 0, custom", "custom, fragment from entry 0"
+    )
+    plan = run_in(world, *restore, "--replace", "--dry-run").out
+    assert "would change the custom: a=b becomes none\n" in plan
+    assert f"gone:1, {fragment.ensemble[1]}" in plan
+    unasked = run_in(world, *restore, "--replace", ok=False)
+    assert unasked.status == ExitStatus.REFUSED
+    asked = run_in(world, *restore, "--replace", typed=f"{instance_id(world)}\n", tty=True)
+    assert f"version {version + 1}; what was there is in {file}.before-{version}" in asked.out
+    kept = Path(f"{file}.before-{version}")
+    assert kept.read_bytes() == encode_metadata(world.run(_stored_value(changed)))
+    assert world.stored(ledger_id).ensemble == fragment.ensemble
+
+
+async def _stored_value(value: Any) -> Any:
+    return value
+
+
+def test_a_backup_is_never_written_over(world: World, tmp_path: Path) -> None:
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 3, **TRIPLE)
+    file, backup = tmp_path / "m", tmp_path / "kept"
+    run_in(world, "ledger", "metadata", "dump", ledger_id, file)
+    now = world.run(client.read_metadata(ledger_id))
+    changed = attrs.evolve(now.value, custom={"a": b"b"})
+    world.run(client.store.write_ledger(ledger_id, changed, now.version))
+    backup.write_text("mine")
+    refused = run_in(world, "ledger", "metadata", "restore", ledger_id, file, "--replace", "--yes",
+                     "--backup", backup, ok=False)  # fmt: skip
+    assert refused.status == ExitStatus.CONFLICT
+    assert backup.read_text() == "mine"
+    assert world.stored(ledger_id).custom == {"a": b"b"}
+
+
+def test_what_is_no_metadata_is_refused(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "m"
+    file.write_text("no metadata")
+    refused = run_in(world, "ledger", "metadata", "restore", 5, file, ok=False)
+    assert refused.status == ExitStatus.REFUSED
+    missing = run_in(world, "ledger", "metadata", "restore", 5, tmp_path / "none", ok=False)
+    assert missing.status == ExitStatus.NOT_FOUND
+
+
+def test_differences_never_show_a_password(world: World) -> None:
+    writer = open_writer(world, world.client(), 0, **TRIPLE)
+    old = world.stored(writer.ledger_id)
+    new = attrs.evolve(old, password=b"secret", ack_quorum=1)
+    changes = {one.field: (one.old, one.new) for one in differences(old, new)}
+    assert changes == {"ack_quorum": ("2", "1"), "password": ("one", "another")}
+    assert LedgerId(writer.ledger_id) == writer.ledger_id
+
+
+# Many ids --------------------------------------------------------------------------------------
+
+
+def test_many_ledgers_are_closed_recovered_and_fenced_by_their_ids(world: World) -> None:
+    client = world.client()
+    ids = [open_writer(world, client, 2, **TRIPLE).ledger_id for _ in range(4)]
+    typed = "".join(f"{one}\n" for one in ids[:2])
+    planned = run_in(world, "ledger", "recover", "-", "--dry-run", typed=typed).out.splitlines()
+    assert planned == [f"would fence, recover and close ledger {one} (open)" for one in ids[:2]]
+    asked = run_in(world, "ledger", "recover", "-", typed=typed, ok=False)
+    assert asked.status == ExitStatus.PARTLY
+    done = run_in(world, "ledger", "recover", "-", "--yes", "--json", typed=typed).json["ledgers"]
+    assert [(one["ledger_id"], one["last_entry"]) for one in done] == [
+        (str(one), 1) for one in ids[:2]
+    ]
+    fenced = run_in(world, "ledger", "fence", ids[2], ids[3], "--yes").out
+    assert fenced.count("no writer can add") == 2
+    assert run_in(world, "ledger", "close", *ids, "--yes").out.count("ledger ") == 4
+    assert {world.stored(one).is_closed for one in ids} == {True}
+
+
+def test_what_fails_for_one_of_many_is_told_and_the_others_are_done(world: World) -> None:
+    there = open_writer(world, world.client(), 1, **TRIPLE).ledger_id
+    partly = run_in(world, "ledger", "recover", 99, there, "--yes", ok=False)
+    assert partly.status == ExitStatus.PARTLY
+    assert "1 failed: ledger 99:" in partly.err
+    assert world.stored(there).is_closed
+    assert run_in(world, "ledger", "recover", 99, ok=False).status == ExitStatus.NOT_FOUND
+    assert run_in(world, "ledger", "recover", "-", typed="").out == ""
+
+
+def test_bookie_ids_come_from_stdin_too(world: World) -> None:
+    first, second = sorted(world.bookies)[:2]
+    shown = run_in(world, "bookie", "info", "-", "-o", "id", typed=f"{first} {second}\n").out
+    assert shown.split() == [first, second]
+    for words in (("bookie", "info", "-"), ("bookie", "recover", "-")):
+        assert run_in(world, *words, ok=False).status == ExitStatus.NOT_FOUND

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from bkclient.errors import WriteFailedError
+from bkclient.metadata.api import Versioned
+from bkctl.commands.ledger import lifecycle
+from bkctl.commands.ledger.lifecycle import Feed
+from bkctl.commands.ledger.listing import LedgerFilter
+from tests.bkctl.output.test_emit import METADATA
+from wire.codes import LedgerState
+from wire.ids import LedgerId
+
+
+def _result(work: Any) -> Any:
+    """Return what a coroutine gives that never has to wait."""
+    outcome: list[Any] = []
+    Deferred.fromCoroutine(work).addBoth(outcome.append)
+    assert outcome, "it waits"
+    return outcome[0]
+
+
+# Lists -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "passes"),
+    [
+        ({}, True),
+        ({"state": "closed"}, True),
+        ({"state": "in-recovery"}, False),
+        ({"bookie": "10.0.0.2:3181"}, True),
+        ({"bookie": "10.0.0.9:3181"}, False),
+        ({"older_than_s": 60.0}, True),
+        ({"older_than_s": 1e10}, False),
+        ({"meta": {"owner": "me"}}, True),
+        ({"meta": {"owner": "you"}}, False),
+    ],
+)
+def test_filters_look_at_what_they_name(given: dict[str, Any], *, passes: bool) -> None:
+    options = {"state": None, "bookie": None, "older_than_s": None, "meta": {}, **given}
+    assert LedgerFilter.of(**options).passes(METADATA) is passes
+    assert LedgerFilter.of(**options).is_open is (not given)
+
+
+def test_a_loss_is_told_with_entries_bytes_age_and_owner() -> None:
+    one = lifecycle.Doomed(LedgerId(7), Versioned(METADATA, 0))
+    line = lifecycle.loss(one)
+    assert line.startswith("ledger 7: 10 entries, 4.9 KiB, ")
+    assert "owner=me" in line
+    assert METADATA.state is LedgerState.CLOSED
+
+
+# Feed ------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Takes a batch when told to, in bulk: ids are given after the batch was consumed."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.last_add_pushed = -1
+        self.added: list[bytes] = []
+        self.waiting: list[tuple[list[bytes], Deferred[int]]] = []
+        self._room: list[Deferred[None]] = []
+
+    def add_many(self, payloads: Any) -> Deferred[int]:
+        done: Deferred[int] = Deferred()
+        self.waiting.append((list(payloads), done))
+        return done
+
+    async def room(self) -> None:
+        room: Deferred[None] = Deferred()
+        self._room.append(room)
+        await room
+
+    async def drain(self) -> int:
+        return self.last_add_pushed
+
+    def take(self) -> None:
+        for payloads, _ in self.waiting:
+            self.added += payloads
+            self.last_add_pushed += len(payloads)
+        self.waiting = []
+        self.wake()
+
+    def wake(self) -> None:
+        rooms, self._room = self._room, []
+        for room in rooms:
+            room.callback(None)
+        self.clock.advance(0)
+
+
+def test_a_batch_is_given_only_when_the_one_before_has_its_ids() -> None:
+    writer: Any = _Writer()
+    feed = Feed(writer)
+    _result(feed.push([b"a", b"b"]))
+    second = Deferred.fromCoroutine(feed.push([b"c"]))
+    assert len(writer.waiting) == 1
+    writer.wake()
+    assert len(writer.waiting) == 1, "there is room, but no ids have been given"
+    writer.take()
+    assert second.called
+    drained = Deferred.fromCoroutine(feed.drain())
+    writer.take()
+    assert drained.called
+    assert writer.added == [b"a", b"b", b"c"]
+
+
+def test_a_failed_add_is_raised_by_the_next_call() -> None:
+    writer: Any = _Writer()
+    feed = Feed(writer)
+    _result(feed.push([b"a"]))
+    waiting: list[Any] = []
+    Deferred.fromCoroutine(feed.push([b"b"])).addBoth(waiting.append)
+    writer.waiting[0][1].errback(WriteFailedError("a bookie failed"))
+    writer.wake()
+    assert isinstance(waiting[0].value, WriteFailedError)
+    assert isinstance(_result(feed.drain()).value, WriteFailedError)

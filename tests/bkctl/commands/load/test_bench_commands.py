@@ -1,0 +1,183 @@
+"""`bkctl bench`: what is counted, and that nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+
+from bkctl.commands.load.bench import Load, measured
+from bkctl.exit_status import ExitStatus
+from tests.bkclient.repairs import TRIPLE, closed_ledger, open_writer
+from tests.bkclient.worlds import Fate, World
+from tests.bkctl.support.world import run_in
+from wire.messages import AddRequest
+
+SMALL = ("-n", 50, "--warm-up", 10, "--size", 100, "--window", 8)
+
+
+# Figures ---------------------------------------------------------------------------------------
+
+
+def test_percentiles_are_latencies_that_were_seen() -> None:
+    found = measured("x", [n / 1000 for n in range(1000, 0, -1)], entries=1000, size=5, seconds=2)
+    assert (found.p50, found.p90, found.p99, found.p999, found.worst) == (
+        0.5, 0.9, 0.99, 0.999, 1.0,
+    )  # fmt: skip
+    assert found.mean == pytest.approx(0.5005)
+    assert (found.entries_per_s, found.bytes_per_s) == (500, 2.5)
+
+
+def test_nothing_measured_is_all_zeros() -> None:
+    found = measured("x", [], entries=0, size=0, seconds=0)
+    assert (found.p50, found.worst, found.mean, found.entries_per_s) == (0, 0, 0, 0)
+
+
+class FakeServer:
+    """Answers requests when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.waiting: list[Deferred[None]] = []
+
+    def send(self, _number: int) -> Deferred[None]:
+        self.waiting.append(Deferred())
+        return self.waiting[-1]
+
+    def answer(self, after_s: float) -> None:
+        self.now_s += after_s
+        self.waiting.pop(0).callback(None)
+
+
+def driven(load: Load, turn: Callable[[], object]) -> list[int]:
+    """Run a load to its end; ``turn`` is what happens while it sleeps."""
+    told: list[int] = []
+
+    def sleep(_seconds: float) -> Deferred[Any]:
+        turn()
+        return succeed(None)
+
+    async def run() -> None:
+        told.extend([done async for done in load.run(sleep)])
+
+    outcome: list[Any] = []
+    Deferred.fromCoroutine(run()).addBoth(outcome.append)
+    (result,) = outcome
+    if result is not None:
+        result.raiseException()
+    return told
+
+
+def test_a_load_keeps_its_window_full_and_leaves_the_warm_up_out() -> None:
+    server = FakeServer()
+    load = Load(lambda: server.now_s, server.send, entries=3, warm_up=2, window=2)
+    seen: list[int] = []
+
+    def turn() -> None:
+        seen.append(len(server.waiting))
+        server.answer(1.0)
+
+    assert driven(load, turn) == [1, 2, 3, 4, 5]
+    assert seen == [2, 1, 2, 2, 1]
+    assert list(load.latencies_s) == [1.0, 2.0, 2.0]
+    assert load.elapsed_s == 3.0
+
+
+def test_what_is_counted_is_sent_within_the_time_that_is_measured() -> None:
+    server = FakeServer()
+    load = Load(lambda: server.now_s, server.send, entries=3, warm_up=1, window=9)
+
+    def turn() -> None:
+        server.now_s += 5.0
+        for _ in range(len(server.waiting)):
+            server.answer(0.0)
+
+    driven(load, turn)
+    assert list(load.latencies_s) == [5.0, 5.0, 5.0]
+    assert load.elapsed_s == 5.0
+
+
+def test_a_load_ends_with_its_first_error_and_sends_no_more() -> None:
+    server = FakeServer()
+    load = Load(lambda: server.now_s, server.send, entries=9, warm_up=0, window=2)
+
+    def turn() -> None:
+        server.waiting.pop(0).errback(ZeroDivisionError())
+
+    with pytest.raises(ZeroDivisionError):
+        driven(load, turn)
+    assert server.waiting == []
+
+
+# Commands --------------------------------------------------------------------------------------
+
+
+def ledgers(world: World) -> list[str]:
+    return run_in(world, "ledger", "list", "-o", "id").out.split()
+
+
+def test_writing_is_measured_and_its_ledger_deleted() -> None:
+    world = World(3)
+    found = run_in(world, "bench", "write", *SMALL, "--json").json
+    assert {k: found[k] for k in ("what", "entries", "size", "requests")} == {
+        "what": "write", "entries": 50, "size": 5000, "requests": 50,
+    }  # fmt: skip
+    assert found["p50"] <= found["p99"] <= found["worst"]
+    assert "ledger_id" not in found
+    assert ledgers(world) == []
+    kept = run_in(world, "bench", "write", *SMALL, "--keep", "--json").json
+    assert ledgers(world) == [kept["ledger_id"]]
+    shown = run_in(world, "ledger", "show", kept["ledger_id"], "--json").json
+    assert (shown["last_entry"], shown["state"]) == (59, "closed")
+
+
+def test_a_failed_run_leaves_no_ledger_behind() -> None:
+    world = World(3)
+    for bookie in world.bookies.values():
+        bookie.policy = lambda request: Fate.LOSE if isinstance(request, AddRequest) else Fate.SERVE
+    failed = run_in(world, "bench", "write", *SMALL, ok=False)
+    assert failed.status != 0
+    assert ledgers(world) == []
+
+
+@pytest.mark.parametrize("how", [(), ("--random",)])
+def test_reading_is_measured_on_a_ledger_that_is_there_or_made(how: tuple[str, ...]) -> None:
+    world = World(3)
+    ledger_id = closed_ledger(world, world.client(), 20, **TRIPLE)
+    found = run_in(world, "bench", "read", ledger_id, *how, *SMALL, "--json").json
+    assert (found["ledger_id"], found["entries"]) == (str(ledger_id), 50)
+    assert found["requests"] >= 1
+    made = run_in(world, "bench", "read", *how, *SMALL, "--json").json
+    assert made["size"] == 5000
+    assert ledgers(world) == [str(ledger_id)]
+
+
+def test_an_empty_ledger_cannot_be_read_for_a_measurement() -> None:
+    world = World(3)
+    writer = open_writer(world, world.client(), 0, **TRIPLE)
+    refused = run_in(world, "bench", "read", writer.ledger_id, ok=False)
+    assert refused.status == ExitStatus.USAGE
+
+
+@pytest.mark.parametrize("how", [(), ("--no-sync",), ("--group-wait", "1")])
+def test_a_journal_of_its_own_is_measured_and_removed(how: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("stays")
+    found = run_in(World(1), "bench", "journal", "--dir", tmp_path, *SMALL, *how, "--json").json
+    assert (found["entries"], found["requests"], found["size"]) == (50, 50, 5000)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_directory_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    gone = run_in(World(1), "bench", "journal", "--dir", tmp_path / "no", ok=False)
+    assert gone.status == ExitStatus.NOT_FOUND
+
+
+def test_dry_runs_measure_nothing(tmp_path: Path) -> None:
+    world = World(3)
+    for words in (("write",), ("read",), ("journal", "--dir", tmp_path)):
+        assert run_in(world, "bench", *words, "--dry-run").out.startswith("would "), words
+    assert ledgers(world) == []
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,105 @@
+"""``bkctl log`` on a real cluster of three bookies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from bkctl.exit_status import ExitStatus
+from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.bkctl.support.runner import Run, runner
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    with local_cluster(tmp_path_factory.mktemp("logs") / "bk") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def run(cluster: Cluster) -> Iterator[Run]:
+    with runner(cluster) as running:
+        yield running
+
+
+def test_a_log_is_created_appended_to_by_turns_and_read(run: Run) -> None:
+    assert run("log", "create", "turns").out == "log turns created\n"
+    assert run("log", "append", "turns", "one").out == "appended 0:0 to log turns\n"
+    more = run("log", "append", "turns", "-", typed="two\nthree\n").out
+    assert more.startswith("appended 2 entries, 1:0 to 1:1, to log turns (8 B in ")
+    assert run("log", "tail", "turns").out == "one\ntwo\nthree\n"
+    assert run("log", "tail", "turns", "--from", "1:1").out == "three\n"
+    rows = [
+        json.loads(line) for line in run("log", "tail", "turns", "-o", "jsonl").out.splitlines()
+    ]
+    assert [row["position"] for row in rows] == ["0:0", "1:0", "1:1"]
+
+
+def test_what_it_is_made_of_is_shown(run: Run) -> None:
+    run("log", "create", "shown", "-W", 3, "--roll-entries", 2)
+    run("log", "append", "shown", "a", "b", "c", "d", "e", "--seal")
+    listed = {row["name"]: row for row in run("log", "list", "-o", "json").json["logs"]}
+    assert (listed["shown"]["state"], listed["shown"]["entries"]) == ("sealed", 5)
+    ledgers = run("log", "info", "shown", "-o", "json").json["ledgers"]
+    assert [row["index"] for row in ledgers] == list(range(len(ledgers)))
+    assert {row["state"] for row in ledgers} == {"closed"}
+    refused = run("log", "append", "shown", "f", "--json", ok=False)
+    assert refused.status == ExitStatus.CONFLICT
+    assert "sealed" in str(refused.error)
+
+
+def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
+    run("log", "create", "long")
+    for word in ("a", "b", "c"):
+        run("log", "append", "long", word)
+    plan = run("log", "trim", "long", "--before", "2:0", "--dry-run").out
+    assert plan.count("would delete ledger") == 2
+    refused = run("log", "trim", "long", "--before", "2:0", ok=False)
+    assert refused.status == ExitStatus.REFUSED
+    said = run("log", "trim", "long", "--before", "2:0", "--yes").out
+    assert said == "log long begins with 2:0 now\n"
+    assert run("log", "tail", "long").out == "c\n"
+    gone = run("log", "tail", "long", "--from", "0:0", ok=False)
+    assert gone.status == ExitStatus.NOT_FOUND
+    assert "begins with 2:0" in gone.err
+
+
+def test_a_log_is_deleted_with_its_ledgers(run: Run) -> None:
+    run("log", "create", "gone")
+    run("log", "append", "gone", "a")
+    ledger = run("log", "info", "gone", "-o", "id").out.strip()
+    assert "log gone with 1 ledger deleted" in run("log", "delete", "gone", "--yes").out
+    assert run("ledger", "show", ledger, ok=False).status == ExitStatus.NOT_FOUND
+    assert run("log", "tail", "gone", ok=False).status == ExitStatus.NOT_FOUND
+    assert "no ledgers" in run("log", "sweep", "gone", "--older-than", "0", "--yes").out
+
+
+def test_a_ledger_of_a_log_is_deleted_alone_only_by_force(run: Run) -> None:
+    run("log", "create", "whole")
+    run("log", "append", "whole", "a", "--seal")
+    ledger = run("log", "info", "whole", "-o", "id").out.strip()
+    other = run("ledger", "write", "-", typed="b\n").id
+    refused = run("ledger", "delete", other, ledger, "--yes", ok=False)
+    assert refused.status == ExitStatus.REFUSED
+    assert f"ledger {ledger}: part of log whole" in refused.err
+    assert "bkctl log trim whole --before" in refused.err
+    assert run("ledger", "show", other).status == 0, "none of them went"
+    assert run("log", "tail", "whole").out == "a\n"
+    forced = run("ledger", "delete", ledger, "--yes", "--force", "log-ledger")
+    assert "overridden: log-ledger" in forced.err
+    assert run("ledger", "show", ledger, ok=False).status == ExitStatus.NOT_FOUND
+
+
+@pytest.mark.parametrize("position", ["", "1", "a:b", "1:2:3"])
+def test_what_is_no_position_is_told(run: Run, capfd, position: str) -> None:
+    refused = run("log", "tail", "turns", "--from", position, ok=False)
+    assert refused.status == ExitStatus.USAGE
+    assert "INDEX:ENTRY" in capfd.readouterr().err
+
+
+def test_nothing_to_append_is_told(run: Run) -> None:
+    assert run("log", "append", "turns", ok=False).status == ExitStatus.USAGE

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from bkctl.options import Options
+from bkctl.output.progress import Bar, JsonLines, Lines, Silent, make_progress
+from tests.bkctl.support.terminal import FakeHost
+
+
+class _Time:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def _options(**given: object) -> Options:
+    options = Options()
+    for name, value in given.items():
+        setattr(options, name, value)
+    return options
+
+
+@pytest.mark.parametrize(
+    ("given", "tty", "environ", "kind"),
+    [
+        ({}, True, {}, Bar),
+        ({}, False, {}, Lines),
+        ({}, True, {"TERM": "dumb"}, Lines),
+        ({}, True, {"CI": "true"}, Lines),
+        ({"quiet": True}, True, {}, Silent),
+        ({"progress": "none"}, True, {}, Silent),
+        ({"progress": "lines"}, True, {}, Lines),
+        ({"progress": "jsonl"}, True, {}, JsonLines),
+    ],
+)
+def test_a_bar_is_for_terminals_alone(
+    given: dict[str, object], environ: dict[str, str], kind: type, *, tty: bool
+) -> None:
+    host = FakeHost(tty=tty, environ=environ)
+    assert type(make_progress(_options(**given), host, "x", total=1, unit="bytes")) is kind
+
+
+def test_short_work_says_nothing_at_all() -> None:
+    for tty in (False, True):
+        host = FakeHost(tty=tty)
+        with make_progress(_options(), host, "writing", total=100, unit="bytes") as progress:
+            for done in range(100):
+                progress.update(done)
+        assert host.err.text == ""
+
+
+def test_lines_come_every_thirty_seconds() -> None:
+    out, now = io.StringIO(), _Time()
+    with Lines(out, "writing", 1000, "bytes", now) as progress:
+        for second in range(1, 101):
+            now.now_s += 1
+            progress.update(second * 2, items=second)
+    assert out.getvalue().splitlines() == [
+        "writing: 6%, 30 entries, 60 B, 2 B/s, 7m50s left",
+        "writing: 12%, 60 entries, 120 B, 2 B/s, 7m20s left",
+        "writing: 18%, 90 entries, 180 B, 2 B/s, 6m50s left",
+    ]
+
+
+def test_json_lines_end_with_the_whole() -> None:
+    out, now = io.StringIO(), _Time()
+    with JsonLines(out, "writing", 1000, "bytes", now) as progress:
+        for _ in range(5):
+            now.now_s += 0.5
+            progress.update(500, items=7)
+    *_, last = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert last == {
+        "progress": "writing", "done": 500, "total": 1000, "unit": "bytes", "items": 7,
+        "rate": 0.0 if last["rate"] == 0 else last["rate"], "elapsed_s": 2.5, "ended": True,
+    }  # fmt: skip
+
+
+def test_a_bar_draws_after_a_while_and_leaves_nothing() -> None:
+    host, now = FakeHost(tty=True), _Time()
+    with Bar(host.err, "writing", 1000, "bytes", now) as progress:
+        progress.update(0)
+        assert host.err.text == ""
+        now.now_s += 1
+        progress.update(500)
+    assert "writing" in host.err.text
+    assert host.err.text.rstrip().endswith("\x1b[2K") or "\x1b[?25h" in host.err.text

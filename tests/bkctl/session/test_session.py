@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bkctl.cli.command import Effect
+from bkctl.cli.params import LEDGER_ID
+from bkctl.errors import NothingFoundError, RefusedError
+from bkctl.options import Options
+from bkctl.session.interrupt import Interrupts
+from bkctl.session.session import Host, Session
+from tests.bkctl.support.terminal import FakeHost
+
+
+def _session(host: Host, effect: Effect = Effect.LOSES_DATA, **given: Any) -> Session:
+    options = Options()
+    options.args = ("ledger", "delete", "7")
+    for name, value in given.items():
+        setattr(options, name, value)
+    return Session(host, options, effect, Interrupts())
+
+
+def test_what_loses_data_wants_the_id_typed_after_showing_what_goes() -> None:
+    host = FakeHost("abc-1\n", tty=True)
+    _session(host).confirm(["7: 10 entries"], "Delete it?", proof="abc-1")
+    assert host.err.text.index("7: 10 entries") < host.err.text.index("Type abc-1 to go on")
+
+
+@pytest.mark.parametrize("typed", ["", "\n", "y\n", "abc\n", "abc-1x\n"])
+def test_anything_but_the_id_is_a_no(typed: str) -> None:
+    with pytest.raises(RefusedError, match="not confirmed"):
+        _session(FakeHost(typed, tty=True)).confirm([], "Delete it?", proof="abc-1")
+
+
+@pytest.mark.parametrize(("typed", "agreed"), [("y\n", True), ("YES\n", True), ("no\n", False),
+                                               ("\n", False), ("", False)])  # fmt: skip
+def test_what_fences_is_asked_with_yes_or_no(typed: str, *, agreed: bool) -> None:
+    session = _session(FakeHost(typed, tty=True), Effect.FENCES)
+    if agreed:
+        session.confirm([], "Fence it?")
+    else:
+        with pytest.raises(RefusedError):
+            session.confirm([], "Fence it?")
+
+
+@pytest.mark.parametrize("given", [{"tty": False}, {"tty": True, "no_input": True}])
+def test_with_nobody_to_ask_it_is_refused_with_the_line_to_type(given: dict[str, Any]) -> None:
+    host = FakeHost("abc-1\n", tty=given.pop("tty"))
+    with pytest.raises(RefusedError, match="Nobody to ask here") as caught:
+        _session(host, **given).confirm(["7: 10 entries"], "Delete it?", proof="abc-1")
+    assert caught.value.exit_status == 4
+    assert caught.value.hint == "add --yes: bkctl ledger delete 7 --yes"
+    assert "7: 10 entries" in host.err.text
+
+
+def test_yes_is_not_asked_for_again() -> None:
+    host = FakeHost()
+    _session(host, yes=True).confirm(["7: 10 entries"], "Delete it?", proof="abc-1")
+    assert host.err.text == ""
+
+
+def test_reading_never_asks_unless_it_is_to_fence() -> None:
+    session = _session(FakeHost("y\n", tty=True), Effect.READ)
+    with pytest.raises(AssertionError):
+        session.confirm([], "Really?")
+    session.confirm([], "Recover it?", effect=Effect.FENCES)
+
+
+def test_ids_come_from_arguments_and_where_a_dash_stands_from_stdin() -> None:
+    session = _session(FakeHost("3 4\n0x10\n\n"))
+    assert list(session.words([1, "-", 2], LEDGER_ID)) == [1, 3, 4, 16, 2]
+
+
+def test_a_password_is_the_file_without_its_last_newline(tmp_path) -> None:
+    file = tmp_path / "pw"
+    file.write_bytes(b"se cret\n\n")
+    session = _session(FakeHost())
+    assert session.password(str(file)) == b"se cret\n"
+    assert session.password(None) == b""
+    with pytest.raises(NothingFoundError, match="No such file"):
+        session.password(str(tmp_path / "none"))
+
+
+def test_a_password_in_place_of_a_file_is_the_first_line_of_stdin() -> None:
+    session = _session(FakeHost("se cret\nthe rest"))
+    assert session.password("-") == b"se cret"
+    assert session.stdin_bytes.read() == b"the rest"
+
+
+def test_quiet_keeps_warnings_and_drops_notes() -> None:
+    host = FakeHost()
+    session = _session(host, quiet=True)
+    session.note("a note")
+    session.verbose("detail")
+    session.warn("care")
+    assert host.err.text == "bkctl: warning: care\n"
+
+
+def test_a_plan_is_printed_as_a_result() -> None:
+    host = FakeHost()
+    session = _session(host, dry_run=True)
+    session.plan(["do this", "do that"])
+    session.finish()
+    assert host.out.text == "would do this\nwould do that\n"
+
+
+class _Client:
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_host_keeps_one_connection_a_cluster_until_it_is_closed() -> None:
+    made: list[tuple[str, _Client]] = []
+
+    def connect(uri: str, _config: object) -> Any:
+        made.append((uri, _Client()))
+        return made[-1][1]
+
+    host = Host(environ={}, connect=connect)
+    for uri in ("sqlite:///a", "sqlite:///a", "sqlite:///b"):
+        assert _session(host, service_uri=uri).client is not None
+    assert [uri for uri, _ in made] == ["sqlite:///a", "sqlite:///b"]
+    host.close()
+    assert all(client.closed for _, client in made)
+
+
+def test_a_report_is_closed_even_where_the_rest_of_the_output_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    host = FakeHost()
+    session = _session(host)
+    session.keep_report(str(tmp_path / "report"))
+    assert session.emitter is not None
+    host.out.close()
+    with pytest.raises(ValueError, match="closed"):
+        session.finish()
+    assert session._report is not None
+    assert session._report._file.closed

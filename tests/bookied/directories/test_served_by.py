@@ -1,0 +1,97 @@
+"""Whether somebody else has served a bookie's directories, by what they look like afterwards."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bookied.directories.served_by import (
+    NAME,
+    Served,
+    decode_served,
+    encode_served,
+    fences_are_in_doubt,
+    note_journal,
+)
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
+from tests.sim.world.disk import SimFiles
+
+J0, J1 = Path("/j0"), Path("/j1")
+KEPT = Served(0x1F, fences_in_doubt=False)
+
+
+@pytest.fixture
+def files() -> SimFiles:
+    files = SimFiles(Random(1))
+    for root in (J0, J1):
+        files.mkdirs(root / "current")
+    files.sync_dir(Path("/"))
+    return files
+
+
+def begin(files: SimFiles, root: Path, journal_id: int) -> None:
+    files.write_atomic(root / "current" / f"{journal_id:x}.txn", b"BKLG")
+
+
+@pytest.mark.parametrize("in_doubt", [True, False])
+def test_what_is_left_is_read_back(in_doubt) -> None:
+    served = Served(0x18C0FFEE, fences_in_doubt=in_doubt)
+    assert decode_served(encode_served(served)) == served
+
+
+@pytest.mark.parametrize("data", [b"", b"journal 1f\n", b"journal x\nfences kept\n", b"\xff" * 30])
+def test_what_is_none_of_ours_says_nothing(data: bytes) -> None:
+    assert decode_served(data) is None
+
+
+def test_a_new_bookie_has_lost_no_fence(files: SimFiles) -> None:
+    assert not fences_are_in_doubt(files, [J0, J1])
+
+
+def test_our_own_journals_leave_no_doubt(files: SimFiles) -> None:
+    for journal_id in (0x1E, 0x1F):
+        begin(files, J0, journal_id)
+    note_journal(files, J0, KEPT)
+    assert not fences_are_in_doubt(files, [J0, J1])
+
+
+@pytest.mark.parametrize("data", [None, b"nonsense"])
+def test_journals_without_word_of_ours_leave_doubt(files: SimFiles, data) -> None:
+    begin(files, J1, 5)
+    if data is not None:
+        files.write_atomic(J1 / NAME, data)
+    assert fences_are_in_doubt(files, [J0, J1])
+
+
+def test_a_journal_that_somebody_else_began_leaves_doubt_for_good(files: SimFiles) -> None:
+    note_journal(files, J0, KEPT)
+    begin(files, J0, 0x20)
+    assert fences_are_in_doubt(files, [J0, J1])
+    note_journal(files, J0, Served(0x21, fences_in_doubt=True))
+    files.remove(J0 / "current/20.txn")
+    begin(files, J0, 0x21)
+    assert fences_are_in_doubt(files, [J0, J1])
+
+
+def test_a_journal_of_ours_that_was_not_noted_leaves_no_doubt(files: SimFiles) -> None:
+    note_journal(files, J0, KEPT)
+    for journal_id, start in ((0x20, groups.file_start(6, 77, 4096)), (0x21, layout.header(6))):
+        files.write_atomic(J0 / "current" / f"{journal_id:x}.txn", start)
+        assert fences_are_in_doubt(files, [J0]) is (journal_id == 0x21)
+
+
+def test_what_is_noted_survives_a_power_cut(files: SimFiles) -> None:
+    note_journal(files, J0, KEPT)
+    files.crash()
+    assert decode_served(files.read(J0 / NAME)) == KEPT
+
+
+def test_a_note_without_room_leaves_doubt_and_nothing_worse(files: SimFiles) -> None:
+    begin(files, J0, 0x1F)
+    files.fault = lambda *_: OSError(errno.ENOSPC, "full")
+    note_journal(files, J0, KEPT)
+    assert fences_are_in_doubt(files, [J0])

@@ -1,0 +1,331 @@
+"""The check of a bookie's directories: nothing on sound ones, each damage by its name and place."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bookied.directories.dirs import Directories
+from bookied.directories.losses import HeldNotes
+from bookied.directories.served_by import Served, note_journal
+from bookied.offline.bookie import OfflineBookie
+from bookied.offline.check.check import Findings, Problem, Severity, stages
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal.mark import Mark, encode_mark
+from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
+from wire.records import Cookie, encode_cookie
+
+SLOT = struct.Struct(">q")
+
+
+class Place:
+    """A copy of a golden directory, to be damaged and checked."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        shutil.copytree(DIRECTORY / name, root)
+        self.journal = root / "journal/current"
+        self.ledgers = root / "ledgers/current"
+        found = Directories((root / "journal",), (root / "ledgers",), (root / "ledgers",))
+        self.bookie = OfflineBookie(RealFiles(), found)
+        cookie = Cookie("b:1", str(root / "journal"), (str(root / "ledgers"),))
+        for directory in (self.journal, self.ledgers):
+            (directory / "VERSION").write_bytes(encode_cookie(cookie))
+        self.findings = Findings()
+
+    def check(self, *, deep: bool = False) -> list[Problem]:
+        self.findings = Findings()
+        with self.bookie.shards() as shards:
+            parts = stages(self.bookie, self.findings, shards=shards, deep=deep)
+            return [found for part in parts for found in part.run(lambda _done, _items: None)]
+
+    def index(self, ledger_id: int) -> Path:
+        return self.ledgers / f"{ledger_id >> 8:x}/{ledger_id & 255:x}/{ledger_id:x}.idx"
+
+    def set_location(self, ledger_id: int, entry_id: int, location: int) -> None:
+        patch(self.index(ledger_id), 1024 + 8 * entry_id, SLOT.pack(location))
+
+
+def patch(path: Path, offset: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset : offset + len(data)] = data
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "bookie", "sorted/clean")
+
+
+@pytest.fixture
+def rotated(tmp_path: Path) -> Place:
+    return Place(tmp_path / "bookie", "interleaved/rotated")
+
+
+def the_one(found: list[Problem]) -> Problem:
+    assert len(found) == 1, found
+    return found[0]
+
+
+# Sound directories -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", [*WITH_LEDGERS, *CRASHED, "db/clean", "db/crash"])
+def test_directories_that_java_left_are_sound(tmp_path: Path, name: str, *, deep: bool) -> None:
+    place = Place(tmp_path / "bookie", name)
+    found = place.check(deep=deep)
+    assert [one for one in found if one.severity is not Severity.NOTE] == []
+    ledgers = {} if name in CRASHED else expected(name)["ledgers"]
+    counts = place.findings.counts
+    assert counts.ledgers == len(ledgers)
+    assert counts.entries == sum(len(facts["entries"]) for facts in ledgers.values())
+    if deep:
+        assert counts.verified + counts.unverified == counts.entries
+        crc = [f for f in ledgers.values() if f["digestType"].startswith("CRC32")]
+        assert counts.verified == sum(len(facts["entries"]) for facts in crc)
+
+
+def test_what_is_looked_at_is_told_as_it_goes(rotated: Place) -> None:
+    told: list[tuple[str, int]] = []
+    with rotated.bookie.shards() as shards:
+        for part in stages(rotated.bookie, Findings(), shards=shards, deep=True):
+            list(part.run(lambda done, _items, title=part.title: told.append((title, done))))
+            if part.title in {"entry logs", "index"}:
+                assert told[-1] == (part.title, part.total)
+
+
+# Start: cookies, marks, journals -----------------------------------------------------------------
+
+
+def test_a_damaged_cookie_a_missing_one_and_one_of_another_bookie_are_problems(
+    place: Place,
+) -> None:
+    path = place.ledgers / "VERSION"
+    original = path.read_bytes()
+    path.write_bytes(b"")
+    assert (the_one(place.check()).kind, the_one(place.check()).path) == ("bad-cookie", path)
+    path.unlink()
+    assert the_one(place.check()).kind == "cookie-missing"
+    path.write_bytes(original.replace(b"b:1", b"b:2"))
+    found = the_one(place.check())
+    assert (found.kind, found.severity) == ("cookie-mismatch", Severity.PROBLEM)
+
+
+def test_directories_in_another_order_than_the_cookies_are_a_warning(place: Place) -> None:
+    cookie = Cookie("b:1", "/elsewhere", (str(place.ledgers.parent),))
+    for directory in (place.journal, place.ledgers):
+        (directory / "VERSION").write_bytes(encode_cookie(cookie))
+    found = the_one(place.check())
+    assert (found.kind, found.severity) == ("cookie-directories", Severity.WARNING)
+    assert "journal directories are /elsewhere in the cookie" in found.message
+
+
+@pytest.mark.parametrize(
+    ("mark", "kind", "severity"),
+    [
+        (Mark(0x1A1FC678C2B, 560), "mark-inside-record", Severity.WARNING),
+        (Mark(0x1A1FC678C2A, 512), "journal-missing", Severity.PROBLEM),
+        (Mark(0x1A1FC678C2C, 1 << 30), "mark-beyond-end", Severity.WARNING),
+        (Mark(0x1A1FC678C2B, 556), None, None),
+        (Mark(0x1A1FC678C2C, 512), None, None),
+    ],
+)
+def test_a_mark_is_a_place_to_begin_at_or_a_finding(
+    place: Place, mark: Mark, kind: str | None, severity: Severity | None
+) -> None:
+    (place.ledgers / "lastMark").write_bytes(encode_mark(mark))
+    found = {one.kind: one.severity for one in place.check()}
+    found.pop("journal-residue", None)  # Where the middle of a record is taken for a length.
+    assert found == ({kind: severity} if kind else {})
+
+
+def test_a_damaged_mark_is_a_warning(place: Place) -> None:
+    (place.ledgers / "lastMark").write_bytes(b"short")
+    found = next(one for one in place.check() if one.severity is Severity.WARNING)
+    assert (found.kind, found.path) == ("last-mark", place.ledgers / "lastMark")
+
+
+def test_damage_in_a_journal_counts_where_it_is_replayed(place: Place) -> None:
+    path = place.journal / "1a1fc678c2b.txn"
+    patch(path, 1024, struct.pack(">i", -5))
+    assert place.check() == []  # The mark lies behind it, and nobody reads it.
+    found = the_one(place.check(deep=True))
+    assert (found.kind, found.severity) == ("journal-record", Severity.WARNING)
+    (place.ledgers / "lastMark").write_bytes(encode_mark(Mark(0x1A1FC678C2B, 512)))
+    found = the_one(place.check())
+    assert (found.path, found.offset, found.severity) == (path, 1024, Severity.PROBLEM)
+    assert "skipReplayJournalInvalidRecord" in found.fix
+
+
+def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> None:
+    (place.journal / "1a1fc678c2c.txn").rename(place.journal / "1a1fc678c2d.txn")
+    found = the_one(place.check())
+    assert (found.kind, found.severity) == ("journal-missing", Severity.PROBLEM)
+    assert found.path == place.journal / "1a1fc678c2c.txn"
+
+
+def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) -> None:
+    found = place.bookie.found
+    HeldNotes(place.bookie.files, found).update()
+    note_journal(place.bookie.files, found.journals[0], Served(2**60, fences_in_doubt=False))
+    told = the_one(place.check())
+    assert (told.kind, told.severity) == ("journal-missing", Severity.PROBLEM)
+    for path in place.ledgers.iterdir():
+        if path.name != "VERSION":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    kinds = [one.kind for one in place.check() if one.severity is Severity.PROBLEM]
+    assert kinds == ["journal-missing", "directory-emptied", "directory-emptied"]
+
+
+def test_a_tear_in_a_journal_that_another_followed_is_a_problem(place: Place) -> None:
+    (place.ledgers / "lastMark").write_bytes(encode_mark(Mark(0x1A1FC678C2B, 512)))
+    path = place.journal / "1a1fc678c2b.txn"
+    path.write_bytes(path.read_bytes()[:1030])
+    found = the_one(place.check())
+    assert (found.kind, found.severity, found.path) == ("journal-record", Severity.PROBLEM, path)
+    assert "a later journal follows it" in found.message
+
+
+def test_a_torn_tail_is_a_note(tmp_path: Path) -> None:
+    place = Place(tmp_path / "bookie", "sorted/crash")
+    path = next(place.journal.glob("*.txn"))
+    end = max(one["offset"] for one in expected("sorted/crash")["journals"][path.name]["records"])
+    path.write_bytes(path.read_bytes()[: end + 10])
+    found = the_one([one for one in place.check() if one.kind == "torn-tail"])
+    assert (found.severity, found.offset) == (Severity.NOTE, end)
+
+
+# Entry logs and index ----------------------------------------------------------------------------
+
+
+def location_of(name: str, ledger_id: int, entry_id: int) -> int:
+    entries = expected(name)["ledgers"][str(ledger_id)]["entries"]
+    found: int = next(one["location"]["value"] for one in entries if one["entryId"] == entry_id)
+    return found
+
+
+def test_a_missing_log_is_one_problem_for_each_run_of_entries(place: Place) -> None:
+    (place.ledgers / "0.log").unlink()
+    found = place.check()
+    assert {(one.kind, one.severity) for one in found} == {("missing-log", Severity.PROBLEM)}
+    ledgers = expected("sorted/clean")["ledgers"]
+    assert {one.ledger_id for one in found} == set(map(int, ledgers))
+    assert len(found) == len(ledgers)
+    assert sum(one.entries for one in found) == sum(len(f["entries"]) for f in ledgers.values())
+    assert all(f"bkctl disk rebuild-index {one.ledger_id}" in one.fix for one in found)
+
+
+@pytest.mark.parametrize(
+    ("location", "kind"),
+    [
+        (lambda: location_of("sorted/clean", 0, 1), "wrong-entry"),
+        (lambda: 1 << 30, "missing-entry"),
+        (lambda: location_of("sorted/clean", 0, 2) + 5, "bad-entry-length"),
+        (lambda: 17, "index-entry"),
+        (lambda: -5, "index-entry"),
+    ],
+)
+def test_a_location_that_leads_elsewhere_is_a_problem(
+    place: Place, location: Callable[[], int], kind: str
+) -> None:
+    place.set_location(0, 2, location())
+    for deep in (False, True):
+        found = [one for one in place.check(deep=deep) if one.entry_id is not None]
+        one = the_one(found)
+        assert (one.kind, one.ledger_id, one.entry_id) == (kind, 0, 2)
+
+
+def test_what_the_journal_holds_is_no_problem(place: Place) -> None:
+    (place.ledgers / "0.log").unlink()
+    (place.ledgers / "lastMark").write_bytes(encode_mark(Mark(0x1A1FC678C2B, 512)))
+    found = [one for one in place.check() if one.kind == "missing-log"]
+    assert {one.severity for one in found} == {Severity.NOTE}
+    assert all("the next start brings it back" in one.fix for one in found)
+
+
+def test_only_a_deep_check_finds_a_flipped_byte_of_a_payload(place: Place) -> None:
+    crc = next(
+        (int(key), facts)
+        for key, facts in expected("sorted/clean")["ledgers"].items()
+        if facts["digestType"] == "CRC32C" and len(facts["entries"]) > 1
+    )
+    for entry in crc[1]["entries"][:2]:
+        at = (entry["location"]["value"] & 0xFFFFFFFF) + 40
+        data = (place.ledgers / "0.log").read_bytes()
+        patch(place.ledgers / "0.log", at, bytes([data[at] ^ 1]))
+    assert place.check() == []
+    found = the_one([one for one in place.check(deep=True) if one.kind == "wrong-digest"])
+    entries = [entry["entryId"] for entry in crc[1]["entries"][:2]]
+    assert (found.ledger_id, found.entry_id, found.last_entry) == (crc[0], *entries)
+    location = crc[1]["entries"][0]["location"]["value"]
+    assert found.offset == (location & 0xFFFFFFFF) - 4
+    assert "CRC32C" in found.message
+
+
+def test_a_damaged_index_file_is_told_and_the_others_are_checked(place: Place) -> None:
+    patch(place.index(1), 0, b"XXXX")
+    place.index(2).write_bytes(place.index(2).read_bytes()[:100])
+    place.index(3).write_bytes(place.index(3).read_bytes()[:-8])
+    found = {one.ledger_id: one for one in place.check()}
+    assert found[1].kind == "index-format"
+    assert found[1].fix == "bkctl disk rebuild-index 1"
+    assert (found[2].kind, found[2].severity) == ("index-truncated", Severity.PROBLEM)
+    assert (found[3].kind, found[3].severity) == ("index-partial-page", Severity.WARNING)
+    assert place.findings.counts.ledgers == 7
+
+
+def test_entries_that_the_index_has_lost_are_found_by_a_deep_check(place: Place) -> None:
+    place.set_location(0, 3, 0)
+    place.index(1).unlink()
+    assert place.check() == []
+    found = {one.ledger_id: one for one in place.check(deep=True)}
+    assert (found[0].kind, found[0].severity) == ("unindexed", Severity.PROBLEM)
+    assert "1 entries (3 to 3" in found[0].message
+    assert (found[1].kind, found[1].severity) == ("no-index", Severity.NOTE)
+
+
+def test_entries_behind_the_last_that_anything_knows_may_never_have_been_acknowledged(
+    place: Place,
+) -> None:
+    """A bookie killed between log and journal leaves them; that is no reason to fail a check."""
+    slots = array("q", place.index(0).read_bytes()[1024:])
+    last = max(entry for entry, location in enumerate(slots) if location)
+    place.set_location(0, last, 0)
+    (found,) = (one for one in place.check(deep=True) if one.ledger_id == 0)
+    assert (found.kind, found.severity) == ("unindexed-end", Severity.WARNING)
+    assert f"1 entries ({last} to {last}" in found.message
+    assert "never acknowledged" in found.message
+
+
+def test_a_damaged_log_is_told_with_its_offset(rotated: Place) -> None:
+    patch(rotated.ledgers / "0.log", 0, b"XXXX")
+    found = next(one for one in rotated.check() if one.kind == "entry-log-format")
+    assert (found.path, found.offset) == (rotated.ledgers / "0.log", 0)
+    patch(rotated.ledgers / "1.log", 1024, struct.pack(">i", 3))
+    found = next(one for one in rotated.check(deep=True) if one.kind == "entry-log-record")
+    assert (found.path, found.offset) == (rotated.ledgers / "1.log", 1024)
+
+
+def test_a_ledgers_map_that_leaves_a_ledger_out_is_a_problem(rotated: Place) -> None:
+    path = rotated.ledgers / "0.log"
+    facts = expected("interleaved/rotated")["entryLogs"]["0.log"]
+    row = facts["ledgersMapOffset"] + 24
+    patch(path, row, struct.pack(">qq", 999, 5))
+    assert rotated.check() == []
+    found = [one for one in rotated.check(deep=True) if one.kind == "ledgers-map"]
+    lost, extra = sorted(found, key=lambda one: one.ledger_id or 0)
+    assert (lost.severity, str(lost.ledger_id) in facts["ledgersMap"]) == (Severity.PROBLEM, True)
+    assert (extra.severity, extra.ledger_id) == (Severity.WARNING, 999)
+    patch(path, row - 4, struct.pack(">i", -1))
+    assert the_one(rotated.check()).severity is Severity.WARNING
+
+
+def test_a_compaction_that_was_cut_short_is_a_note(rotated: Place) -> None:
+    (rotated.ledgers / "9.log.compacting").touch()
+    found = the_one(rotated.check())
+    assert (found.kind, found.severity) == ("compaction", Severity.NOTE)

@@ -1,0 +1,187 @@
+"""Entries out of logs and journals, with neither index nor metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from bkctl.commands.ledger.framing import Framing, cutter
+from bookied.directories.dirs import Directories
+from bookied.offline.repair.salvage import Salvaged, salvage
+from bookied.storage.entrylog.format import LogHeader
+from bookied.storage.files.files import Files
+from bookied.storage.journal import format as journal_layout
+from tests.bookied.worlds.golden import sha256
+from tests.bookied.worlds.golden_disk import ledgers_of, load_golden
+from tests.bookied.worlds.old_layouts import put_files
+from tests.sim.world.disk import PowerCut, SimFiles
+from wire.codes import DigestType
+from wire.digest import digester
+
+OUT = Path("/out")
+FOUND = Directories((Path("/j"),), (Path("/l0"), Path("/l1")), (Path("/l0"), Path("/l1")))
+
+
+def payloads(files: Files, salvaged: Salvaged) -> list[bytes]:
+    """Read the payload file the way `bkctl ledger write --length-prefixed` does."""
+    assert salvaged.payload_path is not None
+    cutting = cutter(Framing.LENGTH_PREFIXED, entry_bytes_max=1 << 20)
+    found = cutting.feed(files.read(salvaged.payload_path))
+    assert cutting.end() == []
+    return found
+
+
+def lines(files: Files, salvaged: Salvaged) -> list[dict[str, Any]]:
+    assert salvaged.list_path is not None
+    return [json.loads(line) for line in files.read(salvaged.list_path).splitlines()]
+
+
+@pytest.mark.parametrize(
+    "name", ["interleaved/clean", "sorted/clean", "sorted/crash", "interleaved/crash"]
+)
+def test_every_entry_of_a_java_bookie_comes_out_clean_or_killed(name: str) -> None:
+    files = SimFiles(Random(1))
+    found = load_golden(files, name, leave_out=".idx")
+    said = ledgers_of(name.replace("crash", "clean"))
+    for ledger_id, expected in said.items():
+        out = salvage(files, found, ledger_id, OUT, password=expected["password"].encode())
+        entries = expected["entries"]
+        assert [sha256(payload) for payload in payloads(files, out)] == [
+            entry["payloadSha256"] for entry in entries
+        ]
+        assert (out.entries, out.refused, out.missing) == (len(entries), 0, 0)
+        assert (out.first, out.last) == (0, len(entries) - 1)
+        kind = {"HMAC": "MAC"}.get(expected["digestType"], expected["digestType"])
+        assert out.digest is DigestType[kind]
+        assert out.unverified == (len(entries) if kind == "DUMMY" else 0)
+        assert [line["entry"] for line in lines(files, out)] == list(range(len(entries)))
+
+
+def test_a_mac_without_its_password_is_taken_unverified() -> None:
+    files = SimFiles(Random(1))
+    found = load_golden(files, "sorted/clean")
+    out = salvage(files, found, 1, OUT)
+    assert (out.digest, out.entries, out.unverified) == (DigestType.MAC, 3, 3)
+    wrong = salvage(files, found, 1, OUT, password=b"wrong")
+    assert (wrong.entries, wrong.refused) == (0, 3)
+
+
+def packed(ledger_id: int, entry_id: int, text: bytes, length: int) -> bytes:
+    return digester(DigestType.CRC32C, b"").package(ledger_id, entry_id, entry_id - 1, length, text)
+
+
+def logged(*packets: bytes) -> bytes:
+    return LogHeader().encode() + b"".join(map(journal_layout.entry_record, packets))
+
+
+def disk(changes: dict[str, bytes]) -> SimFiles:
+    files = SimFiles(Random(1))
+    for directory in FOUND.all_dirs:
+        files.mkdirs(directory)
+        files.sync_dir(directory.parent)
+    files.sync_dir(Path("/"))
+    put_files(files, changes)
+    return files
+
+
+def test_a_copy_whose_digest_is_right_counts_before_a_later_one() -> None:
+    right, rotten = packed(7, 0, b"right", 5), bytearray(packed(7, 0, b"right", 5))
+    rotten[-1] ^= 1
+    files = disk(
+        {
+            "/l0/current/5.log": logged(bytes(rotten)),
+            "/j/current/1.txn": journal_layout.header(6) + journal_layout.entry_record(right),
+        }
+    )
+    out = salvage(files, FOUND, 7, OUT)
+    assert payloads(files, out) == [b"right"]
+    assert lines(files, out)[0]["file"] == "/j/current/1.txn"
+
+
+def test_the_latest_log_counts_among_copies_that_are_right() -> None:
+    files = disk(
+        {
+            "/l1/current/a.log": logged(packed(7, 0, b"newer", 5)),
+            "/l0/current/9.log": logged(packed(7, 0, b"older", 5)),
+        }
+    )
+    assert payloads(files, salvage(files, FOUND, 7, OUT)) == [b"newer"]
+
+
+def test_a_wrong_digest_is_listed_and_kept_out_of_the_payloads() -> None:
+    rotten = bytearray(packed(7, 1, b"rotten", 11))
+    rotten[-1] ^= 1
+    files = disk(
+        {
+            "/l0/current/0.log": logged(
+                packed(7, 0, b"first", 5), bytes(rotten), packed(7, 3, b"last", 20)
+            )
+        }
+    )
+    out = salvage(files, FOUND, 7, OUT)
+    assert payloads(files, out) == [b"first", b"last"]
+    assert (out.entries, out.refused, out.missing, out.last) == (2, 1, 1, 3)
+    line = lines(files, out)[1]
+    assert (line["entry"], line["verified"]) == (1, False)
+    assert "packet_b64" in line
+
+
+def test_damage_is_told_and_what_comes_before_it_is_saved() -> None:
+    files = disk(
+        {
+            "/l0/current/0.log": logged(packed(7, 0, b"first", 5)) + b"\0\0\0\3bad",
+            "/l0/current/1.log": b"no log at all" * 10,
+            "/j/current/1.txn": journal_layout.header(6)
+            + journal_layout.entry_record(packed(7, 1, b"next", 9))
+            + b"\0\0\0\3bad",
+        }
+    )
+    out = salvage(files, FOUND, 7, OUT)
+    assert payloads(files, out) == [b"first", b"next"]
+    assert len(out.damaged) == 3
+
+
+def test_an_entry_alone_tells_its_digest_by_trying() -> None:
+    files = disk({"/l0/current/0.log": logged(packed(7, 12, b"alone", 500))})
+    out = salvage(files, FOUND, 7, OUT)
+    assert (out.digest, out.entries, out.missing) == (DigestType.CRC32C, 1, 12)
+
+
+def test_where_no_payload_can_be_told_the_packets_are_listed() -> None:
+    packet = bytearray(packed(7, 12, b"alone", 500))
+    packet[-1] ^= 1
+    files = disk({"/l0/current/0.log": logged(bytes(packet))})
+    out = salvage(files, FOUND, 7, OUT)
+    assert (out.digest, out.entries, out.refused, out.unverified) == (None, 0, 1, 0)
+    forced = salvage(files, FOUND, 7, OUT, digest=DigestType.DUMMY)
+    assert (forced.entries, forced.unverified) == (1, 1)
+    assert payloads(files, forced)[0].endswith(b"alone"[:-1] + b"d")
+
+
+def test_a_ledger_that_is_nowhere_writes_nothing() -> None:
+    files = disk({})
+    out = salvage(files, FOUND, 7, OUT)
+    assert (out.entries, out.payload_path, out.last) == (0, None, None)
+    assert not files.exists(OUT)
+
+
+def test_what_is_not_through_does_not_replace_what_is_there() -> None:
+    files = disk({"/l0/current/0.log": logged(packed(7, 0, b"first", 5))})
+    salvage(files, FOUND, 7, OUT)
+    before = files.read(OUT / "ledger-7.entries")
+    for cut in range(1, 30):
+        files.cut_at = files.operations + cut
+        try:
+            salvage(files, FOUND, 7, OUT)
+        except PowerCut:
+            files.crash()
+        assert files.read(OUT / "ledger-7.entries") == before
+    files.cut_at = None
+    files.bytes_max = sum(map(len, files.contents().values()))
+    with pytest.raises(OSError, match="No space"):
+        salvage(files, FOUND, 7, OUT)
+    assert sorted(files.list(OUT)) == ["ledger-7.entries", "ledger-7.jsonl"]

@@ -1,0 +1,85 @@
+"""The cookies of a bookie that heals itself, and what is forgotten once it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twisted.internet.task import Clock
+
+from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
+from bookied.config.bookie import BookieConfig
+from bookied.directories.dirs import VERSION, directories, prepare
+from bookied.directories.identity import Identity
+from bookied.directories.losses import Held, HeldNotes, losses
+from bookied.directories.served_by import NAME, Served, note_journal
+from bookied.repair.integrity.cookies import HealingCookies
+from bookied.storage.files.files import RealFiles
+from tests.bookied.worlds.fakes import config_for, done
+from wire.ids import BookieId
+
+FILES = RealFiles()
+
+
+def healing(config: BookieConfig, store: MemoryMetadata) -> HealingCookies:
+    return HealingCookies(
+        config=config,
+        identity=Identity("b1", "h", 1, "", (BookieId("b1"),)),
+        found=directories(config),
+        store=store,
+        instance_id=done(store.instance_id()),
+        files=FILES,
+    )
+
+
+def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_path: Path) -> None:
+    cluster = MemoryCluster.initialized(Clock())
+    store = cluster.metadata()
+    done(store.connect())
+    config = config_for(tmp_path, check_integrity=True, stamp_missing_cookies=True)
+    found = directories(config)
+    prepare(FILES, found)
+    cookies = healing(config, store)
+    assert done(cookies.check()) is None
+    journals, ledgers = found.journal_dirs[0], found.ledger_dirs[0]
+    (journals / "5.txn").touch()
+    note_journal(FILES, journals.parent, Served(5, fences_in_doubt=True))
+    (ledgers / "lastMark").write_bytes(bytes(20))
+    HeldNotes(FILES, found).update()
+    for path in (ledgers / VERSION, ledgers / "lastMark"):
+        path.unlink()
+    stale = done(cookies.check())
+    assert stale is not None
+    assert [loss.root for loss in losses(FILES, found)] == [ledgers.parent]
+    done(cookies.stamp(stale.version))
+    assert list(losses(FILES, found)) == []
+    assert (journals.parent / NAME).exists()
+    assert done(cookies.check()) is None
+
+
+def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path) -> None:
+    cluster = MemoryCluster.initialized(Clock())
+    store = cluster.metadata()
+    done(store.connect())
+    roots = (str(tmp_path / "all"),)
+    config = config_for(
+        tmp_path,
+        check_integrity=True,
+        stamp_missing_cookies=True,
+        journal_directories=roots,
+        ledger_directories=roots,
+    )
+    found = directories(config)
+    prepare(FILES, found)
+    cookies = healing(config, store)
+    assert done(cookies.check()) is None
+    (root,) = found.roots
+    (found.all_dirs[0] / "lastMark").write_bytes(bytes(20))
+    HeldNotes(FILES, found).update()
+    note_journal(FILES, root, Served(5, fences_in_doubt=False))
+    (found.all_dirs[0] / VERSION).unlink()
+    stale = done(cookies.check())
+    assert stale is not None
+    done(cookies.stamp(stale.version))
+    assert list(losses(FILES, found)) == []
+    (found.all_dirs[0] / "lastMark").unlink()
+    assert [loss.held for loss in losses(FILES, found)] == [Held.ENTRIES]

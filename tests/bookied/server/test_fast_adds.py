@@ -1,0 +1,308 @@
+"""The hot loops against the plain path: the same frames, the same answers, the same state."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bookied.server.add_rows import ROWS
+from bookied.server.fast_adds import FastAdds
+from bookied.server.fast_reads import FastReads
+from bookied.server.rules.bookie import Bookie, Writes
+from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
+from wire import v2, v3
+from wire.codes import AddFlag, ProtocolVersion, ReadFlag
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddRequest, ReadRequest, Request
+
+LEDGERS = [5, 6, 2**40 + 1, 200]
+ENTRIES = [0, 1, 2, 3, 127, 128, 1023, 1024, 16384, 2**40, 2**40 + 1, -1, -0x2000]
+
+
+class PlainAdds(FastAdds):
+    """Takes nothing, so that the plain path takes all."""
+
+    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int]:
+        return at, 0
+
+
+class PlainReads(FastReads):
+    """Takes nothing either."""
+
+    def take(
+        self, data: bytes, at: int, must_wait: Any, size_bytes_max: int
+    ) -> tuple[int, list[bytes], int]:
+        return at, [], 0
+
+
+class CountingAdds(FastAdds):
+    """Counts what the loop took."""
+
+    def __init__(self, bookie: Bookie) -> None:
+        super().__init__(bookie)
+        self.adds = 0
+
+    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int]:
+        end, adds = super().take(data, at, acknowledge)
+        self.adds += adds
+        return end, adds
+
+
+def serve(directory: Path, kind: type[FastAdds], journals: int, storages: int = 1) -> Serving:
+    serving = Serving(directory, journals=journals, storages=storages)
+    serving.server.fast_adds = kind(serving.bookie)
+    if kind is PlainAdds:
+        serving.server.fast_reads = PlainReads(serving.storages)
+    return serving
+
+
+@st.composite
+def adds(draw: st.DrawFn) -> AddRequest:
+    ledger_id, entry_id = draw(st.sampled_from(LEDGERS)), draw(st.sampled_from(ENTRIES))
+    key = KEY if draw(st.integers(0, 15)) else WRONG_KEY
+    flags = AddFlag.NONE if draw(st.integers(0, 9)) else draw(st.sampled_from(list(AddFlag)[:2]))
+    lac = draw(st.sampled_from([-1, 0, 1, 5, entry_id - 1]))
+    body = packet(ledger_id, entry_id, lac, b"p" * draw(st.sampled_from([0, 3, 3, 3, 200])))
+    return AddRequest(LedgerId(ledger_id), EntryId(entry_id), key, body, flags)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Request]:
+    """Consecutive adds to one ledger, as a writer sends them."""
+    ledger_id, first = draw(st.sampled_from(LEDGERS)), draw(st.sampled_from([0, 100, 1020, 16380]))
+    payload = b"r" * draw(st.sampled_from([0, 50, 300]))
+    return [
+        AddRequest(LedgerId(ledger_id), EntryId(e), KEY, packet(ledger_id, e, e - 1, payload))
+        for e in range(first, first + draw(st.sampled_from([1, 5, 12, 17, 40])))
+    ]
+
+
+@st.composite
+def others(draw: st.DrawFn) -> Request:
+    ids = LedgerId(draw(st.sampled_from(LEDGERS))), EntryId(draw(st.sampled_from(ENTRIES)))
+    if draw(st.integers(0, 9)) == 0:
+        return ReadRequest(*ids, ReadFlag.FENCE, KEY)
+    return ReadRequest(*ids)
+
+
+def encode(request: Request, protocol: ProtocolVersion, txn_id: int, mangled: int) -> bytes:
+    if protocol is ProtocolVersion.V2:
+        frame = v2.encode_request(request)
+    else:
+        frame = v3.encode_request(request, txn_id)
+    if mangled == 1:  # A shorter packet under an honest prefix: too short to be an add, or cut.
+        return struct.pack(">i", 60) + frame[4:64].ljust(60, b"\0")
+    if mangled == 2:  # Bytes behind the entry, part of the packet in V2, no protobuf in V3.
+        return struct.pack(">i", len(frame) + 3) + frame[4:] + b"\xff\xff\xff\xff\xff\xff\xff"[:7]
+    return frame
+
+
+streams = st.lists(
+    st.one_of(runs(), adds().map(lambda add: [add]), others().map(lambda read: [read])),
+    min_size=1,
+    max_size=12,
+).map(lambda groups: [request for group in groups for request in group])
+
+
+def state_of(serving: Serving) -> dict[int, Any]:
+    """Return what the storage knows, entries included."""
+    seen = {}
+    for number, storage in enumerate(serving.storages):
+        for ledger_id in storage.ledger_ids():
+            state = storage.lookup(ledger_id)
+            assert state is not None
+            held = storage.entries(ledger_id)
+            packets = [storage.read_memory(state, entry_id) for entry_id in held]
+            marks = (state.master_key, state.fenced, state.last_entry, state.lac, state.key_logged)
+            seen[ledger_id] = (number, marks, list(zip(held, packets, strict=True)))
+    return seen
+
+
+def play(client: Client, data: bytes, cuts: list[int]) -> tuple[bytes, bool]:
+    places = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
+    for begin, end in pairwise(places):
+        client.send(data[begin:end])
+    return client.receive(), client.is_closed
+
+
+@settings(max_examples=60)
+@given(
+    requests=streams,
+    protocol=st.sampled_from(list(ProtocolVersion)),
+    mangled=st.dictionaries(st.integers(0, 90), st.integers(1, 2), max_size=1),
+    cuts=st.lists(st.integers(0, 20_000), max_size=5),
+    journals=st.integers(1, 3),
+    storages=st.integers(1, 3),
+    first_txn_id=st.sampled_from([1, 120, 2**63]),
+)
+def test_the_hot_loops_and_the_plain_path_agree(
+    tmp_path_factory: pytest.TempPathFactory,
+    requests: list[Request],
+    protocol: ProtocolVersion,
+    mangled: dict[int, int],
+    cuts: list[int],
+    journals: int,
+    storages: int,
+    first_txn_id: int,
+) -> None:
+    data = b"".join(
+        encode(request, protocol, first_txn_id + number, mangled.get(number, 0))
+        for number, request in enumerate(requests)
+    )
+    directory = tmp_path_factory.mktemp("agree")
+    outcomes = []
+    for kind in (PlainAdds, CountingAdds):
+        serving = serve(directory / kind.__name__, kind, journals, storages)
+        for ledger_id in LEDGERS[:2]:
+            prepare = AddRequest(LedgerId(ledger_id), EntryId(0), KEY, packet(ledger_id, 0))
+            serving.connect().send(v2.encode_request(prepare))
+        answers, is_closed = play(serving.connect(protocol), data, cuts)
+        outcomes.append((sorted(frames_of(answers)), is_closed, state_of(serving)))
+        serving.close()
+    assert outcomes[0] == outcomes[1]
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    frames, at = [], 0
+    while at < len(data):
+        end = at + 4 + struct.unpack_from(">i", data, at)[0]
+        frames.append(data[at:end])
+        at = end
+    return frames
+
+
+# That the loop is what does the work, and where it stops -----------------------------------------
+
+
+def frame_of(
+    protocol: ProtocolVersion, entry_id: int, ledger_id: int = 5, txn_id: int = 7
+) -> bytes:
+    request = AddRequest(
+        LedgerId(ledger_id), EntryId(entry_id), KEY, packet(ledger_id, entry_id, payload=b"x" * 90)
+    )
+    return encode(request, protocol, txn_id, 0)
+
+
+@pytest.fixture(params=list(ProtocolVersion), ids=lambda protocol: protocol.name)
+def client(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
+    serving = serve(tmp_path, CountingAdds, 2)
+    client = serving.connect(request.param)
+    for ledger_id in (5, 6, 7):
+        client.send(frame_of(request.param, 0, ledger_id))
+    client.receive()
+    return client
+
+
+def taken(client: Client) -> int:
+    adds = client._serving.server.fast_adds
+    assert isinstance(adds, CountingAdds)
+    before, adds.adds = adds.adds, 0
+    return before
+
+
+def test_plain_adds_are_taken_in_one_go(client: Client) -> None:
+    taken(client)
+    frames = [frame_of(client._protocol, e, 5 + 2 * (e % 2), e) for e in range(1, 3000)]
+    client.send(b"".join(frames))
+    assert taken(client) == 2999
+    assert [answer.entry_id for answer in client.answers()] == list(range(1, 3000))
+
+
+def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:
+    adds = client._serving.server.fast_adds
+    frames = [frame_of(client._protocol, e, txn_id=e) for e in range(128, 128 + ROWS)]
+    client.send(b"".join(frames[:-1]))
+    assert made_rows(adds) is None
+    client.send(b"".join(frames))
+    assert made_rows(adds) is not None
+    sent = [*range(128, 127 + ROWS), *range(128, 128 + ROWS)]
+    assert [answer.entry_id for answer in client.answers()] == sent
+
+
+def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
+    client.send(b"".join(frame_of(client._protocol, e) for e in range(1, 300)))
+    client.receive()
+    wanted = [*range(299, 0, -1), -1]
+    frames = b"".join(
+        encode(ReadRequest(LedgerId(5), EntryId(e)), client._protocol, 7 + e, 0) for e in wanted
+    )
+    reads = client._serving.server.fast_reads
+    end, answers, _ = reads.take(frames, 0, lambda _ledger_id: False, 1 << 20)
+    assert end == len(frames)
+    client.connection.transport.write(b"".join(answers))  # type: ignore[union-attr]
+    read = client.answers()
+    assert [answer.entry_id for answer in read] == wanted
+    assert read[0].entry == read[-1].entry == packet(5, 299, payload=b"x" * 90)
+    if client._protocol is ProtocolVersion.V3:
+        assert read[0].max_lac == 298
+
+
+def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:
+    frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
+    reads = client._serving.server.fast_reads
+    assert reads.take(frame, 0, lambda _ledger_id: True, 1 << 20) == (0, [], 0)
+
+
+def test_reads_stop_where_enough_was_answered(client: Client) -> None:
+    frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
+    reads = client._serving.server.fast_reads
+    end, _, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, 300)
+    assert 0 < end < 10 * len(frame)
+
+
+def made_rows(adds: FastAdds) -> object:
+    return adds._rows or (adds._shape and adds._shape._rows)
+
+
+def test_ledgers_of_another_journal_come_with_the_next_go(client: Client) -> None:
+    frames = [frame_of(client._protocol, e, ledger) for e in (1, 2) for ledger in (5, 6, 7, 6)]
+    client.send(b"".join(frames))
+    assert taken(client) == 8
+    assert len(client.answers()) == 8
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_ledgers_of_another_storage_come_with_the_next_go(
+    tmp_path: Path, protocol: ProtocolVersion
+) -> None:
+    client = serve(tmp_path, CountingAdds, journals=1, storages=2).connect(protocol)
+    for ledger_id in (5, 6, 7):
+        client.send(frame_of(protocol, 0, ledger_id))
+    client.answers()
+    client.send(b"".join(frame_of(protocol, e, at) for e in (1, 2) for at in (5, 6, 7, 6)))
+    assert taken(client) == 8
+    assert len(client.answers()) == 8
+    held = {number: sorted(storage.hot) for number, storage in enumerate(client._serving.storages)}
+    assert held == {0: [6], 1: [5, 7]}
+
+
+def test_the_first_add_after_a_start_is_left_to_the_plain_path(client: Client) -> None:
+    client.send(frame_of(client._protocol, 0, 9))
+    assert taken(client) == 0
+    client.send(frame_of(client._protocol, 1, 9))
+    assert taken(client) == 1
+
+
+@pytest.mark.parametrize("writes", [Writes.NONE, Writes.HIGH_PRIORITY])
+def test_a_read_only_bookie_takes_nothing_in_the_loop(client: Client, writes: Writes) -> None:
+    client._serving.bookie.writes = writes
+    client.send(frame_of(client._protocol, 1))
+    assert taken(client) == 0
+
+
+def test_readers_see_entries_when_they_are_told_of_them(client: Client) -> None:
+    reader = client._serving.connect(ProtocolVersion.V3)
+    reader.request(
+        ReadRequest(LedgerId(5), EntryId(-1), ReadFlag.PIGGYBACK, None, 0, timeout_ms=1000)
+    )
+    client.send(b"".join(frame_of(client._protocol, e) for e in range(1, 4)))
+    assert taken(client) == 3
+    (answer,) = reader.answers()
+    assert (answer.entry_id, answer.max_lac) == (1, 2)
+    assert answer.entry == packet(5, 1, payload=b"x" * 90)

@@ -1,0 +1,114 @@
+"""Entries by location, whatever becomes of the logs meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bookied.errors import MissingLogError
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.writer import EntryLogWriter
+from tests.sim.world.disk import SimFiles
+
+A, B = Path("/a"), Path("/b")
+
+
+def packet(entry_id: int) -> bytes:
+    return struct.pack(">qqqq", 1, entry_id, -1, 0) + b"p" * 64
+
+
+def append(writer: EntryLogWriter, entry_id: int) -> int:
+    """Append an entry and write it; return its location."""
+    blob = layout.LENGTH.pack(len(packet(entry_id))) + packet(entry_id)
+    base = writer.reserve(len(blob))
+    writer.append(blob)
+    writer.hand_over()
+    return base + layout.LENGTH.size
+
+
+def begin(files: SimFiles) -> EntryLogWriter:
+    for directory in (A, B):
+        files.mkdirs(directory)
+    return EntryLogWriter(
+        files,
+        [A, B],
+        choose_directory=lambda: A,
+        other_directory=lambda full: B if full == A else None,
+        on_fatal=lambda _error: None,
+        size_bytes_max=1200,
+    )
+
+
+def test_a_log_that_was_begun_elsewhere_after_it_was_listed_is_found() -> None:
+    files = SimFiles(Random(1))
+    writer = begin(files)
+    first = append(writer, 0)
+    writer.sync()
+    reader = EntryLogReader(files, [A, B])
+
+    def no_room(operation: str, path: Path) -> OSError | None:
+        if operation == "write" and path == A / "1.log":
+            # It is there, and empty, when a reader looks for another log.
+            assert reader.read(first, 1, 0) == packet(0)
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return None
+
+    files.fault = no_room
+    second, third = append(writer, 1), append(writer, 2)
+    assert second >> 32 == 1
+    with pytest.raises(OSError, match="No space"):
+        writer.sync()
+    writer.sync()
+    assert [reader.read(second, 1, 1), reader.read(third, 1, 2)] == [packet(1), packet(2)]
+    reader.check(second, 1, 1)
+    reader.close()
+    writer.stop()
+
+
+def test_a_log_that_is_gone_is_missing() -> None:
+    files = SimFiles(Random(1))
+    writer = begin(files)
+    location = append(writer, 0)
+    writer.sync()
+    reader = EntryLogReader(files, [A, B], open_logs_max=1)
+    assert reader.read(location, 1, 0) == packet(0)
+    files.remove(A / "0.log")
+    reader.forget(0)
+    with pytest.raises(MissingLogError, match="no such log"):
+        reader.read(location, 1, 0)
+    reader.close()
+    writer.abandon()
+
+
+def written(files: SimFiles, body: bytes) -> EntryLogReader:
+    """Return a reader of a log that holds ``body`` behind its header."""
+    files.mkdirs(A)
+    log = files.open_append(A / "3.log")
+    log.write([layout.LogHeader().encode(), body])
+    log.close()
+    return EntryLogReader(files, [A])
+
+
+@pytest.mark.parametrize("left", range(1, 30))
+@pytest.mark.parametrize("filled", [layout.DIRECT_PADDING, b"\0"])
+def test_an_entry_is_whole_whatever_lies_behind_the_block_that_it_ends_in(
+    left: int, filled: bytes
+) -> None:
+    """Java pads each flush to a block; of what a crash leaves, later blocks may be there alone."""
+    first = struct.pack(">qqqq", 1, 0, -1, 0).ljust(4096 - 1024 - 4 - left, b"p")
+    body = b"".join(layout.LENGTH.pack(len(one)) + one for one in (first, packet(1)))
+    at = len(first) + 4
+    padded = body[:at] + filled * left + (body[at:] if filled != b"\0" else body[at + left :])
+    reader = written(SimFiles(Random(1)), padded)
+    location = layout.location(3, layout.HEADER_BYTES + 4)
+    assert reader.read(location, 1, 0) == first
+    assert reader.read_now(location, 1, 0) in {first, None}
+    rows = reader.read_rows([location], 1, 0, room_bytes=9999, until=1 << 60)
+    assert rows is not None
+    assert b"".join(rows.pieces)[4:] == first

@@ -1,0 +1,405 @@
+"""One collector at work on a simulated disk: what goes, what stays, when, and how it ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from bookied.errors import StorageError
+from bookied.storage.entrylog.compaction import Kind, Schedule, Schedules
+from bookied.storage.entrylog.format import file_name
+from bookied.storage.garbage.pace import CollectionStoppedError
+from bookied.storage.ledger_storage import NeedsDisk
+from tests.bookied.worlds.gc_world import NEVER_S, GcWorld
+
+LOGS = Path("/l0/current")
+
+
+def make_world(seed: int = 1, *, directories: int = 1, **settings: Any) -> GcWorld:
+    given: dict[str, Any] = {"transactional": False, "outstanding_max": 1000, "target_bytes": None}
+    return GcWorld(seed, directories=directories, settings_options=given | settings)
+
+
+def fill(world: GcWorld, ledgers: int = 2, entries: int = 12, size: int = 1500) -> None:
+    """Write ledgers whose entries lie mixed in several logs; all is acknowledged and on disk."""
+    for entry_id in range(entries):
+        for ledger_id in range(ledgers):
+            world.add(ledger_id, entry_id, size)
+            journal(world)
+    restart(world)
+
+
+def journal(world: GcWorld) -> None:
+    for one in world.journals:
+        while one.step():
+            pass
+
+
+def restart(world: GcWorld) -> None:
+    world.stop()
+    world.start()
+
+
+def status(world: GcWorld) -> Any:
+    return world.collectors[0].status
+
+
+def run_until(world: GcWorld, what: str, actions: int = 10_000) -> None:
+    """Run steps until a blocking one of that name waits."""
+    for _ in range(actions):
+        world.clock.advance(0)
+        if any(what in repr(action) for action, _ in world.jobs):
+            return
+        assert world.run_job(), f"{what} never comes"
+    raise AssertionError(what)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_deleted_ledgers_go_and_what_is_left_is_rewritten(*, transactional: bool) -> None:
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=4)
+    before = world.log_names()
+    for ledger_id in (0, 1, 2):
+        world.delete(ledger_id)
+    world.collect()
+    world.check()
+    found = status(world)
+    assert (found.ledgers, found.ledgers_dropped) == (1, 3)
+    assert found.major_compactions == 1
+    whole = before & world.log_names()  # Those that hold nothing but the ledger that stays.
+    assert found.logs_removed == len(before) - len(whole)
+    assert found.copied_entries == 12 - len(whole) > 9
+    assert found.freed_by_compaction_bytes > 3 * found.copied_bytes
+    restart(world)
+    world.check()
+
+
+def test_a_log_without_live_ledgers_goes_without_being_rewritten() -> None:
+    world = make_world()
+    fill(world, ledgers=1)
+    world.delete(0)
+    world.collect()
+    assert status(world).major_compactions == 1
+    assert status(world).copied_entries == 0
+    assert status(world).freed_by_removal_bytes > 10_000
+    assert not world.log_names()
+
+
+def test_the_log_that_is_written_to_stays() -> None:
+    world = make_world()
+    world.add(1, 0, 100)
+    world.delete(1)
+    world.collect()
+    assert world.log_names() == {"0.log"}
+    restart(world)
+    world.collect()
+    assert not world.log_names()
+
+
+def test_an_outage_of_the_metadata_ends_the_round_with_everything_there() -> None:
+    world = make_world()
+    fill(world)
+    world.delete(0)
+    world.is_metadata_away = True
+    before = world.files.contents().keys()
+    world.collectors[0].collect()
+    world.run_jobs()
+    assert "MetadataAwayError" in status(world).last_error
+    assert status(world).failed_rounds == 1
+    assert world.files.contents().keys() >= {name for name in before if ".log" in name}
+    assert sorted(world.storages.of(0).ledger_ids()) == [0, 1]
+
+
+def test_a_ledger_that_comes_again_while_the_metadata_is_asked_is_spared() -> None:
+    world = make_world()
+    fill(world, ledgers=1)
+    world.delete(0)
+    world.begin_collection()
+    run_until(world, "are_fenced")
+    world.add(0, 0, 10)
+    journal(world)
+    world.run_jobs()
+    world.check()
+    assert status(world).ledgers_dropped == 0
+    world.delete(0)
+    world.run_jobs()
+    world.collect()
+    assert status(world).ledgers_dropped == 1
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_an_entry_added_again_while_its_log_is_rewritten_stays_the_newer_one(
+    *, transactional: bool
+) -> None:
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=2)
+    world.delete(0)
+    world.begin_collection()
+    run_until(world, "IndexFiles.switch")
+    world.add(1, 0, 77)
+    journal(world)
+    world.run_jobs()
+    world.check()
+    restart(world)
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_read_that_comes_too_late_for_a_log_looks_again(*, transactional: bool) -> None:
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=2)
+    storage = world.storages.of(1)
+    state = storage.lookup(1)
+    assert state is not None
+    state.page_for_write(0)  # So that the place comes from memory.
+    found = storage.read_memory(state, 3)
+    assert isinstance(found, NeedsDisk)
+    assert found.location
+    world.delete(0)
+    world.collect()
+    assert world.model[1].packets[3][0] == storage.read_disk(found.location, 1, 3)
+
+
+def test_a_damaged_log_is_left_alone_and_so_is_its_content() -> None:
+    world = make_world()
+    fill(world, ledgers=2)
+    first = LOGS / file_name(0)
+    damaged = world.files.open_update(first)
+    (length,) = struct.unpack(">i", damaged.read_at(1024, 4))
+    damaged.write_at(8, struct.pack(">qi", 0, 0))  # No map, and
+    damaged.write_at(1028 + length, struct.pack(">iqq", 3, 0, 0))  # no second record.
+    damaged.sync()
+    damaged.close()
+    for ledger_id in (0, 1):
+        world.delete(ledger_id)
+    world.collect()
+    world.collect()
+    assert world.log_names() == {first.name}
+    assert status(world).unreadable_logs == 1
+    assert status(world).failed_rounds == 0
+
+
+def test_a_log_that_turns_out_damaged_when_it_is_rewritten_stays() -> None:
+    world = make_world()
+    fill(world, ledgers=2)
+    world.delete(0)
+    name = min(world.log_names())
+    damaged = world.files.open_update(LOGS / name)
+    damaged.write_at(1024, struct.pack(">iqq", 3, 0, 0))
+    damaged.close()
+    world.collect()
+    assert name in world.log_names()
+    assert status(world).unreadable_logs == 1
+
+
+def test_two_files_of_one_log_id_are_left_alone() -> None:
+    world = make_world(directories=2)
+    fill(world, ledgers=1)
+    name = min(world.log_names())
+    for directory in world.ledger_dirs:
+        if not world.files.exists(directory / name):
+            world.files.open_update(directory / name, create=True).close()
+    world.delete(0)
+    world.collect()
+    assert world.log_names() == {name}
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+def test_a_stop_ends_a_collection_anywhere_and_loses_nothing(
+    steps: int, *, transactional: bool
+) -> None:
+    world = make_world(seed=steps, transactional=transactional, outstanding_max=2)
+    fill(world, ledgers=3)
+    world.delete(0)
+    world.begin_collection()
+    for _ in range(steps):
+        world.run_job()
+    restart(world)
+    world.check()
+    world.collect()
+    world.check()
+
+
+def test_a_stop_does_not_wait_for_the_rate() -> None:
+    world = make_world(copied_per_s=0.001)
+    fill(world, ledgers=2)
+    world.delete(0)
+    world.begin_collection()
+    world.run_jobs()
+    assert status(world).is_running
+    assert status(world).compacting is Kind.MAJOR
+    world.stop()
+    assert not status(world).is_running
+    assert status(world).failed_rounds == 0
+
+
+def test_copies_keep_to_the_rate() -> None:
+    world = make_world(copied_per_s=4.0, throttle_by_bytes=False)
+    fill(world, ledgers=2)
+    world.delete(0)
+    world.begin_collection()
+    for _ in range(10):
+        world.run_jobs()
+        world.clock.advance(0.1)
+    assert status(world).is_running
+    for _ in range(30):
+        world.run_jobs()
+        world.clock.advance(0.1)
+    assert not status(world).is_running
+    assert status(world).copied_entries >= 10
+    world.check()
+
+
+def test_rounds_come_by_themselves_after_a_first_longer_wait() -> None:
+    schedule = Schedule(threshold=0.5, interval_s=150, time_s_max=None)
+    never = attrs.evolve(schedule, interval_s=0)
+    world = make_world(wait_s=100, schedules=Schedules(minor=schedule, major=never))
+    rounds = []
+    for _ in range(8):
+        rounds.append((status(world).rounds, status(world).minor_compactions))
+        world.clock.advance(50)
+        world.run_jobs()
+    assert rounds == [(0, 0), (0, 0), (0, 0), (0, 0), (1, 1), (1, 1), (2, 1), (2, 1)]
+
+
+def test_who_asks_during_a_round_gets_another() -> None:
+    world = make_world()
+    fill(world)
+    first = world.collectors[0].collect()
+    world.clock.advance(0)
+    second = world.collectors[0].collect(major=False)
+    third = world.collectors[0].collect(major=False, minor=False)
+    world.run_jobs()
+    assert first.called
+    assert second.called
+    assert third.called
+    assert status(world).rounds == 2
+    assert (status(world).major_compactions, status(world).minor_compactions) == (1, 1)
+
+
+def test_full_disks_suspend_compaction_also_when_it_is_asked_for() -> None:
+    world = make_world()
+    fill(world, ledgers=2)
+    world.delete(0)
+    collector = world.collectors[0]
+    collector.disks_changed(nearly_full=False, full=True)
+    world.collect()
+    assert (status(world).major_compactions, status(world).minor_compactions) == (0, 0)
+    assert status(world).ledgers_dropped == 1
+    collector.disks_changed(nearly_full=True, full=False)
+    world.collect()
+    assert (status(world).major_compactions, status(world).minor_compactions) == (0, 1)
+    collector.disks_changed(nearly_full=False, full=False)
+    world.collect()
+    assert status(world).major_compactions == 1
+
+
+def test_with_leave_full_disks_are_collected_at_once_and_again() -> None:
+    world = make_world(collects_when_full=True, wait_s=NEVER_S)
+    fill(world, ledgers=2)
+    world.delete(0)
+    world.collectors[0].disks_changed(nearly_full=True, full=False)
+    world.run_jobs()
+    assert status(world).major_compactions == 1
+    world.clock.advance(10)
+    world.run_jobs()
+    assert status(world).rounds == 2
+    world.collectors[0].disks_changed(nearly_full=False, full=False)
+    world.clock.advance(10)
+    world.run_jobs()
+    world.clock.advance(1000)
+    world.run_jobs()
+    assert status(world).rounds == 3
+
+
+def test_what_would_leave_too_little_room_is_not_compacted() -> None:
+    world = make_world(room_bytes_min=1 << 62)
+    fill(world, ledgers=2)
+    world.delete(0)
+    world.collect()
+    assert status(world).copied_entries == 0
+    assert status(world).ledgers_dropped == 1
+
+
+def test_no_log_is_begun_when_the_time_is_spent() -> None:
+    limited = Schedule(threshold=0.999, interval_s=NEVER_S, time_s_max=5.0)
+    schedules = Schedules(minor=limited, major=limited)
+    world = make_world(schedules=schedules, copied_per_s=1.0, throttle_by_bytes=False)
+    fill(world, ledgers=2)
+    logs = len(world.log_names())
+    world.delete(0)
+    world.begin_collection()
+    for _ in range(40):
+        world.run_jobs()
+        world.clock.advance(1)
+    assert not status(world).is_running
+    assert 0 < status(world).logs_removed < logs
+    world.check()
+
+
+def test_a_full_disk_ends_a_compaction_without_loss() -> None:
+    world = make_world()
+    fill(world, ledgers=2)
+    world.delete(0)
+    used = sum(len(data) for data in world.files.contents().values())
+    world.files.bytes_max = used
+    world.collectors[0].collect()
+    world.run_jobs()
+    assert status(world).failed_rounds == 1
+    world.files.bytes_max = None
+    world.check()
+    restart(world)
+    world.collect()
+    world.check()
+
+
+def test_a_failed_switch_is_made_again_before_anything_relies_on_it() -> None:
+    world = make_world(seed=3)
+    fill(world, ledgers=2)
+    world.delete(0)
+    world.begin_collection()
+    run_until(world, "IndexFiles.switch")
+    world.files.fault = lambda operation, path: (
+        OSError(errno.EIO, os.strerror(errno.EIO)) if operation == "sync" else None
+    )
+    while not status(world).failed_rounds:
+        world.run_job()
+    world.files.fault = None
+    world.run_jobs()
+    world.collect()
+    world.files.crash()
+    world.start()
+    world.check()
+
+
+def test_what_was_stopped_says_so() -> None:
+    world = make_world()
+    pace = world.collectors[0]._pace
+    world.stop()
+    with pytest.raises(CollectionStoppedError):
+        pace.check()
+    assert world.collectors[0].collect().called
+
+
+def test_an_error_that_nobody_foresaw_is_told_and_the_next_round_comes() -> None:
+    world = make_world()
+    fill(world)
+
+    async def broken() -> None:
+        raise StorageError("the checkpoint failed")
+
+    collector = world.collectors[0]
+    effects = collector._effects
+    collector._effects = attrs.evolve(effects, checkpoint=broken)
+    collector.collect()
+    world.run_jobs()
+    assert "the checkpoint failed" in status(world).last_error
+    collector._effects = effects
+    world.collect()

@@ -1,0 +1,202 @@
+"""What RocksDB's refusals become, and how an index goes on after them."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from bookied.errors import (
+    DatabaseInUseError,
+    DbRecordError,
+    IndexFullError,
+    StorageError,
+)
+from bookied.storage.index.format import IndexHeader, decode_native
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_db import (
+    STALLED_WAITS_MAX,
+    RocksDatabase,
+    RocksSettings,
+    open_of_index,
+    open_read_only,
+)
+from tests.sim.world.disk import SimFiles
+from tests.sim.world.key_values import SimKeyValues
+
+NO_SPACE = "IO error: No space left on device: While appending to file: /d/4.log: No space left"
+STALL = "Result incomplete: Write stall"
+
+
+class Handle:
+    """Stands in for an open RocksDB: each call does what is next in ``outcomes``, then works."""
+
+    def __init__(self, *outcomes: str | None) -> None:
+        self.outcomes, self.calls, self.is_closed = list(outcomes), 0, False
+
+    def _next(self, *_: object, **__: object) -> None:
+        self.calls += 1
+        words = self.outcomes.pop(0) if self.outcomes else None
+        if words is not None:
+            raise Exception(words)  # noqa: TRY002  # as rocksdict does
+
+    write = flush_wal = _next
+
+    def get(self, key: bytes) -> bytes:
+        self._next()
+        return key
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def open_to_write(path: Path) -> RocksDatabase:
+    return open_of_index(RocksSettings(), path)
+
+
+def database(
+    path: Path, *handles: Handle, sleep: Callable[[float], None] = time.sleep
+) -> RocksDatabase:
+    opening: Any = iter(handles)
+    return RocksDatabase(path, lambda: next(opening), sleep=sleep)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("IO error: While fdatasync: /d/4.log: Input/output error", OSError),
+        ("Corruption: block checksum mismatch: stored = 1, computed = 2", DbRecordError),
+        (
+            "IO error: While lock file: /d/LOCK: Resource temporarily unavailable",
+            DatabaseInUseError,
+        ),
+        ("Not implemented: something", StorageError),
+    ],
+)
+def test_a_refusal_becomes_an_error_of_ours(
+    tmp_path: Path, words: str, kind: type[Exception]
+) -> None:
+    store = database(tmp_path, Handle(words))
+    with pytest.raises(kind) as caught:
+        store.get(b"key")
+    assert str(tmp_path) in str(caught.value)
+    assert type(caught.value) is kind
+
+
+def test_after_a_failed_write_it_is_opened_anew(tmp_path: Path) -> None:
+    first, second = Handle(NO_SPACE), Handle()
+    store = database(tmp_path, first, second)
+    with pytest.raises(OSError, match="No space") as caught:
+        store.put([(b"key", b"value")])
+    assert caught.value.errno == errno.ENOSPC
+    assert store.get(b"still") == b"still"
+    assert not first.is_closed
+    store.put([(b"key", b"value")])
+    assert first.is_closed
+    assert second.calls == 1
+    store.sync()
+    assert second.calls == 2
+
+
+def test_a_failed_sync_is_never_taken_back_by_another(tmp_path: Path) -> None:
+    first, second = Handle(None, "IO error: While fdatasync"), Handle()
+    store = database(tmp_path, first, second)
+    store.put([(b"key", b"value")])
+    with pytest.raises(OSError, match="fdatasync"):
+        store.sync()
+    store.sync()
+    assert first.is_closed
+
+
+def test_writes_wait_while_rocksdb_lags_behind(tmp_path: Path) -> None:
+    waits: list[float] = []
+    handle = Handle(STALL, STALL)
+    store = database(tmp_path, handle, sleep=waits.append)
+    store.put([(b"key", b"value")])
+    assert (handle.calls, len(waits)) == (3, 2)
+    handle.outcomes = [STALL] * STALLED_WAITS_MAX
+    with pytest.raises(OSError, match="compaction lags") as caught:
+        store.put([(b"key", b"value")])
+    assert caught.value.errno == errno.ETIMEDOUT
+    store.put([(b"key", b"value")])
+    assert not handle.is_closed
+
+
+def test_large_writes_go_in_small_ones(tmp_path: Path) -> None:
+    handle = Handle()
+    store = database(tmp_path, handle)
+    store.put((number.to_bytes(4, "big"), b"") for number in range(2500))
+    assert handle.calls == 3
+
+
+def test_reading_a_database_needs_nothing_but_reading(tmp_path: Path) -> None:
+    directory = tmp_path / "ledgers"
+    directory.mkdir()
+    (directory / "CURRENT").write_bytes(b"MANIFEST-000001\n")
+    with pytest.raises((OSError, StorageError)):
+        open_read_only(directory)
+    assert [path.name for path in directory.iterdir()] == ["CURRENT"]
+
+
+def test_an_index_without_room_says_where_and_for_whom() -> None:
+    files, current = SimFiles(Random(1)), Path("/current")
+    files.mkdirs(current)
+    files.sync_dir(Path("/"))
+    index = RocksIndex(current, partial(SimKeyValues, files))
+    index.open()
+    page = decode_native(bytes(8192))
+    page[0] = 5000
+    changes = [LedgerChange(one, IndexHeader(b"k"), ((0, page.tobytes()),)) for one in (1, 2)]
+    files.fault = lambda operation, path: (
+        OSError(errno.ENOSPC, "No space left", str(path)) if operation == "sync" else None
+    )
+    with pytest.raises(IndexFullError) as caught:
+        index.write(changes)
+    assert caught.value.directory == current
+    assert set(caught.value.ledger_ids) == {1, 2}
+    files.fault = None
+    index.write(changes)
+    files.crash()
+    index = RocksIndex(current, partial(SimKeyValues, files))
+    index.open()
+    assert sorted(index.ledger_ids()) == [1, 2]
+    assert [index.location(one, 0) for one in (1, 2)] == [5000, 5000]
+
+
+@pytest.mark.parametrize("kind", [5, 6, 7, 8])
+@pytest.mark.parametrize("opened", [open_to_write, open_read_only])
+def test_a_manifest_that_rocksdb_would_read_for_ever_is_refused(
+    tmp_path: Path, kind: int, opened: Callable[[Path], RocksDatabase]
+) -> None:
+    path = tmp_path / "locations"
+    open_to_write(path).close()
+    manifest = path / (path / "CURRENT").read_text().strip()
+    content = bytearray(manifest.read_bytes())
+    second = 7 + int.from_bytes(content[4:6], "little")
+    content[second + 6] = kind
+    manifest.write_bytes(content)
+    with pytest.raises(DbRecordError, match=f"{manifest.name} is damaged at offset {second}"):
+        opened(path)
+
+
+def test_damage_does_not_read_as_the_end_of_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "locations"
+    store = open_to_write(path)
+    store.put((b"%08d" % n, b"value") for n in range(100))
+    store.close()
+    open_to_write(path).close()  # makes a table of the write-ahead log
+    (table,) = path.glob("*.sst")
+    content = bytearray(table.read_bytes())
+    content[3] ^= 1
+    table.write_bytes(content)
+    store = open_to_write(path)
+    with pytest.raises(DbRecordError, match="checksum"):
+        store.items(b"", b"\xff", 1000)
+    store.close()

@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from bookied.errors import JournalMissingError, JournalRecordError
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.format import relative_path
+from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
+from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.replay import Replayed, do_now, recover, run_now
+from bookied.storage.storages import Storages
+from tests.sim.world.disk import SimFiles
+
+J, L = Path("/j/current"), Path("/l/current")
+KEY = b"k" * 20
+
+
+def entry(ledger: int, number: int) -> bytes:
+    return layout.entry_record(struct.pack(">qqqq", ledger, number, number - 1, 0) + b"payload")
+
+
+def lac_packet(ledger: int, lac: int) -> bytes:
+    return struct.pack(">qqi", ledger, lac, 1)
+
+
+class Desk:
+    """Journals as a crash left them, and the storage they are replayed into."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.files = SimFiles(Random(seed))
+        for directory in (J, L):
+            self.files.mkdirs(directory)
+            self.files.sync_dir(directory.parent)
+        self.files.sync_dir(Path("/"))
+
+    def journal(self, number: int, *records: bytes, version: int = 6) -> None:
+        data = layout.header(version) + b"".join(records)
+        if version >= 5:
+            data += layout.padding(len(data), 512)
+        self.files.write_atomic(J / layout.file_name(number), data)
+
+    def replay(self, **options: Any) -> Replayed:
+        self.storage = LedgerStorage(self.files, [L], IndexFiles(self.files, [L]), on_fatal=print)
+        self.storages = Storages(self.files, [self.storage])
+        self.storages.open()
+        return recover(self.files, self.storages, [J], **options)
+
+    def restart(self) -> Replayed:
+        run_now(self.storages.stop([], do_now))
+        self.files.crash()
+        return self.replay()
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_not_synced_when_the_process_died_stays_under_the_mark(
+    seed: int, *, has_failed: bool
+) -> None:
+    """Or the next power cut takes it from there, and journals from before the mark are replayed."""
+    desk = Desk(seed)
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    path = J / layout.file_name(5)
+    file = desk.files.open_update(path)
+    late = entry(1, 1)
+    file.write_at(file.size(), late + layout.padding(file.size() + len(late), 512))
+    if has_failed:
+        desk.files.fault = lambda operation, _: OSError("broken") if operation == "sync" else None
+        with pytest.raises(OSError, match="broken"):
+            file.sync()
+        desk.files.fault = None
+    file.close()
+    desk.files.kill()
+    end = desk.files.size(path)
+    assert desk.replay().marks == [Mark(5, end)]
+    desk.files.crash()
+    assert desk.files.size(path) == end
+    assert desk.replay().entries == 0
+
+
+def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
+    desk = Desk()
+    desk.journal(
+        5,
+        layout.ledger_key_record(1, KEY),
+        entry(1, 0),
+        entry(1, 1),
+        layout.ledger_key_record(2, KEY),
+        layout.fence_record(2),
+        layout.ledger_key_record(3, b"other"),
+        layout.explicit_lac_record(3, lac_packet(3, 9)),
+    )
+    found = desk.replay()
+    assert (found.entries, found.journals, found.dropped, found.torn) == (2, 1, 0, [])
+    desk.files.crash()
+    for replayed in (desk.replay(), desk.restart()):
+        assert (replayed.entries, replayed.marks) == (0, [Mark(5, 1024)])
+        one, two, three = (desk.storage.lookup(number) for number in (1, 2, 3))
+        assert one is not None
+        assert two is not None
+        assert three is not None
+        assert desk.storage.entries(1) == [0, 1]
+        assert desk.storage.read_disk(0, 1, 1) == entry(1, 1)[4:]
+        assert (one.fenced, two.fenced, two.last_entry) == (False, True, -1)
+        assert (three.explicit_lac, three.lac) == (lac_packet(3, 9), 9)
+        assert (one.master_key, three.master_key) == (KEY, b"other")
+
+
+def test_entries_of_many_ledgers_do_not_fill_the_memory_with_index_pages() -> None:
+    desk = Desk()
+    ledgers = range(1, 3001)
+    records = [layout.ledger_key_record(number, KEY) + entry(number, 0) for number in ledgers]
+    desk.journal(5, *records)
+    written: list[int] = []
+    dirty: list[int] = []
+
+    class Watched(IndexFiles):
+        def write(self, changes: Sequence[LedgerChange], *args: Any) -> Any:
+            written.append(sum(len(change.pages) for change in changes))
+            dirty.append(written[-1] + storage._pages.dirty_page_count)
+            return super().write(changes, *args)
+
+    limits = StorageLimits(dirty_pages_max=1000)
+    index = Watched(desk.files, [L])
+    storage = LedgerStorage(desk.files, [L], index, on_fatal=print, limits=limits)
+    storages = Storages(desk.files, [storage])
+    storages.open()
+    assert recover(desk.files, storages, [J]).entries == len(ledgers)
+    assert sum(written) == len(ledgers)
+    assert max(dirty) <= 1500
+    assert sorted(storage.ledger_ids()) == [*ledgers]
+
+
+def test_replay_begins_at_the_mark() -> None:
+    desk = Desk()
+    desk.journal(4, entry(1, 7))
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0), entry(1, 1))
+    desk.journal(6, entry(1, 2))
+    second = 512 + len(layout.ledger_key_record(1, KEY))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, second)))
+    # The key is behind the mark, so its ledger is taken for a deleted one.
+    assert desk.replay().dropped == 3
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    found = desk.replay()
+    assert (found.entries, found.journals) == (3, 2)
+    assert found.marks == [Mark(6, 1024)]
+
+
+def test_a_mark_in_the_middle_of_a_file_skips_what_is_before_it() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, entry(1, 0), entry(1, 1))
+    desk.replay()
+    run_now(desk.storages.stop([], do_now))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512 + len(key) + len(entry(1, 0)))))
+    assert desk.replay().entries == 1
+
+
+def test_the_journal_that_the_mark_names_must_be_there() -> None:
+    desk = Desk()
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    with pytest.raises(JournalMissingError, match=r"5\.txn"):
+        desk.replay()
+    desk.journal(6, entry(1, 0))
+    with pytest.raises(JournalMissingError) as caught:
+        desk.replay()
+    assert caught.value.exit_status == 7
+
+
+def test_records_of_deleted_ledgers_are_dropped() -> None:
+    desk = Desk()
+    desk.journal(5, entry(1, 0), layout.fence_record(1), layout.ledger_key_record(2, KEY))
+    found = desk.replay()
+    assert (found.dropped, found.entries) == (2, 0)
+    assert desk.storage.ledger_ids() == [2]
+
+
+def test_the_stored_key_is_kept_unless_it_is_empty() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), layout.ledger_key_record(2, bytes(20)))
+    desk.replay()
+    desk.journal(6, layout.ledger_key_record(1, b"bad"), layout.ledger_key_record(2, KEY))
+    desk.restart()
+    keys = [desk.storage.lookup(number).master_key for number in (1, 2)]  # type: ignore[union-attr]
+    assert keys == [KEY, KEY]
+
+
+def test_damage_in_a_journal_stops_the_start_unless_told_otherwise() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, entry(1, 0), struct.pack(">i", -7), entry(1, 1))
+    desk.journal(6, entry(1, 2))
+    with pytest.raises(JournalRecordError, match="negative") as caught:
+        desk.replay()
+    assert "skipReplayJournalInvalidRecord" in caught.value.hint
+    assert desk.storages.marks(1) == [Mark(0, 0)]
+    found = desk.replay(skip_invalid=True)
+    assert found.entries == 2
+    assert desk.storage.entries(1) == [0, 2]
+
+
+def test_a_torn_tail_is_where_writing_stopped() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    data = layout.header(6) + key + entry(1, 0) + entry(1, 1)[:-3]
+    desk.files.write_atomic(J / "5.txn", data)
+    found = desk.replay()
+    assert (found.entries, found.torn) == (1, [J / "5.txn"])
+    # Behind what is torn, for Java would read on in it.
+    assert found.marks == [Mark(5, len(data))]
+    assert desk.restart().entries == 0
+
+
+def test_what_a_gap_of_zeros_hides_is_reported_and_no_reason_to_stop() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    data = desk.files.read(J / "5.txn")
+    desk.files.write_atomic(J / "5.txn", data + bytes(512) + entry(1, 1))
+    found = desk.replay()
+    assert (found.entries, found.residues, found.torn) == (1, [J / "5.txn"], [])
+
+
+@pytest.mark.parametrize("offset", [99_999, 512 + 30, 1024 + 8])
+def test_a_mark_where_no_record_begins_is_not_believed(offset: int) -> None:
+    """What it passes over would be lost; what is replayed twice does no harm."""
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    desk.journal(6, layout.ledger_key_record(1, KEY), entry(1, 1))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, offset)))
+    found = desk.replay()
+    assert (found.entries, found.marks) == (2, [Mark(6, 1024)])
+
+
+@pytest.mark.parametrize("offset", [1024, 1028])
+def test_a_mark_at_the_end_of_its_journal_is_believed(offset: int) -> None:
+    """Java's own is four bytes behind it, where a zero length ended the replay."""
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    desk.journal(6, layout.ledger_key_record(1, KEY), entry(1, 1))
+    desk.files.write_atomic(J / "5.txn", desk.files.read(J / "5.txn") + bytes(4096))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, offset)))
+    assert desk.replay().entries == 1
+
+
+def test_a_journal_missing_between_others_stops_the_start() -> None:
+    desk = Desk()
+    for number in (5, 6, 8):
+        desk.journal(number, layout.ledger_key_record(1, KEY), entry(1, number))
+    with pytest.raises(JournalMissingError, match=r"7\.txn: 6\.txn and 8\.txn are there"):
+        desk.replay()
+
+
+def test_a_tear_in_a_journal_that_another_followed_is_damage() -> None:
+    """The next one was begun when all of this one was on disk, or had been replayed."""
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, entry(1, 0), entry(1, 1))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    desk.files.write_atomic(J / "5.txn", desk.files.read(J / "5.txn")[: 512 + len(key) + 20])
+    assert desk.replay().torn == [J / "5.txn"]
+    desk.journal(6, entry(1, 2))
+    torn_at = 512 + len(key)
+    desk.files.remove(L / "lastMark")
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    with pytest.raises(JournalRecordError, match=rf"5\.txn at offset {torn_at}: ends here"):
+        desk.replay()
+    assert desk.replay(skip_invalid=True).entries == 1
+    desk.files.remove(L / "lastMark")
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, torn_at)))
+    assert desk.replay().entries == 1, "an earlier start has met the tear, and gone on"
+
+
+@pytest.mark.parametrize("damage", [b"\x7f", bytes(4)])
+def test_whole_groups_behind_damage_stop_the_start(damage: bytes) -> None:
+    """A length that ends the reading too early, in a journal that has no checksums."""
+    desk = Desk()
+    data = layout.header(6)
+    places = []
+    for records in (layout.ledger_key_record(1, KEY), entry(1, 0), entry(1, 1)):
+        places.append(len(data))
+        data += records
+        data += layout.padding(len(data), 512)
+    at = places[1]
+    desk.files.write_atomic(J / "5.txn", data[:at] + damage + data[at + len(damage) :])
+    message = rf"5\.txn at offset {at}: damaged; what was written behind it, at {places[2]}"
+    with pytest.raises(JournalRecordError, match=message):
+        desk.replay()
+    assert desk.replay(skip_invalid=True).entries == 0
+    desk.files.write_atomic(J / "5.txn", data[: places[2]] + bytes(2048))
+    assert desk.replay().entries == 1
+
+
+def test_a_synced_group_that_is_damaged_stops_the_start_unless_told_otherwise() -> None:
+    desk = Desk()
+    data = groups.file_start(6, 77, 4096)
+    for records in ([layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1)]):
+        size = len(data)
+        head = groups.group_head(records, generation=77, offset=size, synced=size, alignment=4096)
+        data += head + b"".join(records)
+    damaged = bytearray(data)
+    damaged[-5000] ^= 1
+    desk.files.write_atomic(J / "5.txn", bytes(damaged))
+    with pytest.raises(JournalRecordError, match=r"5\.txn at offset 8192: damaged") as caught:
+        desk.replay()
+    assert "skipReplayJournalInvalidRecord" in caught.value.hint
+    found = desk.replay(skip_invalid=True)
+    assert (found.entries, desk.storage.ledger_ids()) == (0, [1])
+
+
+def test_unknown_kinds_of_records_are_skipped() -> None:
+    desk = Desk()
+    unknown = struct.pack(">iqq", 16, 1, -3)
+    desk.journal(5, layout.ledger_key_record(1, KEY), unknown, entry(1, 0))
+    assert desk.replay().entries == 1
+
+
+def test_a_ledger_with_a_damaged_index_keeps_its_bytes_and_the_others_start() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), layout.ledger_key_record(2, KEY))
+    desk.replay()
+    run_now(desk.storages.stop([], do_now))
+    file = desk.files.open_update(L / relative_path(1))
+    file.write_at(0, b"XXXX")
+    desk.journal(6, entry(1, 0), entry(2, 0), entry(1, 1))
+    found = desk.replay()
+    assert found.unreadable == {1}
+    assert desk.storage.entries(2) == [0]
+    assert entry(1, 1) in desk.files.read(L / "0.log")
+
+
+def test_bytes_without_an_index_are_durable_before_the_mark_passes_them() -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY))
+    desk.replay()
+    run_now(desk.storages.stop([], do_now))
+    desk.files.open_update(L / relative_path(1)).write_at(0, b"XXXX")
+    desk.journal(6, entry(1, 0))
+    found = desk.replay()
+    assert desk.storages.marks(1) == found.marks == [Mark(6, 1024)]
+    desk.files.crash()
+    assert entry(1, 0) in desk.files.read(L / "0.log")
+
+
+def test_a_journal_much_larger_than_memory_is_replayed_in_parts() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    desk.journal(5, key, *(entry(1, number) for number in range(3000)))
+    found = desk.replay(drain_bytes=2000)
+    assert found.entries == 3000
+    assert desk.storage.entries(1) == list(range(3000))
+
+
+@pytest.mark.parametrize("following", [5, 100])
+def test_a_mark_whose_journal_is_gone_means_nothing_once_that_was_made_up_for(
+    following: int,
+) -> None:
+    """The bookie may be killed before its next checkpoint; its journal may have the same id."""
+    desk = Desk()
+    records = layout.ledger_key_record(8, KEY), entry(8, 0)
+    place = len(layout.header(6)) + sum(map(len, records))
+    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, place)))
+    with pytest.raises(JournalMissingError):
+        desk.replay()
+    desk.replay(may_be_missing=True)
+    desk.files.crash()
+    desk.journal(following, *records, entry(8, 1))
+    desk.replay()
+    for one in range(2):
+        assert desk.storage.read_disk(0, 8, one) == entry(8, one)[4:]

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bookied.errors import LedgerPlaceError, StorageError, WriteFailedError
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.journal.mark import Mark
+from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.replay import do_now, run_now
+from bookied.storage.storages import Storages
+from tests.bookied.worlds.storage_world import Blocking, Turns
+from tests.sim.world.disk import SimFiles
+
+L0, L1 = Path("/l0/current"), Path("/l1/current")
+
+
+def packet(ledger: int, entry: int) -> bytes:
+    return struct.pack(">qqqq", ledger, entry, entry - 1, 0) + b"body" * 20
+
+
+class Position:
+    """A journal as a checkpoint sees it."""
+
+    def __init__(self, synced: Mark) -> None:
+        self.synced = synced
+        self.removed: list[Mark] = []
+
+    def remove_old(self, mark: Mark) -> None:
+        self.removed.append(mark)
+
+
+class Desk:
+    """Two storages, a directory each, on a simulated disk."""
+
+    def __init__(self) -> None:
+        self.files = SimFiles(Random(1))
+        for directory in (L0, L1):
+            self.files.mkdirs(directory)
+            self.files.sync_dir(directory.parent)
+        self.files.sync_dir(Path("/"))
+        self.fatal: list[WriteFailedError] = []
+        self.start()
+
+    def start(self) -> None:
+        self.storages = Storages(self.files, [self.storage(L0), self.storage(L1)])
+        self.storages.open()
+
+    def storage(self, directory: Path) -> LedgerStorage:
+        index = IndexFiles(self.files, [directory])
+        return LedgerStorage(self.files, [directory], index, on_fatal=self.fatal.append)
+
+    def add(self, ledger: int, entry: int) -> None:
+        storage = self.storages.of(ledger)
+        state = storage.lookup(ledger) or storage.create(ledger, b"k")
+        storage.add(state, entry, packet(ledger, entry))
+
+    def held(self) -> dict[int, list[int]]:
+        return {ledger: one.entries(ledger) for one in self.storages for ledger in one.ledger_ids()}
+
+
+def test_a_ledger_belongs_to_the_directory_that_its_id_says() -> None:
+    desk = Desk()
+    for ledger in (0, 1, 2, 2**40 + 1):
+        desk.add(ledger, 0)
+    first, second = desk.storages
+    assert (sorted(first.ledger_ids()), sorted(second.ledger_ids())) == ([0, 2], [1, 2**40 + 1])
+    assert desk.storages.ledgers_in_memory == 4
+    run_now(desk.storages.flush(do_now))
+    assert desk.files.exists(L0 / "0/2/2.idx")
+    assert desk.files.exists(L1 / "0/1/1.idx")
+    # Each has a log id space of its own.
+    assert desk.files.exists(L0 / "0.log")
+    assert desk.files.exists(L1 / "0.log")
+
+
+def test_the_marks_move_only_when_all_storages_are_on_disk() -> None:
+    desk = Desk()
+    desk.add(0, 0)
+    desk.add(1, 0)
+    position = Position(Mark(5, 512))
+    checkpoint = Turns(desk.storages.checkpoint([position], Blocking))
+    position.synced = Mark(5, 9999)
+    while not checkpoint.is_done:
+        if not desk.files.exists(L1 / "0/1/1.idx"):
+            assert desk.storages.marks(1) == [Mark(0, 0)]
+        checkpoint.step()
+    assert desk.storages.marks(1) == [Mark(5, 512)]
+    assert position.removed == [Mark(5, 512)]
+    assert [desk.files.exists(one / "lastMark") for one in (L0, L1)] == [True, True]
+    desk.files.crash()
+    desk.start()
+    assert desk.held() == {0: [0], 1: [0]}
+
+
+def test_a_storage_that_cannot_be_flushed_keeps_the_marks_where_they_are() -> None:
+    desk = Desk()
+    desk.add(0, 0)
+    desk.add(1, 0)
+    desk.files.fault = lambda operation, path: (
+        OSError(5, "EIO") if L1 in path.parents and operation == "sync" else None
+    )
+    with pytest.raises((StorageError, OSError)):
+        run_now(desk.storages.checkpoint([Position(Mark(5, 512))], do_now))
+    desk.files.fault = None
+    assert desk.storages.marks(1) == [Mark(0, 0)]
+    assert desk.storages.has_changes
+
+
+def test_what_one_needs_all_of_them_need() -> None:
+    desk = Desk()
+    assert not desk.storages.has_changes
+    desk.add(1, 0)
+    assert desk.storages.has_changes
+    assert not desk.storages.needs_checkpoint
+    assert desk.storages.unwritten_bytes == sum(one.unwritten_bytes for one in desk.storages) > 0
+
+
+def test_a_ledger_in_the_wrong_directory_keeps_the_bookie_from_starting() -> None:
+    desk = Desk()
+    desk.add(4, 0)
+    run_now(desk.storages.stop([], do_now))
+    desk.files.mkdirs(L1 / "0/4")
+    desk.files.write_atomic(L1 / "0/4/4.idx", desk.files.read(L0 / "0/4/4.idx"))
+    with pytest.raises(LedgerPlaceError, match="ledger 4 is in /l1, directory 2 of 2, and belongs"):
+        desk.start()
+
+
+def test_only_storages_with_a_place_for_it_remember_a_check() -> None:
+    class Flags:
+        kept = 6
+
+        def flags(self) -> int:
+            return self.kept
+
+        def set_flags(self, flags: int) -> None:
+            self.kept = flags
+
+    desk, flags = Desk(), Flags()
+    assert not desk.storages.keeps_limbo
+    assert not desk.storages.needs_integrity_check()
+    with pytest.raises(StorageError, match="only DbLedgerStorage"):
+        desk.storages.set_needs_integrity_check(needed=True)
+    with pytest.raises(StorageError, match="only DbLedgerStorage"):
+        desk.storages.of(0).set_limbo(desk.storages.of(0).create(0, b"k"), limbo=True)
+    db = Storages(desk.files, [*desk.storages], flags=flags)
+    db.set_needs_integrity_check(needed=True)
+    assert (db.needs_integrity_check(), flags.kept) == (True, 7)
+    db.set_needs_integrity_check(needed=False)
+    assert (db.needs_integrity_check(), flags.kept) == (False, 6)
+
+
+def test_storages_share_one_amount_of_memory() -> None:
+    whole = StorageLimits(cache_bytes=1000, open_logs_max=1)
+    half = whole.share(2)
+    assert (half.cache_bytes, half.open_logs_max) == (500, 1)
+    assert half.unwritten_bytes_max == whole.unwritten_bytes_max // 2
+    assert whole.share(1) == whole

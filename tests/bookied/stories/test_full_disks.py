@@ -1,0 +1,253 @@
+"""``bookied`` as a process on disks that fill up, fail, or go away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.bookied.worlds.file_systems import fill, read_only, small_file_system
+from tests.bookied.worlds.serving import packet
+from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
+from wire.codes import ReturnCode
+
+pytestmark = pytest.mark.processes
+
+MB = 1 << 20
+SMALL = {
+    "diskCheckInterval": 100,
+    "flushInterval": 100,
+    "logSizeLimit": 4 * MB,
+    "minUsableSizeForIndexFileCreation": 1,
+    "gcWaitTime": 3_600_000,
+    **SOON_FORGOTTEN,
+}
+LEDGER_ID = 7
+
+
+class Machine:
+    """A bookie and what it has acknowledged."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.uri = make_cluster(directory / "metadata.db")
+        self.conf: Path | None = None
+        self.started: list[BookieProcess] = []
+        self.acked = 0
+
+    def start(self, *, prefix: Sequence[str] = (), **changes: object) -> BookieProcess:
+        if self.conf is None:
+            self.conf = write_conf(self.directory / "b1", self.uri, **(SMALL | changes))
+        bookie = BookieProcess(self.conf, prefix=prefix)
+        self.started.append(bookie)
+        return bookie
+
+    def add(self, bookie: BookieProcess, count: int, size: int = 8000) -> ReturnCode:
+        """Add entries until one is refused; return its code, or EOK."""
+        with bookie.client() as client:
+            for _ in range(count):
+                rc = client.add(LEDGER_ID, self.acked, payload(self.acked, size))
+                if rc is not ReturnCode.EOK:
+                    return rc
+                self.acked += 1
+        return ReturnCode.EOK
+
+    def check(self, bookie: BookieProcess) -> None:
+        """Read back all that was acknowledged."""
+        with bookie.client() as client:
+            for entry_id in range(self.acked):
+                found = client.read(LEDGER_ID, entry_id)
+                assert isinstance(found, bytes), (entry_id, found)
+                body = found[36:]
+                wanted = packet(LEDGER_ID, entry_id, payload=payload(entry_id, len(body)))
+                assert found == wanted, entry_id
+
+    def end(self) -> None:
+        for bookie in self.started:
+            if bookie.process.poll() is None:
+                bookie.kill()
+
+
+def payload(entry_id: int, size: int) -> bytes:
+    return (b"%d." % entry_id * size)[:size]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    found = Machine(tmp_path)
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[list[Path]]:
+    first, second = tmp_path / "disk0", tmp_path / "disk1"
+    with small_file_system(first, 40 * MB) as one, small_file_system(second, 60 * MB) as other:
+        yield [one, other]
+
+
+def wait_until(fact: Callable[[], bool], bookie: BookieProcess) -> None:
+    deadline_s = time.monotonic() + 60
+    while not fact():
+        assert bookie.process.poll() is None, bookie.output.read_text()
+        assert time.monotonic() < deadline_s, bookie.output.read_text()
+        time.sleep(0.02)
+
+
+def refusal(bookie: BookieProcess) -> tuple[int, str]:
+    """Return the exit status and the one line that says why."""
+    status = bookie.ended()
+    line = bookie.own_lines()[-1]
+    assert bookie.last_line() == line
+    return status, line.removeprefix("bookied: ")
+
+
+def active_log_of(disks: list[Path]) -> Path:
+    """Return the disk that has the newest entry log."""
+    logs = [path for disk in disks for path in (disk / "current").glob("*.log")]
+    return max(logs, key=lambda path: int(path.stem, 16)).parent.parent
+
+
+@pytest.mark.parametrize("by_any", ["false", "true"])
+def test_a_bookie_goes_on_in_other_directories_when_one_is_filled_to_the_last_byte(
+    machine: Machine, disks: list[Path], by_any: str
+) -> None:
+    where = ",".join(map(str, disks))
+    settings = {"ledgerDirectories": where, "readOnlyModeOnAnyDiskFullEnabled": by_any}
+    # So late that a write finds no room before a look at the disks does.
+    bookie = machine.start(diskCheckInterval=60_000, **settings).ready()
+    assert machine.add(bookie, 50) is ReturnCode.EOK
+    wait_until(lambda: any((disk / "current/0.log").exists() for disk in disks), bookie)
+    full = active_log_of(disks)
+    ballast = fill(full)
+    rc = machine.add(bookie, 1500)
+    assert rc is (ReturnCode.EOK if by_any == "false" else ReturnCode.EREADONLY)
+    machine.check(bookie)
+    bookie.kill()
+    mode = "writable" if by_any == "false" else "read-only"
+    again = machine.start().wait_for(f"STATUS=serving, {mode}").ready()
+    machine.check(again)
+    ballast.unlink()
+    assert again.stop() == 0
+    assert "is given up: there is room in" in bookie.output.read_text()
+    last = machine.start().ready()
+    machine.check(last)
+    assert machine.add(last, 10) is ReturnCode.EOK
+    assert last.stop() == 0
+
+
+def test_a_full_disk_makes_it_read_only_and_room_makes_it_writable_again(
+    machine: Machine, disks: list[Path]
+) -> None:
+    reserve = disks[0] / "reserve"
+    reserve.write_bytes(bytes(15 * MB))
+    bookie = machine.start(ledgerDirectories=disks[0]).ready()
+    assert machine.add(bookie, 20_000) is ReturnCode.EREADONLY
+    machine.check(bookie)
+    ballast = fill(disks[0])
+    machine.check(bookie)
+    bookie.kill()
+    # It starts without room for a single byte, too, and has everything.
+    bookie = machine.start().wait_for("STATUS=serving, read-only").ready()
+    machine.check(bookie)
+    assert machine.add(bookie, 1) is ReturnCode.EREADONLY
+    ballast.unlink()
+    reserve.unlink()
+    bookie.wait_for("STATUS=serving, writable")
+    assert machine.add(bookie, 20) is ReturnCode.EOK
+    machine.check(bookie)
+    assert bookie.stop() == 0
+    again = machine.start().ready()
+    machine.check(again)
+    assert again.stop() == 0
+
+
+def test_a_bookie_that_may_not_be_read_only_ends_with_5_on_a_full_disk(
+    machine: Machine, disks: list[Path]
+) -> None:
+    bookie = machine.start(ledgerDirectories=disks[0], readOnlyModeEnabled="false").ready()
+    assert machine.add(bookie, 10) is ReturnCode.EOK
+    fill(disks[0])
+    directory = disks[0] / "current"
+    message = f"{directory} is full, and readOnlyModeEnabled=false forbids to go read-only"
+    assert refusal(bookie) == (5, message)
+    assert refusal(machine.start()) == (5, message)
+
+
+@pytest.mark.parametrize("kind", ["journalDirectories", "ledgerDirectories"])
+def test_a_file_system_that_turns_read_only_ends_the_bookie_with_5(
+    machine: Machine, disks: list[Path], kind: str
+) -> None:
+    bookie = machine.start(**{kind: disks[0]}).ready()
+    assert machine.add(bookie, 10) is ReturnCode.EOK
+    with read_only(disks[0]):
+        status, line = refusal(bookie)
+    assert status == 5
+    assert str(disks[0] / "current") in line
+    assert "Read-only file system" in line
+
+
+@pytest.mark.parametrize("kind", ["journal", "ledgers"])
+@pytest.mark.parametrize("what", ["", "current", "current/VERSION"])
+def test_a_directory_that_vanishes_ends_the_bookie_with_5(
+    machine: Machine, kind: str, what: str
+) -> None:
+    bookie = machine.start().ready()
+    assert machine.add(bookie, 10) is ReturnCode.EOK
+    path = machine.directory / "b1" / kind / what
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    status, line = refusal(bookie)
+    assert status == 5
+    current = machine.directory / "b1" / kind / "current"
+    # Found by a look at the disks, or by the sync of a file that is not there any more.
+    assert line.startswith((f"a disk failed: {current}", f"{current}/"))
+    # And does not start on what is left, as if it had never held anything.
+    status, line = refusal(machine.start())
+    assert status == 6
+    assert "lost its cookie" in line
+
+
+def unprivileged() -> list[str]:
+    """Return what runs a program so that permissions hold for it, whoever runs the tests."""
+    if os.geteuid():
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("root may read everything, and setpriv is not there to take that away")
+    return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+def test_a_directory_made_unreadable_ends_the_bookie_with_5(machine: Machine) -> None:
+    bookie = machine.start(prefix=unprivileged()).ready()
+    directory = machine.directory / "b1/ledgers/current"
+    directory.chmod(0)
+    try:
+        status, line = refusal(bookie)
+    finally:
+        directory.chmod(0o755)
+    assert (status, line) == (5, f"a disk failed: {directory}: Permission denied")
+
+
+def test_a_full_journal_directory_ends_the_bookie_with_5_and_loses_nothing(
+    machine: Machine, disks: list[Path]
+) -> None:
+    bookie = machine.start(journalDirectories=disks[0]).ready()
+    assert machine.add(bookie, 10) is ReturnCode.EOK
+    ballast = fill(disks[0])
+    with pytest.raises(ConnectionError):
+        machine.add(bookie, 10_000)
+    status, line = refusal(bookie)
+    assert status == 5
+    assert line.startswith(f"{disks[0] / 'current'}/")
+    assert "No space left on device" in line
+    fill(disks[0])
+    status, line = refusal(machine.start())
+    assert status == 5
+    assert line.startswith(f"no room to start: {disks[0] / 'current'}")
+    ballast.unlink()
+    again = machine.start().ready()
+    machine.check(again)
+    assert again.stop() == 0

@@ -1,0 +1,271 @@
+"""Garbage collection of our bookie in a real cluster, beside Java's client and Java's bookie.
+
+Payloads can be made again from ledger and entry id, so what is read is compared byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from bkctl.commands.local.java import ZooKeeperProcess
+from bookied.errors import LedgersMapError
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import list_logs, open_scan, read_ledgers_map
+from bookied.storage.files.files import RealFiles
+from bookied.storage.garbage.transaction import Compaction
+from tests.interop.peers.java_client import JavaClient
+from tests.interop.peers.ours import OurBookie, our_bookie
+from tests.interop.peers.peers import JavaBookie, Peers, init_cluster
+from wire.ids import LedgerId
+
+ENTRIES: Final = 300
+PAYLOAD_BYTES: Final = 4000
+OFTEN: Final[dict[str, Any]] = {
+    "logSizeLimit": 1_000_000,
+    "flushInterval": 200,
+    "compactionRateByEntries": 50_000,
+    "majorCompactionThreshold": 0.99,
+}
+"""Small logs; collections come when they are asked for."""
+
+
+def payload(ledger_id: int, entry_id: int) -> bytes:
+    return b"%d/%d." % (ledger_id, entry_id) * (PAYLOAD_BYTES // 8)
+
+
+def write_ledgers(client: JavaClient, count: int) -> list[int]:
+    """Write ledgers whose entries lie mixed in the logs; return their ids."""
+    ledgers = [client.create_ledger(1, 1, 1) for _ in range(count)]
+    for start in range(0, ENTRIES, 50):
+        for ledger in ledgers:
+            ledger.add_many(payload(ledger.ledger_id, at) for at in range(start, start + 50))
+    for ledger in ledgers:
+        ledger.close()
+    return [ledger.ledger_id for ledger in ledgers]
+
+
+def insist_readable(client: JavaClient, ledger_ids: Sequence[int]) -> None:
+    for ledger_id in ledger_ids:
+        ledger = client.open_ledger(ledger_id, recover=False)
+        wanted = [payload(ledger_id, at) for at in range(ENTRIES)]
+        assert ledger.read(0, ENTRIES - 1) == wanted
+
+
+def log_files(bookie: JavaBookie) -> dict[str, int]:
+    """Return name and size of every file of entry logs."""
+    found = {}
+    for path in (bookie.ledger_directory / "current").iterdir():
+        if ".log" in path.name:
+            with contextlib.suppress(FileNotFoundError):  # It was collected meanwhile.
+                found[path.name] = path.stat().st_size
+    return found
+
+
+def leftovers(bookie: JavaBookie) -> set[str]:
+    """Return the files of compactions that are under way, or came to nothing."""
+    return {name for name in log_files(bookie) if not name.endswith(".log")}
+
+
+def ledgers_in_logs(bookie: JavaBookie) -> set[int]:
+    """Return the ledgers of which any finished log with a map has entries."""
+    found: set[int] = set()
+    for path in list_logs(RealFiles(), [bookie.ledger_directory / "current"]).values():
+        with contextlib.suppress(LedgersMapError, FileNotFoundError):
+            found |= {*read_ledgers_map(RealFiles(), path)}
+    return found
+
+
+def collect(bookie: JavaBookie) -> None:
+    os.kill(bookie.pid, signal.SIGUSR1)
+
+
+def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 120.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def under_load(client: JavaClient, ledger_ids: Sequence[int]) -> Iterator[list[bytes]]:
+    """Read ledgers and add to another one meanwhile; whatever fails there fails here.
+
+    What is added comes into the list.
+    """
+    ending, troubles, added = threading.Event(), list[BaseException](), list[bytes]()
+
+    def load() -> None:
+        try:
+            writer = client.create_ledger(1, 1, 1)
+            while not ending.is_set():
+                added.extend([b"x" * 1000] * 20)
+                writer.add_many(added[-20:])
+                insist_readable(client, ledger_ids[:2])
+            writer.close()
+        except BaseException as trouble:  # noqa: BLE001 -- told by the test's own thread
+            troubles.append(trouble)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        yield added
+    finally:
+        ending.set()
+        thread.join(120)
+    assert not thread.is_alive()
+    if troubles:
+        raise troubles[0]
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["in-place", "transactional"])
+@pytest.mark.parametrize(
+    "storage", ["SortedLedgerStorage", "InterleavedLedgerStorage", "storage.ldb.DbLedgerStorage"]
+)
+def test_deleted_ledgers_leave_the_disk_and_live_ones_stay(
+    peers: Peers, storage: str, *, transactional: bool
+) -> None:
+    uri = peers.metadata_uri()
+    conf: dict[str, Any] = {
+        "ledgerStorageClass": f"org.apache.bookkeeper.bookie.{storage}",
+        "useTransactionalCompaction": str(transactional).lower(),
+        **OFTEN,
+    }
+    bookie = our_bookie(peers, uri, **conf)
+    client = peers.java_client(uri)
+    ledger_ids = write_ledgers(client, 6)
+    gone, live = ledger_ids[::2], ledger_ids[1::2]
+    insist_readable(client, ledger_ids)
+    full_bytes = sum(log_files(bookie).values())
+    for ledger_id in gone:
+        client.delete_ledger(ledger_id)
+    with under_load(client, live) as added:
+
+        def are_gone() -> bool:
+            collect(bookie)  # The log that was written to the last time has its turn now.
+            time.sleep(1)
+            return not ledgers_in_logs(bookie).intersection(gone)
+
+        wait_until(are_gone, "deleted ledgers are in logs")
+    insist_readable(client, live)
+    # The last collection may be at work yet; none follows it by itself.
+    wait_until(lambda: not leftovers(bookie), "leftovers of a compaction")
+    bookie.restart()
+    one_ledger_bytes = ENTRIES * PAYLOAD_BYTES
+    added_bytes = sum(map(len, added))
+
+    def is_room_back() -> bool:
+        collect(bookie)
+        time.sleep(1)
+        return sum(log_files(bookie).values()) < full_bytes + added_bytes - 2 * one_ledger_bytes
+
+    wait_until(is_room_back, "the room is not back")
+    insist_readable(client, live)
+    bookie.restart(kill=True)
+    insist_readable(client, live)
+    bookie.stop()
+    java = JavaBookie(uri, bookie.directory, bookie.port, **conf)
+    peers.on_close(java.kill)
+    java.start()
+    insist_readable(client, live)
+    java.stop()
+
+
+def test_nothing_is_deleted_while_the_metadata_service_is_away(
+    tmp_path: Path, peers: Peers, jars: list[Path]
+) -> None:
+    directory = tmp_path / "zk"
+    zookeeper = ZooKeeperProcess(directory, tick_ms=500, fsync=False, heap_mb=128)
+    zookeeper.start(60)
+    peers.on_close(zookeeper.stop)
+    uri = f"zk+hierarchical://{zookeeper.address}/ledgers"
+    init_cluster(uri, tmp_path)
+    bookie = our_bookie(peers, uri, zkTimeout=5000, **OFTEN)
+    client = peers.java_client(uri)
+    ledger_ids = write_ledgers(client, 2)
+    client.delete_ledger(ledger_ids[0])
+    client.close()
+    zookeeper.stop()
+    before = log_files(bookie)
+    collect(bookie)
+    # It waits as long as a session may be away, and gives up.
+    wait_until(lambda: "garbage collection failed" in bookie.log.read_text(), "it waits on")
+    after = log_files(bookie)
+    assert all(after[name] >= size for name, size in before.items())
+    assert bookie.running
+    zookeeper.start(60)
+    client = peers.java_client(uri)
+    insist_readable(client, ledger_ids[1:])
+    assert LedgerId(ledger_ids[0]) in ledgers_in_logs(bookie)
+
+    def is_gone() -> bool:
+        collect(bookie)
+        time.sleep(1)
+        return ledger_ids[0] not in ledgers_in_logs(bookie)
+
+    wait_until(is_gone, "the deleted ledger stays")
+    insist_readable(client, ledger_ids[1:])
+
+
+def compact_as_java_does(bookie: JavaBookie, target: int) -> Compaction:
+    """Leave what a Java bookie leaves that ends right after it has written the compacted log."""
+    files, current = RealFiles(), bookie.ledger_directory / "current"
+    source = min(list_logs(files, [current]))
+    todo = Compaction(source, target, current)
+    scan = open_scan(files, current / layout.file_name(source))
+    data, sizes = bytearray(layout.LogHeader().encode()), dict[int, int]()
+    for record in scan:
+        sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + 4 + len(record.body)
+        data += layout.LENGTH.pack(len(record.body)) + record.body
+    scan.close()
+    place = layout.MAP_PLACE.pack(len(data), len(sizes))
+    data[layout.MAP_PLACE_OFFSET : layout.MAP_PLACE_OFFSET + len(place)] = place
+    todo.compacted.write_bytes(data + layout.encode_ledgers_map(sizes))
+    return todo
+
+
+def test_what_a_java_bookie_left_of_a_compaction_is_finished(peers: Peers) -> None:
+    uri = peers.metadata_uri()
+    conf: dict[str, Any] = {
+        "ledgerStorageClass": "org.apache.bookkeeper.bookie.InterleavedLedgerStorage",
+        "useTransactionalCompaction": "true",
+        **OFTEN,
+        "gcWaitTime": 1000,
+    }
+    java = peers.java_bookie(uri, **conf)
+    client = peers.java_client(uri)
+    ledger_ids = write_ledgers(client, 2)
+    java.stop()
+    todo = compact_as_java_does(java, 0xAF)
+    java.start()
+    # Its recovery spells the target in decimal, and then does not find it; so it tries for good.
+    wait_until(todo.decimal.exists, "Java has not tried to finish the compaction")
+    time.sleep(2)
+    assert not todo.final.exists()
+    insist_readable(client, ledger_ids)
+    java.stop()
+    conf["gcWaitTime"] = 3_600_000
+    bookie = OurBookie(uri, java.directory, java.port, **conf)
+    peers.on_close(bookie.kill)
+    bookie.start()
+    collect(bookie)
+    wait_until(lambda: not todo.compacted.exists(), "the compaction is not finished")
+    names = log_files(bookie)
+    assert todo.final.name in names
+    assert todo.decimal.name not in names
+    assert f"{todo.source:x}.log" not in names
+    insist_readable(client, ledger_ids)
+    bookie.restart(kill=True)
+    insist_readable(client, ledger_ids)
+    bookie.stop()
+    java.start()
+    insist_readable(client, ledger_ids)
+    java.stop()

@@ -1,0 +1,429 @@
+"""A cluster on this machine: its directory, its children, and what is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bkctl.cli.root import cli
+from bkctl.commands.local.cluster import BACKGROUND_LOG, CONF_FILE, STATE_FILE, LocalCluster
+from bkctl.commands.local.java import ZooKeeperProcess
+from bkctl.commands.local.process import free_port
+from bkctl.commands.local.zookeeper import settings as zookeeper_settings
+from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
+from bkctl.exit_status import ExitStatus
+from bookied.directories.dirs import DirectoryLocks
+from tests.bkctl.support.cluster import BKCTL, local_cluster
+from tests.bkctl.support.terminal import FakeHost
+
+TIMEOUT_S = 120.0
+BOOKIED = [sys.executable, "-m", "bookied"]
+
+
+def _run(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [*BKCTL, *map(str, args)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+
+
+def _processes(directory: Path, program: bytes = b"bookied") -> list[int]:
+    """Return the processes that have this directory on their command line, ours excepted."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            if program in line and os.fsencode(directory) in line:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+def _until(condition: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)
+
+
+def _until_listed(uri: str) -> None:
+    words = ("-u", uri, "bookie", "list", "--state", "rw", "-o", "id")
+    _until(lambda: _run(*words).stdout, "no bookie takes adds")
+
+
+# Without processes -----------------------------------------------------------------------------
+
+
+def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(RefusedError, match="holds something else"):
+        LocalCluster(tmp_path, 3)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_only_a_directory_that_was_made_here_is_removed(tmp_path: Path) -> None:
+    kept = LocalCluster(tmp_path, 1)
+    kept.remove()
+    assert tmp_path.exists()
+    made = LocalCluster(None, 1)
+    made.remove()
+    assert not made.directory.exists()
+
+
+def test_ports_come_from_the_base_on_and_stay_the_same(tmp_path: Path) -> None:
+    first = LocalCluster(tmp_path, 2, port_base=15_000)
+    assert [one.bookie_id for one in first.states()] == ["127.0.0.1:15000", "127.0.0.1:15001"]
+    first._save()
+    again = LocalCluster(tmp_path, 3, port_base=15_000)
+    ids = [one.bookie_id for one in again.states()]
+    assert ids == ["127.0.0.1:15000", "127.0.0.1:15001", "127.0.0.1:15002"]
+    assert json.loads((tmp_path / STATE_FILE).read_text())["ports"] == [15_000, 15_001]
+
+
+def test_a_cluster_that_runs_is_not_started_again(tmp_path: Path) -> None:
+    ledgers = tmp_path / "bookie-1" / "ledgers"
+    ledgers.mkdir(parents=True)
+    (tmp_path / STATE_FILE).write_text('{"ports": [15000], "zookeeper_port": 0}')
+    held = DirectoryLocks()
+    held.take([ledgers])
+    try:
+        with pytest.raises(ConflictError, match="runs already") as caught:
+            LocalCluster(tmp_path, 1).start(frozenset, lambda: None)
+    finally:
+        held.release()
+    assert caught.value.hint == f"to use it: . {tmp_path}/bkctl.env"
+
+
+def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, 3)._save()
+    with pytest.raises(ConflictError, match="holds 3 bookies, not 2") as caught:
+        LocalCluster(tmp_path, 2)
+    assert caught.value.hint == f"bkctl local 3 --dir {tmp_path}"
+    with pytest.raises(ConflictError, match="without --zookeeper"):
+        LocalCluster(tmp_path, 3, zookeeper=True)
+
+
+def test_settings_that_a_start_has_proven_are_kept_for_the_next(tmp_path: Path) -> None:
+    first = LocalCluster(tmp_path, 1, settings={"a": "1", "b": "2"})
+    first._save()
+    assert LocalCluster(tmp_path, 1)._given == {}  # It has never come up with them.
+    first._proven = first._given
+    first._save()
+    assert LocalCluster(tmp_path, 1)._given == {"a": "1", "b": "2"}
+    assert LocalCluster(tmp_path, 1, settings={"b": "3"})._given == {"a": "1", "b": "3"}
+
+
+def test_the_settings_of_each_bookie_are_left_for_javas_shell(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "a,b", 2, port_base=15_000)
+    for number in (1, 2):
+        conf = tmp_path / "a,b" / f"bookie-{number}" / CONF_FILE
+        conf.parent.mkdir(parents=True)
+        conf.write_text(f"bookiePort={14_999 + number}\n")
+    cluster.write_configs(tmp_path / "configs")
+    found = {path.name: path.read_text() for path in (tmp_path / "configs").iterdir()}
+    assert found == {
+        "127.0.0.1:15000.conf": "bookiePort=15000\n",
+        "127.0.0.1:15001.conf": "bookiePort=15001\n",
+        "baseconf.conf": f"metadataServiceUri=sqlite://{tmp_path}/a\\,b/metadata.db\n",
+    }
+
+
+def test_metadata_elsewhere_stays_what_a_directory_was_made_with(tmp_path: Path) -> None:
+    uri = "zk+hierarchical://zk:2181/ledgers"
+    made = LocalCluster(tmp_path, 1, uri=uri)
+    made._save()
+    assert made.uri == LocalCluster(tmp_path, 1, uri=uri).uri == uri
+    with pytest.raises(ConflictError, match="was made with zk"):
+        LocalCluster(tmp_path, 1)
+    (tmp_path / "own").mkdir()
+    LocalCluster(tmp_path / "own", 1)._save()
+    with pytest.raises(ConflictError, match="metadata of its own"):
+        LocalCluster(tmp_path / "own", 1, uri=uri)
+
+
+def test_javas_zookeeper_conf_gives_port_and_directory(tmp_path: Path) -> None:
+    assert zookeeper_settings({}) == {}
+    conf = tmp_path / "zookeeper.conf"
+    conf.write_text("# dataDir=/not/this\ntickTime=2000\ndataDir=/zk\nclientPort = 21810\n")
+    planned = _bkctl("local", "zookeeper", "--dry-run", environ={"BOOKIE_ZK_CONF": str(conf)})
+    assert planned == (0, "would start ZooKeeper at 127.0.0.1:21810 in /zk\n")
+    conf.write_text("clientPort=x\n")
+    with pytest.raises(UsageError, match="clientPort=x is no port"):
+        zookeeper_settings({"BOOKIE_ZK_CONF": str(conf)})
+    with pytest.raises(NothingFoundError, match="No such file"):
+        zookeeper_settings({"BOOKIE_ZK_CONF": str(tmp_path / "none")})
+
+
+def _bkctl(*words: str, environ: dict[str, str]) -> tuple[int, str]:
+    with closing(FakeHost(environ=environ)) as host:
+        return cli.run(words, host), host.out.text
+
+
+@pytest.mark.parametrize("size", ["0", "101", "three", "-1"])
+def test_a_cluster_has_one_to_a_hundred_bookies(
+    size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["local", "--dry-run", "--", size]) == ExitStatus.USAGE
+    assert "is neither 1 to 100 nor `zookeeper`" in capsys.readouterr().err
+
+
+# With processes --------------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_cluster_can_be_stopped_and_started_again_with_all_it_had(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2) as cluster:
+        made = _run("-u", cluster.uri, "ledger", "write", __file__, "-E2", "-W2", "-A2")
+        assert made.returncode == 0, made.stderr
+    assert _processes(directory) == []
+    with local_cluster(directory, 2) as cluster:
+        read = _run("-u", cluster.uri, "ledger", "read", made.stdout.strip())
+        assert read.stdout == Path(__file__).read_text()
+        listed = _run("-u", cluster.uri, "bookie", "list", "--json")
+        assert [b["state"] for b in json.loads(listed.stdout)["bookies"]] == ["writable"] * 2
+
+
+@pytest.mark.processes
+def test_the_env_file_is_what_a_shell_needs(tmp_path: Path) -> None:
+    directory = tmp_path / "with space"
+    with local_cluster(directory, 1) as cluster:
+        shown = subprocess.run(
+            ["sh", "-c", '. "$1" && printf %s "$BKCTL_SERVICE_URI"', "sh", directory / "bkctl.env"],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        assert shown.stdout == f"sqlite://{directory}/metadata.db"
+        assert _run("-u", shown.stdout, "bookie", "list", "-o", "id").stdout.count("\n") == 1
+        assert cluster.directory == directory
+
+
+@pytest.mark.processes
+def test_ctrl_c_stops_everything_and_removes_what_was_temporary(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*BKCTL, "local", "1", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    told = b""
+    while not told.rstrip().endswith(b"\n}"):
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        told += line
+    summary = json.loads(told)
+    directory = Path(summary["directory"])
+    assert directory.parent == tmp_path
+    (bookie,) = summary["bookies"]
+    assert bookie["state"] == "up"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    assert not directory.exists()
+    assert _processes(directory) == []
+
+
+@pytest.mark.processes
+def test_children_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    process = subprocess.Popen(
+        [*BKCTL, "local", "2", "--dir", str(directory)], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while b"# or:" not in (line := process.stdout.readline()):
+        assert line, "it has ended"
+    assert len(_processes(directory)) == 2
+    process.kill()
+    process.communicate()
+    _until(lambda: not _processes(directory), "bookies are left behind")
+
+
+@pytest.mark.processes
+def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    started = _run("local", 1, "--dir", directory, "--background")
+    assert started.returncode == 0, started.stderr
+    pid = int(started.stderr.rsplit("kill ", 1)[1])
+    try:
+        assert len(_processes(directory)) == 1
+        listed = _run("-u", f"sqlite://{directory}/metadata.db", "bookie", "list", "-o", "id")
+        assert listed.stdout.strip() in started.stdout
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    _until(lambda: not _processes(directory), "bookies are left behind")
+
+
+@pytest.mark.processes
+def test_a_registration_from_before_a_crash_is_not_taken_for_a_start(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    words = ("local", 1, "--dir", directory, "--background")
+    for crashes in (True, False):
+        began_ms = time.time() * 1000
+        started = _run(*words)
+        assert started.returncode == 0, started.stderr
+        pid = int(started.stderr.rsplit("kill ", 1)[1])
+        try:
+            with contextlib.closing(sqlite3.connect(directory / "metadata.db")) as metadata:
+                query = "SELECT ctime_ms FROM node WHERE kind = 'avail'"
+                ((registered_ms,),) = metadata.execute(query).fetchall()
+            assert registered_ms >= began_ms
+        finally:
+            for one in _processes(directory) if crashes else ():
+                os.kill(one, signal.SIGKILL)
+            os.kill(pid, signal.SIGTERM)
+        _until(lambda: not _processes(directory), "bookies are left behind")
+
+
+@pytest.mark.processes
+def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        base = taken.getsockname()[1]
+        failed = _run("local", 1, "--dir", tmp_path / "bk", "--port-base", base)
+    assert failed.returncode == ExitStatus.UNREACHABLE
+    assert f"port {base} is in use" in failed.stderr
+    wrong = _run("local", 2, "--dir", tmp_path / "bk2", "--set", "journalAlignmentSize=7")
+    assert wrong.returncode == ExitStatus.UNREACHABLE
+    assert "journalAlignmentSize" in wrong.stderr
+    assert _processes(tmp_path) == []
+    background = _run(
+        "local", 2, "--dir", tmp_path / "bk3", "--set", "journalAlignmentSize=7", "--background"
+    )
+    assert background.returncode == ExitStatus.UNREACHABLE
+    assert "its log is" in background.stderr
+
+
+@pytest.mark.processes
+def test_a_bookie_that_dies_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2):
+        victim = _processes(directory)[0]
+        os.kill(victim, signal.SIGKILL)
+        log = directory.with_suffix(".log")
+        _until(lambda: "ended with -9" in log.read_text(), "not told")
+        assert len(_processes(directory)) == 1
+
+
+@pytest.mark.processes
+def test_the_last_bookie_takes_nothing_along_and_settings_are_kept(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    conf = directory / "bookie-1" / CONF_FILE
+    for options in (("--set", "gcWaitTime=77000"), ()):
+        with local_cluster(directory, 1, *options) as cluster:
+            assert "gcWaitTime=77000\n" in conf.read_text()
+            (victim,) = _processes(directory)
+            os.kill(victim, signal.SIGKILL)
+            log = directory.with_suffix(".log")
+            _until(lambda log=log: "no bookie is left" in log.read_text(), "not told")
+            assert f"bookied --conf {conf}" in log.read_text()
+            assert _run("-u", cluster.uri, "cluster", "info").returncode == 0
+            again = subprocess.Popen([*BOOKIED, "--conf", str(conf)], stderr=subprocess.DEVNULL)
+            try:
+                _until_listed(cluster.uri)
+            finally:
+                again.terminate()
+                again.wait(TIMEOUT_S)
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_a_real_zookeeper_can_be_had(tmp_path: Path) -> None:
+    with local_cluster(tmp_path / "bk", 1, "--zookeeper") as cluster:
+        assert cluster.uri.startswith("zk+hierarchical://127.0.0.1:")
+        made = _run("-u", cluster.uri, "ledger", "create", "-E1", "-W1", "-A1")
+        assert made.stdout.strip().isdigit(), made.stderr
+        added = _run("-u", cluster.uri, "ledger", "add", made.stdout.strip(), "hello")
+        assert added.returncode == 0, added.stderr
+        assert _run("-u", cluster.uri, "ledger", "read", made.stdout.strip()).stdout == "hello\n"
+
+
+def _until_told(words: list[str], environ: dict[str, str] | None = None) -> tuple[dict, bytes]:
+    """Run until it has told what runs, end it with Ctrl-C; return what it told, and its stderr."""
+    process = subprocess.Popen(
+        [*BKCTL, *words, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, **(environ or {})},
+    )  # fmt: skip
+    assert process.stdout is not None
+    told = b""
+    while not told.rstrip().endswith(b"\n}"):
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        told += line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    return json.loads(told), err
+
+
+def _kill_zookeeper(directory: Path) -> None:
+    (server,) = _processes(directory, b"ZooKeeperServerMain")
+    os.kill(server, signal.SIGKILL)
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+@pytest.mark.parametrize("background", [False, True])
+def test_a_zookeeper_that_dies_is_told_at_once_and_ends_the_cluster(
+    tmp_path: Path, *, background: bool
+) -> None:
+    directory = tmp_path / "bk"
+    words = ["local", "1", "--zookeeper", "--dir", str(directory)]
+    if background:
+        assert _run(*words, "--background").returncode == 0
+        _kill_zookeeper(directory)
+        log = directory / BACKGROUND_LOG
+        _until(lambda: "bkctl: ZooKeeper ended with -9" in log.read_text(), "not told")
+        told = log.read_text()
+    else:
+        process = subprocess.Popen(
+            [*BKCTL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        while "# or:" not in (line := process.stdout.readline()):
+            assert line, process.communicate()
+        _kill_zookeeper(directory)
+        told = process.communicate(timeout=TIMEOUT_S)[1]
+        assert process.returncode == ExitStatus.UNREACHABLE
+    assert "warning: ZooKeeper ended with -9; stopping the bookies" in told
+    assert f"bkctl local 1 --zookeeper --dir {directory}" in told
+    _until(lambda: not _processes(directory), "bookies are left behind")
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_bookies_may_join_a_zookeeper_that_runs(tmp_path: Path) -> None:
+    with ZooKeeperProcess(tmp_path / "zk", fsync=False) as zookeeper:
+        told, _ = _until_told(["local", "1", "--zk", zookeeper.address])
+        assert told["uri"] == f"zk+hierarchical://{zookeeper.address}/ledgers"
+        assert [one["state"] for one in told["bookies"]] == ["up"]
+        assert _run("-u", told["uri"], "cluster", "instance-id").returncode == 0
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_a_zookeeper_alone_runs_until_ctrl_c(tmp_path: Path) -> None:
+    port = free_port()
+    told, _ = _until_told(["local", "zookeeper", "--dir", str(tmp_path), "--port", str(port)])
+    assert told["uri"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
+    assert (tmp_path / "data").is_dir()
+    told, _ = _until_told(["local", "zookeeper", "--port", str(port)])
+    assert not Path(told["directory"]).exists()
+
+
+@pytest.mark.processes
+@pytest.mark.spark
+def test_standalone_has_all_that_goes_with_a_bookie(tmp_path: Path) -> None:
+    configs = {"LOCALBOOKIES_CONFIG_DIR": str(tmp_path / "configs")}
+    told, _ = _until_told(["standalone"], configs)
+    assert told["uri"].startswith("zk+hierarchical://")
+    (bookie,) = told["bookies"]
+    conf = (tmp_path / "configs" / f"{bookie['bookie_id']}.conf").read_text()
+    assert "autoRecoveryDaemonEnabled=true" in conf
+    assert "httpServerEnabled=true" in conf

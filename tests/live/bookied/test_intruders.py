@@ -1,0 +1,431 @@
+"""A live bookie that wants TLS, certificates and passwords, and those who come without.
+
+Each way in is tried twice, from an address of its own: it is refused, counted each time, told once,
+and nothing that was asked has been done. At the end the log holds no secret.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import attrs
+import pytest
+from twisted.internet.task import Clock
+
+from bkclient.blocking import BlockingClient
+from bkclient.config.client import ClientConfig
+from bkclient.config.settings import load
+from bkclient.connection.tls import TlsContexts
+from bkclient.errors import SecurityError
+from bkctl.bookies.https import TlsStream
+from tests.bookied.worlds.secured import conf, jaas_of_both
+from tests.bookied.worlds.serving import KEY, WRONG_KEY, packet
+from tests.live.bookied.attacked import until
+from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.support.certificates import Authority, Issued, bookie_keys, client_keys, write_pem
+from wire import v2, v3
+from wire.codes import FRAME_BYTES_MAX, ProtocolVersion, ReturnCode
+from wire.connection import ClientConnection
+from wire.digest_md5 import DigestMd5Client
+from wire.ids import EntryId, LedgerId
+from wire.messages import (
+    NEED_DATA,
+    SASL,
+    AddRequest,
+    Answer,
+    AuthRequest,
+    AuthResponse,
+    BatchReadRequest,
+    ReadRequest,
+    Request,
+    StartTlsRequest,
+)
+
+pytestmark = pytest.mark.processes
+
+AUTHORITY, OTHERS = Authority(), Authority("others")
+CLIENT, REVOKED = AUTHORITY.issue("client", unit="0:writers"), AUTHORITY.issue("revoked")
+PASSWORD, GUESS = "the-password", "a-guess"
+JAAS = jaas_of_both(PASSWORD)
+SASL_BOOKIE = {"bookieAuthProviderFactoryClass": "SASLBookieAuthProviderFactory"}
+PATIENCE_S = 60.0
+L = LedgerId(4)
+
+
+@attrs.frozen
+class Fort:
+    """A bookie, where it counts, and what its clients need."""
+
+    directory: Path
+    uri: str
+    bookie: BookieProcess
+    http_port: int
+
+    def count(self, metric: str) -> int:
+        with urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=PATIENCE_S) as answer:
+            text = answer.read().decode()
+        (found,) = re.findall(rf"^{re.escape(metric)} (\d+)", text, re.MULTILINE)
+        return int(found)
+
+    def lines_about(self, host: str) -> list[str]:
+        text = self.bookie.output.read_text()
+        return [line for line in text.splitlines() if re.search(rf"\b{re.escape(host)}\b", line)]
+
+    def end(self, own: Issued | None) -> TlsContexts:
+        """Return TLS as a client speaks it who shows ``own``."""
+        pem = write_pem(self.directory / "intruder", own or CLIENT, AUTHORITY)
+        told = client_keys(pem, tlsClientAuthentication=str(own is not None).lower())
+        settings = load(ClientConfig, conf(told))[0].tls
+        assert settings is not None
+        return TlsContexts(settings, Clock(), is_client=True)
+
+
+@attrs.define
+class Intruder:
+    """One connection of somebody who means no good."""
+
+    fort: Fort
+    host: str
+    _socket: socket.socket = attrs.field(init=False)
+    _stream: TlsStream | None = attrs.field(init=False, default=None)
+    _decoder: ClientConnection = attrs.field(init=False)
+    _sent: int = attrs.field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        where = ("127.0.0.1", self.fort.bookie.port)
+        self._socket = socket.create_connection(where, PATIENCE_S, source_address=(self.host, 0))
+        self._decoder = ClientConnection(ProtocolVersion.V3)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def frame(self, request: Request) -> bytes:
+        self._sent += 1
+        return v3.encode_request(request, self._sent)
+
+    def send(self, *requests: Request) -> None:
+        self.send_bytes(b"".join(map(self.frame, requests)))
+
+    def send_bytes(self, data: bytes) -> None:
+        (self._stream or self._socket).sendall(data)
+
+    def receive(self) -> object:
+        """Return the next answer, or ``None`` where the bookie has closed."""
+        while (event := self._decoder.next_event()) is NEED_DATA:
+            data = self._read()
+            if not data:
+                return None
+            self._decoder.receive_data(data)
+        assert isinstance(event, Answer)
+        return event.response
+
+    def _read(self) -> bytes:
+        try:
+            if self._stream is None:
+                return self._socket.recv(65536)
+            buffer = bytearray(65536)
+            return bytes(buffer[: self._stream.read_into(buffer)])
+        except ConnectionResetError:
+            return b""
+
+    def ask(self, *requests: Request) -> list[object]:
+        """Return the code of each answer, and ``None`` where the bookie closes instead."""
+        self.send(*requests)
+        return [getattr(self.receive(), "rc", None) for _ in requests]
+
+    def begin_tls(self, own: Issued | None = CLIENT) -> Intruder:
+        assert self.ask(StartTlsRequest()) == [ReturnCode.EOK]
+        return self.shake_hands(own)
+
+    def shake_hands(self, own: Issued | None = CLIENT) -> Intruder:
+        stream = TlsStream(self._socket, self.fort.end(own).end("127.0.0.1"))
+        stream.shake_hands()
+        self._stream = stream
+        return self
+
+    def challenge(self) -> bytes:
+        self.send(AuthRequest(SASL, b""))
+        answer = self.receive()
+        assert isinstance(answer, AuthResponse)
+        return answer.payload
+
+    def log_in(self) -> Intruder:
+        assert self.ask(response(self.challenge())) == [ReturnCode.EOK]
+        return self
+
+
+def response(challenge: bytes, password: str = PASSWORD) -> AuthRequest:
+    return AuthRequest(SASL, DigestMd5Client("bookkeeper", password, lambda: "n").answer(challenge))
+
+
+def add(entry_id: int = 0, key: bytes = KEY) -> AddRequest:
+    return AddRequest(L, EntryId(entry_id), key, packet(L, entry_id))
+
+
+@pytest.fixture(scope="module")
+def fort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
+    """One for names, ledgers and what is asked in clear."""
+    yield from serve(tmp_path_factory.mktemp("fort"), **SASL_BOOKIE)
+
+
+@pytest.fixture(scope="module")
+def wall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
+    """One for TLS: of more than twenty refusals at a time not all are told."""
+    yield from serve(tmp_path_factory.mktemp("wall"), **SASL_BOOKIE)
+
+
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
+    told = {"bookieAuthProviderFactoryClass": "BookieAuthZFactory", "authorizedRoles": "readers"}
+    yield from serve(tmp_path_factory.mktemp("roles"), **told)
+
+
+def serve(directory: Path, **told: str) -> Iterator[Fort]:
+    own = write_pem(directory / "keys", AUTHORITY.issue("bookie"), AUTHORITY)
+    (directory / "jaas.conf").write_text(JAAS)
+    (directory / "revoked.pem").write_bytes(AUTHORITY.revocation_list(REVOKED))
+    uri, http_port = make_cluster(directory / "metadata.db"), free_port()
+    keys = bookie_keys(
+        own,
+        tlsClientAuthentication="true",
+        tlsRequired="true",
+        tlsRevocationListPath=directory / "revoked.pem",
+        saslJaasConfigFile=directory / "jaas.conf",
+        httpServerEnabled="true",
+        httpServerPort=http_port,
+    )
+    bookie = BookieProcess(write_conf(directory / "b1", uri, **keys, **told))
+    try:
+        yield Fort(directory, uri, bookie.ready(), http_port)
+        assert bookie.stop() == 0
+    finally:
+        if bookie.process.poll() is None:
+            bookie.kill()
+
+
+# The ways in. Each returns what came of it: codes of answers, None for a connection closed, or why
+# there is no TLS.
+
+Way = Callable[[Intruder], object]
+EUA = ReturnCode.EUA
+
+
+def replayed(intruder: Intruder) -> object:
+    """Give the very message that another connection was let in with."""
+    recorded = response(intruder.begin_tls().challenge())
+    assert intruder.ask(recorded) == [ReturnCode.EOK]
+    second = Intruder(intruder.fort, intruder.host).begin_tls()
+    second.challenge()
+    found = second.ask(recorded, add())
+    second.close()
+    return found
+
+
+def injected(*requests: Request) -> Way:
+    """Put requests between START_TLS and the client's own handshake."""
+
+    def way(intruder: Intruder) -> object:
+        intruder.send(StartTlsRequest(), *requests)
+        return (intruder.receive().rc, closed(intruder))  # type: ignore[attr-defined]
+
+    return way
+
+
+def half_a_frame(intruder: Intruder) -> object:
+    """Have the client's handshake taken for the end of a request."""
+    begun = intruder.frame(add())
+    intruder.send_bytes(intruder.frame(StartTlsRequest()) + begun[:10])
+    assert intruder.receive() is not None
+    try:
+        intruder.shake_hands()
+    except ConnectionResetError:
+        return None
+    return "there is TLS"
+
+
+def wrong_key(intruder: Intruder) -> object:
+    intruder.begin_tls().log_in()
+    return intruder.ask(add(7)), intruder.ask(add(8, WRONG_KEY))
+
+
+def closed(intruder: Intruder) -> bool:
+    return intruder.receive() is None
+
+
+def no_tls(own: Issued | None) -> Way:
+    def way(intruder: Intruder) -> object:
+        try:
+            return intruder.begin_tls(own).ask(add())
+        except SecurityError as error:
+            return str(error)
+
+    return way
+
+
+def in_v2(request: Request) -> Way:
+    def way(intruder: Intruder) -> object:
+        intruder._decoder = ClientConnection(ProtocolVersion.V2)
+        intruder.send_bytes(v2.encode_request(request))
+        return getattr(intruder.receive(), "rc", None)
+
+    return way
+
+
+def plain(data: bytes) -> Way:
+    def way(intruder: Intruder) -> object:
+        intruder.send_bytes(data)
+        return closed(intruder)
+
+    return way
+
+
+def too_long(intruder: Intruder) -> object:
+    intruder.begin_tls()
+    intruder.send_bytes((FRAME_BYTES_MAX + 1).to_bytes(4, "big") + bytes(100))
+    return closed(intruder)
+
+
+STRANGER, CLEAR = "it has not shown who it is", "it asks in clear, and tlsRequired is set"
+AUTH, ASKED = "bookied_auth_failures_total", "bookied_unauthenticated_requests_total"
+TLS, KEYS = "bookied_tls_failures_total", "bookied_ledger_keys_refused_total"
+FRAMES = 'bookied_limit_hits_total{limit="frames"}'
+
+# fmt: off
+NAME_WAYS: dict[str, tuple[Way, object, str, str]] = {
+    "no name": (lambda i: i.begin_tls().ask(add()), [EUA], ASKED, STRANGER),
+    "first asked, then named": (
+        lambda i: i.begin_tls().ask(AuthRequest(SASL, b""), add()), [ReturnCode.EOK, EUA],
+        ASKED, STRANGER,
+    ),
+    "the second message first": (
+        lambda i: i.begin_tls().ask(response(b'nonce="n",algorithm=md5-sess'), add()), [EUA, None],
+        AUTH, "the first token is not empty",
+    ),
+    "a recorded message": (replayed, [EUA, None], AUTH, "answers another challenge than ours"),
+    "a wrong password": (
+        lambda i: i.begin_tls().ask(response(i.challenge(), GUESS), add()), [EUA, None],
+        AUTH, "user 'bookkeeper' is unknown, or the password is wrong",
+    ),
+    "a token of a megabyte": (
+        lambda i: i.begin_tls().ask(AuthRequest(SASL, bytes(1 << 20))), [EUA],
+        AUTH, "the first token is not empty",
+    ),
+    "another plugin": (
+        lambda i: i.begin_tls().ask(AuthRequest("kerberos", b"")), [EUA],
+        AUTH, "it speaks of plugin 'kerberos', where sasl is wanted",
+    ),
+    "another ledger password": (
+        wrong_key, ([ReturnCode.EOK], [EUA]),
+        KEYS, "it does not give the password that ledger 4 was made with",
+    ),
+    "a frame too long": (too_long, True, FRAMES, "a frame was too long"),
+    "in clear": (lambda i: i.ask(add()), [EUA], ASKED, CLEAR),
+    "a name in clear": (lambda i: i.ask(AuthRequest(SASL, b"")), [EUA], ASKED, CLEAR),
+    "V2 in clear": (in_v2(add()), EUA, ASKED, CLEAR),
+    "V2 without an answer that says no": (
+        in_v2(BatchReadRequest(L, EntryId(0), 1, 1, 1000)), None, ASKED, CLEAR,
+    ),
+}
+TLS_WAYS: dict[str, tuple[Way, object, str, str]] = {
+    "a request put behind START_TLS": (
+        injected(add()), (ReturnCode.EOK, True), TLS, "no TLS: a request in clear behind START_TLS",
+    ),
+    "two names put behind START_TLS": (
+        injected(AuthRequest(SASL, b""), AuthRequest(SASL, b"")), (ReturnCode.EOK, True),
+        TLS, "no TLS: a request in clear behind START_TLS",
+    ),
+    "half a request put behind START_TLS": (
+        half_a_frame, None, FRAMES, "a frame was too long, or could not be read",
+    ),
+    "START_TLS twice, in clear": (
+        injected(StartTlsRequest()), (ReturnCode.EOK, True),
+        TLS, "no TLS: a request in clear behind START_TLS",
+    ),
+    "START_TLS in TLS": (
+        lambda i: i.begin_tls().ask(StartTlsRequest()), [None], TLS, "no TLS: START_TLS twice",
+    ),
+    "TLS without START_TLS": (
+        plain(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), True, TLS,
+        "no TLS: TLS where a frame must be; START_TLS comes first",
+    ),
+    "no certificate": (
+        no_tls(None), "no TLS: it wants a certificate of us, and we have none to send",
+        TLS, "it sent no certificate, and none is let in without",
+    ),
+    "an old certificate": (
+        no_tls(AUTHORITY.issue("old", days=-1)),
+        "no TLS: it says that our certificate has expired", TLS, "(CN=old) has expired",
+    ),
+    "a revoked certificate": (
+        no_tls(REVOKED), "no TLS: it says that our certificate has been revoked",
+        TLS, "(CN=revoked) has been revoked",
+    ),
+    "another authority's certificate": (
+        no_tls(OTHERS.issue("other")),
+        "no TLS: it does not trust the authority that our certificate comes from",
+        TLS, "(CN=other) comes from an authority that is not trusted",
+    ),
+}
+# fmt: on
+
+
+def twice(fort: Fort, host: str, way: Way, outcome: object, metric: str, why: str) -> None:
+    before = fort.count(metric)
+    for _ in range(2):
+        intruder = Intruder(fort, host)
+        try:
+            assert way(intruder) == outcome
+        finally:
+            intruder.close()
+    until(lambda: fort.count(metric) >= before + 2 and fort.lines_about(host))
+    assert fort.count(metric) == before + 2
+    (line,) = fort.lines_about(host)
+    assert why in line
+
+
+@pytest.mark.parametrize("name", list(NAME_WAYS))
+def test_no_way_leads_past_names_and_keys(fort: Fort, name: str) -> None:
+    twice(fort, f"127.0.1.{1 + list(NAME_WAYS).index(name)}", *NAME_WAYS[name])
+
+
+@pytest.mark.parametrize("name", list(TLS_WAYS))
+def test_no_way_leads_past_tls(wall: Fort, name: str) -> None:
+    twice(wall, f"127.0.1.{1 + list(TLS_WAYS).index(name)}", *TLS_WAYS[name])
+
+
+def test_a_certificate_of_another_role_is_refused_everything(roles: Fort) -> None:
+    host, before = "127.0.1.1", (roles.count(AUTH), roles.count(ASKED))
+    for _ in range(2):
+        intruder = Intruder(roles, host).begin_tls()
+        assert intruder.ask(add(), ReadRequest(L, EntryId(0))) == [EUA, EUA]
+        intruder.close()
+    until(lambda: len(roles.lines_about(host)) == 2)
+    assert (roles.count(AUTH), roles.count(ASKED)) == (before[0] + 2, before[1] + 4)
+    role, asked = roles.lines_about(host)
+    assert "role 'writers' is not among authorizedRoles" in role
+    assert STRANGER in asked
+
+
+def test_those_who_belong_are_served_meanwhile_and_the_log_holds_no_secret(fort: Fort) -> None:
+    intruder = Intruder(fort, "127.0.2.1").begin_tls().log_in()
+    codes = intruder.ask(ReadRequest(L, EntryId(0)), ReadRequest(L, EntryId(8)))
+    assert ReturnCode.EOK not in codes, "something of theirs was stored"
+    intruder.close()
+    pem = write_pem(fort.directory / "client", CLIENT, AUTHORITY)
+    told = client_keys(
+        pem,
+        tlsClientAuthentication="true",
+        clientAuthProviderFactoryClass="SASLClientProviderFactory",
+        saslJaasConfigFile=fort.directory / "jaas.conf",
+    )
+    with BlockingClient(fort.uri, config=load(ClientConfig, conf(told))[0]) as client:
+        sizes = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        ledger_id, _ = client.write_ledger([b"an entry"], **sizes)
+        assert client.read_entry(ledger_id, 0).payload == b"an entry"
+    log = fort.bookie.output.read_text()
+    secrets = (PASSWORD, GUESS, "response=", "cnonce", "rspauth", KEY.hex(), "BEGIN")
+    assert [secret for secret in secrets if secret in log] == []

@@ -1,0 +1,142 @@
+"""The jobs of examples/cron, each run as cron runs it, on a cluster of its own."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from bkctl.cli.root import cli
+from tests.bkctl.support.cluster import Cluster, local_cluster
+
+pytestmark = pytest.mark.processes
+
+ROOT = Path(__file__).parents[2]
+TAB = ROOT / "examples/cron/bkctl"
+SCHEDULE = re.compile(r"((?:[\d*/,-]+\s+){5})(\S+)\s+(.*)")
+
+
+@attrs.frozen
+class Job:
+    """A line of a crontab of the system."""
+
+    schedule: tuple[str, ...]
+    user: str
+    command: str
+
+    @property
+    def name(self) -> str:
+        found = re.search(r"--lock \$STATE/(\w+)\.lock", self.command)
+        assert found is not None, self.command
+        return found[1]
+
+
+def _lines() -> list[str]:
+    lines = TAB.read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+VARIABLES = dict(line.split("=", 1) for line in _lines() if re.match(r"[A-Z_]+=", line))
+JOBS = [
+    Job(tuple(found[1].split()), found[2], found[3])
+    for found in map(SCHEDULE.fullmatch, _lines())
+    if found
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    with local_cluster(tmp_path_factory.mktemp("cron") / "bk") as running:
+        for words in (["ledger", "create"], ["ledger", "write", str(TAB)]):
+            assert cli.run(["-u", running.uri, *words]) == 0
+        yield running
+
+
+@attrs.frozen
+class Cron:
+    """What runs jobs: a directory for what they keep, and the environment of the table."""
+
+    directory: Path
+    environ: dict[str, str]
+
+    def run(self, job: Job) -> subprocess.CompletedProcess[str]:
+        """Run a job; what it prints would be mailed."""
+        command, _, stdin = re.sub(r"\\%", "\0", job.command).partition("%")
+        assert not stdin, "a bare % ends the command"
+        return subprocess.run(
+            [VARIABLES["SHELL"], "-c", command.replace("\0", "%")], env=self.environ,
+            cwd=self.directory, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def cron(cluster: Cluster, tmp_path: Path) -> Cron:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "bkctl"
+    run = "from bkctl.__main__ import main; main()"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -c "{run}" "$@"\n')
+    program.chmod(0o755)
+    conf = cluster.directory / "bookie-1" / "bookie.conf"
+    environ = {
+        **VARIABLES, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "STATE": str(tmp_path),
+        "BKCTL_CONF": str(conf), "HOME": str(tmp_path),
+    }  # fmt: skip
+    return Cron(tmp_path, environ)
+
+
+def test_every_line_of_the_table_is_a_variable_or_a_job() -> None:
+    assert len(_lines()) == len(VARIABLES) + len(JOBS)
+    assert len({job.name for job in JOBS}) == len(JOBS) >= 4
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_job_is_bounded_and_asks_nobody(job: Job) -> None:
+    assert job.user == "bookkeeper"
+    assert "--timeout " in job.command
+    assert VARIABLES["BKCTL_NO_INPUT"] == VARIABLES["BKCTL_QUIET"] == "1"
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_job_says_nothing_while_all_is_well_and_can_be_run_again(job: Job, cron: Cron) -> None:
+    for _ in range(2):
+        done = cron.run(job)
+        assert (done.stdout, done.stderr) == ("", "")
+        assert done.returncode == 0
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_job_does_nothing_while_the_one_before_still_runs(job: Job, cron: Cron) -> None:
+    with (cron.directory / f"{job.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = cron.run(job)
+    assert "locked" in done.stdout + done.stderr
+    assert not (cron.directory / "inventory.jsonl").exists()
+
+
+def test_what_jobs_keep_is_whole(cron: Cron) -> None:
+    for job in JOBS:
+        assert cron.run(job).returncode == 0
+    ledgers = (cron.directory / "inventory.jsonl").read_text().splitlines()
+    assert [json.loads(line)["ledger_id"] for line in ledgers] == ["0", "1"]
+    rows = list(csv.reader((cron.directory / "bookies.csv").read_text().splitlines()))
+    assert len(rows) == 3
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row[0]) for row in rows)
+    assert "no auditor is elected" in (cron.directory / "doctor.txt").read_text()
+
+
+def test_what_is_wrong_is_mailed(cron: Cron) -> None:
+    gone = cron.directory / "gone.conf"
+    gone.write_text(f"metadataServiceUri=sqlite://{cron.directory}/none/metadata.db\n")
+    broken = Cron(cron.directory, {**cron.environ, "BKCTL_CONF": str(gone)})
+    for job in JOBS:
+        done = broken.run(job)
+        assert "there is no directory" in done.stdout + done.stderr, job.name
+        assert not (cron.directory / "inventory.jsonl").exists()

@@ -1,0 +1,213 @@
+"""Rules of logs, broken on purpose: ledgers2logs.md sections 2 to 6."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+from bkclient.log import LogManager, LogWriter, Position
+from bkclient.log.ledger_list import KnownRecord, LedgerList
+from bkclient.log.reader import LogReader
+from bkclient.log.record import LogRecord
+from bkclient.log.retry import Patience
+from bkclient.metadata.api import ANY
+from tests.sim.engine.switches import Mutation, put, switch
+
+Stack = contextlib.ExitStack
+LOG: Final = "tests.bkclient.log.test_log"
+
+
+def _nobody_fenced(stack: Stack) -> None:
+    """A new writer leaves the last two ledgers as they are."""
+
+    async def recover(_self: Any, _name: str, _record: LogRecord) -> Position | None:
+        return None
+
+    put(stack, LogManager, _recover=recover)
+
+
+def _blind_list(stack: Stack) -> None:
+    """The list of ledgers is written whatever its version."""
+
+    async def write(self: Any, _known: KnownRecord, record: LogRecord) -> KnownRecord:
+        version = await self._client.store.write_log(self.name, record.encode(), ANY)
+        return KnownRecord(record, version)
+
+    put(stack, LedgerList, write=write)
+
+
+def _acks_ahead(stack: Stack) -> None:
+    """Entries of the next ledger are acknowledged before the one before is closed."""
+    usual = LogWriter._begin_next
+
+    async def begin_next(self: Any) -> None:
+        await usual(self)
+        self._current.is_settled = True
+
+    def settle(self: Any) -> None:
+        for append in [one for one in self._unsettled if one.is_stored]:
+            self._unsettled.remove(append)
+            self._answer(append, append.position)
+
+    put(stack, LogWriter, _begin_next=begin_next, _settle=settle)
+
+
+def _reads_ahead(stack: Stack) -> None:
+    """A reader goes on to the next ledger as soon as there is one."""
+    usual = LogReader._of_ledger
+
+    async def of_ledger(self: Any, record: LogRecord, index: int, first: int) -> Any:
+        known = (await self._ledgers.read_patiently()).record
+        if index + 1 not in known:
+            async for entry in usual(self, record, index, first):
+                yield entry
+            return
+        reader = await self._open(record, index)
+        try:
+            async for entry in reader.read(first):
+                yield entry
+            self._ended_closed = True
+        finally:
+            reader.close()
+
+    put(stack, LogReader, _of_ledger=of_ledger)
+
+
+def _begins_ahead(stack: Stack) -> None:
+    """A reader from the latest entry looks at the last ledger only."""
+
+    async def end(self: Any, record: LogRecord) -> Position:
+        if not record.ledgers:
+            return Position(record.next_index, 0)
+        _, end = await self._end_of(record, record.next_index - 1)
+        return end
+
+    put(stack, LogReader, _end=end)
+
+
+def _delete_first(stack: Stack) -> None:
+    """A trim deletes ledgers before the list lets go of them."""
+
+    async def trim(self: Any, name: str, before: Position) -> Position:
+        ledgers = LedgerList(self._client, name)
+        known = await ledgers.read_patiently()
+        index = await self._first_kept(known.record, before.index)
+        if index == known.record.trimmed:
+            return Position(index, 0)
+        for gone in known.record.ledgers[: index - known.record.trimmed]:
+            await self._client.delete_ledger(gone.ledger_id)
+        await ledgers.write(known, known.record.trimmed_to(index))
+        return Position(index, 0)
+
+    put(stack, LogManager, trim=trim)
+
+
+def _trims_what_is_open(stack: Stack) -> None:
+    """A trim does not look whether a ledger is closed."""
+
+    async def first_kept(_self: Any, record: LogRecord, wanted: int) -> int:
+        return max(record.trimmed, min(wanted, record.next_index - 1))
+
+    put(stack, LogManager, _first_kept=first_kept)
+
+
+def _appends_again(stack: Stack) -> None:
+    """A repair appends all that was not acknowledged again, whatever is in the ledger."""
+    usual = LogWriter._recovered_end
+
+    async def recovered_end(self: Any, segment: Any) -> int:
+        await usual(self, segment)
+        return -1
+
+    put(stack, LogWriter, _recovered_end=recovered_end)
+
+
+def _ignores_holes(stack: Stack) -> None:
+    """A repair appends what the older ledger lost behind what the newer one has."""
+    put(stack, LogWriter, _has_hole_before=lambda _self, _segment: False)
+
+
+def _impatient(stack: Stack) -> None:
+    """A writer that cannot go on gives up after five tries, however quick they were."""
+    usual = Patience.next_pause_s
+
+    def next_pause_s(self: Any) -> float | None:
+        pause_s = usual(self)
+        return None if self._tries > 5 else pause_s
+
+    put(stack, Patience, next_pause_s=next_pause_s)
+
+
+LOG_MUTATIONS: Final[dict[str, Mutation]] = {
+    "nobody-fenced": switch(
+        "a new writer does not fence the last two ledgers",
+        "log 2",
+        "G4 G5 G6",
+        _nobody_fenced,
+        "duel",
+        10,
+    ),
+    "blind-list": switch(
+        "the list of ledgers is written without its version",
+        "log 2",
+        "G1 G3 G4 G5 G6 G7 G8",
+        _blind_list,
+        "duel",
+        20,
+    ),
+    "acks-ahead": switch(
+        "entries of N+1 are acknowledged before N is closed",
+        "log 3",
+        "G6",
+        _acks_ahead,
+        "rolling",
+        20,
+    ),
+    "reads-ahead": switch(
+        "a reader moves on before N is closed", "log 5", "G2 G6", _reads_ahead, "rolling", 30
+    ),
+    "begins-ahead": switch(
+        "a reader from the latest entry begins in the last ledger, though another one grows",
+        "log 5",
+        "G2",
+        _begins_ahead,
+        f"{LOG}:TestReading.test_latest_during_a_roll_misses_nothing_of_the_ledger_that_ends",
+        0,
+    ),
+    "delete-first": switch(
+        "a trim deletes before the list changes", "log 6", "G3", _delete_first, "trimming", 20
+    ),
+    "trims-open": switch(
+        "a trim takes ledgers that are not closed",
+        "log 6",
+        "G7",
+        _trims_what_is_open,
+        "trimming",
+        20,
+    ),
+    "appends-again": switch(
+        "a repair appends what is in the log already",
+        "log 4",
+        "G1",
+        _appends_again,
+        f"{LOG}:TestFailingBookies.test_what_turns_out_to_be_stored_is_not_appended_twice",
+        0,
+    ),
+    "ignores-holes": switch(
+        "a repair appends what the older ledger lost behind what the newer one has",
+        "log 4",
+        "G1",
+        _ignores_holes,
+        f"{LOG}:TestFailingBookies.test_a_log_ends_rather_than_go_on_behind_what_is_missing",
+        0,
+    ),
+    "impatient": switch(
+        "a writer that cannot go on gives up after five tries",
+        "log 4",
+        "L1",
+        _impatient,
+        "scarce",
+        60,
+    ),
+}
+"""By name; part of ``mutations.MUTATIONS``."""

@@ -1,0 +1,176 @@
+"""The clock of a simulated world, and processes that live by it: slow, stopped or dead.
+
+Everything that happens is a call on ``SimClock``. A ``Process`` is what one program gets for its
+reactor. Its clock may be wrong; what would come to it waits while it is paused, and never comes
+once it is dead. So a dead program's code does not run on, whatever it was waiting for.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from twisted.internet.base import DelayedCall
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+
+from tests.sim.world.disk import PowerCut
+
+START_S = 1_700_000_000.0
+
+
+class _Timer(ABC):
+    """Makes calls by its own clock. ``_arm`` lets them come in time, also when they are moved."""
+
+    @abstractmethod
+    def seconds(self) -> float: ...
+
+    @abstractmethod
+    def _arm(self, call: DelayedCall) -> None: ...
+
+    def callLater(  # noqa: N802
+        self,
+        delay: float,
+        callable: Callable[..., object],  # noqa: A002 - as Twisted names it.
+        *args: object,
+        **kw: object,
+    ) -> DelayedCall:
+        call = DelayedCall(
+            self.seconds() + max(0.0, delay), callable, args, kw, _ignore, self._arm, self.seconds
+        )
+        self._arm(call)
+        return call
+
+
+@implementer(IReactorTime)
+class SimClock(_Timer):
+    """Time that passes from one call to the next; ``steps`` counts them."""
+
+    def __init__(self) -> None:
+        self._now_s = START_S
+        self._calls: list[tuple[float, int, DelayedCall]] = []
+        self._made = 0
+        self.steps = 0
+
+    def seconds(self) -> float:
+        return self._now_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long the world has lived."""
+        return self._now_s - START_S
+
+    def _arm(self, call: DelayedCall) -> None:
+        self._made += 1
+        heapq.heappush(self._calls, (call.getTime(), self._made, call))
+
+    def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
+        return [call for _, _, call in self._calls if not (call.cancelled or call.called)]
+
+    def step(self, until_s: float) -> bool:
+        """Make the next call, if it is due by then; else let time pass until then."""
+        while self._calls and self._calls[0][0] <= until_s:
+            due_s, _, call = heapq.heappop(self._calls)
+            if call.cancelled or call.called:
+                continue
+            if call.delayed_time:
+                call.activate_delay()
+                self._arm(call)
+                continue
+            if call.getTime() != due_s:
+                continue  # It was moved, and is there again.
+            self._now_s = max(self._now_s, due_s)
+            self.steps += 1
+            call.called = 1
+            call.func(*call.args, **call.kw)
+            return True
+        self._now_s = max(self._now_s, until_s)
+        return False
+
+
+def _ignore(_call: DelayedCall) -> None:
+    """Leave a cancelled call where it is: ``step`` skips it."""
+
+
+@implementer(IReactorTime)
+class Process(_Timer):
+    """One program's reactor, as far as time goes.
+
+    Args:
+        world: the clock of the world.
+        name: for traces.
+        skew_s: how far its clock is ahead.
+        rate: how fast its clock runs.
+    """
+
+    def __init__(
+        self, world: SimClock, name: str, *, skew_s: float = 0.0, rate: float = 1.0
+    ) -> None:
+        self.name = name
+        self.is_alive, self.is_paused = True, False
+        self.after: Callable[[], None] = lambda: None
+        """Called when something has happened in it."""
+        self.lost_power: Callable[[], None] = lambda: None
+        """Called when its disk lost the power in the middle of something."""
+        self._world, self._skew_s, self._rate = world, skew_s, rate
+        self._held: list[Callable[[], object]] = []
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name}>"
+
+    def seconds(self) -> float:
+        return START_S + self._skew_s + (self._world.seconds() - START_S) * self._rate
+
+    def _arm(self, call: DelayedCall) -> None:
+        delay_s = (call.getTime() - self.seconds()) / self._rate
+        self._world.callLater(delay_s, self._due, call, call.getTime())
+
+    def _due(self, call: DelayedCall, due_s: float) -> None:
+        if call.cancelled or call.called:
+            return
+        if call.delayed_time:
+            call.activate_delay()
+            self._arm(call)
+        elif call.getTime() == due_s:
+            self.run(self._make, call)
+
+    def _make(self, call: DelayedCall) -> None:
+        if not (call.cancelled or call.called):
+            call.called = 1
+            call.func(*call.args, **call.kw)
+
+    def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
+        armed = [call.args[0] for call in self._world.getDelayedCalls() if call.func == self._due]
+        waiting = [call for call in armed if not (call.cancelled or call.called)]
+        return list(dict.fromkeys(waiting))  # One that was moved is armed twice.
+
+    def run(self, what: Callable[..., object], *args: object) -> None:
+        """Let something happen in it: now, when it goes on, or never."""
+        if not self.is_alive:
+            return
+        if self.is_paused:
+            self._held.append(lambda: self.run(what, *args))
+            return
+        try:
+            what(*args)
+        except PowerCut:
+            self.lost_power()
+            return
+        self.after()
+
+    def pause(self) -> None:
+        """Stand still: nothing happens in it, and the world goes on."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Go on; all that came meanwhile happens now, in order."""
+        self.is_paused = False
+        held, self._held = self._held, []
+        for what in held:
+            self._world.callLater(0, what)
+
+    def kill(self) -> None:
+        """End it as it is."""
+        self.is_alive = False
+        self._held.clear()

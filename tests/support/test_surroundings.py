@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.surroundings import keep_away
+
+HOME = Path("/home/of/tests")
+KEPT = {
+    "PATH": "/bin", "CI": "true", "HOME": "/home/me", "TERM": "dumb", "SPARK_HOME": "/spark",
+    "BKCTL_CI_WITHOUT": "zsh", "BKCTL_SIM_S": "1", "BOOKIED_SIM_S": "1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "BKCTL_SERVICE_URI", "BKCTL_OUTPUT", "BK_bookiePort", "BOOKIE_CONF", "CLI_CONF", "COLUMNS",
+        "NO_COLOR", "NOTIFY_SOCKET", "SPARK_CONF_DIR",
+    ],
+)  # fmt: skip
+def test_what_would_change_our_programs_is_taken_away(name: str) -> None:
+    environ = {**KEPT, name: "x"}
+    keep_away(environ, lambda: HOME)
+    assert name not in environ
+    assert environ.items() >= KEPT.items()
+
+
+def test_files_of_the_user_are_out_of_reach_but_what_is_fetched_once_is_not(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    keep_away(environ, lambda: HOME)
+    assert environ["BKCTL_TEST_JARS"].startswith(f"{tmp_path}/.cache/bkctl-tests/")
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        assert Path(environ[name]).parent == HOME
+    again = {**environ, "PYTEST_XDIST_WORKER": "gw0"}
+    keep_away(again, lambda: HOME)
+    assert again == {**environ, "PYTEST_XDIST_WORKER": "gw0"}
+
+
+@pytest.mark.parametrize("name", ["a b", "$x", "é", "x" * 60])
+def test_temporary_files_are_where_tests_can_name_them(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / name
+    odd.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(odd))
+    environ = {"TMPDIR": str(odd)}
+    keep_away(environ, lambda: HOME)
+    assert environ["TMPDIR"] == "/tmp"
+    assert tempfile.tempdir != str(odd)
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = "import os; from tests.support.surroundings import keep_away; keep_away(os.environ)"
+    environ.pop("PYTEST_XDIST_WORKER", None)
+    done = subprocess.run([sys.executable, "-c", run], env=environ, check=False)
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
