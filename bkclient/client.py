@@ -179,7 +179,7 @@ class Client:
         What is imported for it takes longer than a walk over the metadata of many ledgers.
         """
         if self._cluster is None:
-            from bkclient.assembly import assemble
+            from bkclient.ledger.context import assemble
 
             self._cluster = assemble(self.store, **self._parts)
             self._cluster.pool.trace(self._trace)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+import itertools
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList, FirstError
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.python.failure import Failure
 
 T = TypeVar("T")
 
@@ -34,3 +37,159 @@ async def for_each(
             one.cancel()
         await DeferredList(under_way, consumeErrors=True)
         error.subFailure.raiseException()
+
+
+SAVED_S: Final = 1.0
+"""How long what is not used is kept for later, as in Guava's limiter."""
+
+WAIT_S_MIN: Final = 0.001
+"""A shorter wait would be a turn of the reactor for each request."""
+
+
+class RateLimit:
+    """Lets so many requests go a second, and up to a second's worth at once after a pause.
+
+    Agrees with BookKeeper 4.18.0, LedgerHandle's throttler. A request that is larger than what is
+    left goes too; those after it wait the longer.
+    """
+
+    def __init__(self, clock: IReactorTime, per_s: float) -> None:
+        self._clock, self._each_s = clock, 1.0 / per_s
+        self._next_s = clock.seconds()
+
+    def allowance(self) -> int:
+        """Return how many may go now."""
+        ahead_s = self._clock.seconds() - self._next_s
+        return 0 if ahead_s < 0 else int(min(ahead_s, SAVED_S) / self._each_s) + 1
+
+    def take(self, requests: int) -> None:
+        """Count requests that go now."""
+        oldest_s = self._clock.seconds() - SAVED_S
+        self._next_s = max(self._next_s, oldest_s) + requests * self._each_s
+
+    @property
+    def wait_s(self) -> float:
+        """How long until the next may go; 0 where it may now."""
+        left_s = self._next_s - self._clock.seconds()
+        return max(left_s, WAIT_S_MIN) if left_s > 0 else 0.0
+
+    def turn(self, requests: int) -> Deferred[None]:
+        """Count requests, and return what fires when they may go, in the order of the calls."""
+        wait_s = self.wait_s
+        self.take(requests)
+        turn: Deferred[None] = Deferred(lambda _turn: call.cancel())
+        if wait_s:
+            call = self._clock.callLater(wait_s, turn.callback, None)
+        else:
+            turn.callback(None)
+        return turn
+
+
+def rate_limit(clock: IReactorTime, per_s: float) -> RateLimit | None:
+    """Return a limit; ``None`` where 0 says that there is none."""
+    return RateLimit(clock, per_s) if per_s > 0 else None
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Alarms(Generic[K]):
+    """Rings for each key whose wait is over and that was not dropped before.
+
+    Keys with the same wait are due in the order they were set, so only the first of each wait has
+    to be looked at. Setting and dropping cost a dictionary operation each, whatever their number.
+    """
+
+    def __init__(self, clock: IReactorTime, ring: Callable[[K], None]) -> None:
+        self._clock, self._ring = clock, ring
+        self._groups: dict[float, dict[K, float]] = {}
+        self._timer: IDelayedCall | None = None
+
+    def set(self, key: K, wait_s: float) -> None:
+        """Ring for ``key`` after ``wait_s``, once."""
+        due_s = self._clock.seconds() + wait_s
+        group = self._groups.get(wait_s)
+        if group is None:
+            group = self._groups[wait_s] = {}
+        group[key] = due_s
+        if self._timer is None:
+            self._timer = self._clock.callLater(wait_s, self._fire)
+        elif len(group) == 1 and due_s < self._timer.getTime():
+            self._timer.reset(wait_s)
+
+    def drop(self, key: K, wait_s: float) -> None:
+        """Do not ring for ``key``, which was set with this wait."""
+        group = self._groups.get(wait_s)
+        if group is not None:
+            group.pop(key, None)
+
+    def stop(self) -> None:
+        """Drop all."""
+        self._groups.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        due = self._take_due(self._clock.seconds())
+        if self._groups:
+            next_s = min(next(iter(group.values())) for group in self._groups.values())
+            wait_s = max(0.0, next_s - self._clock.seconds())
+            self._timer = self._clock.callLater(wait_s, self._fire)
+        for key in due:
+            self._ring(key)
+
+    def _take_due(self, now_s: float) -> list[K]:
+        due: list[K] = []
+        for group in self._groups.values():
+            mine = list(itertools.takewhile(lambda key: group[key] <= now_s, group))  # noqa: B023
+            for key in mine:
+                del group[key]
+            due += mine
+        self._groups = {wait_s: group for wait_s, group in self._groups.items() if group}
+        return due
+
+
+class Shared(Generic[T]):
+    """Runs a coroutine once. Each ``wait`` gets its result; cancelling a wait stops only the wait.
+
+    So a caller that is interrupted does not leave the work half done for the others.
+    """
+
+    def __init__(self, work: Coroutine[Deferred[Any], Any, T]) -> None:
+        self._waiting: list[Deferred[T]] = []
+        self._result: T | Failure | None = None
+        self._done = False
+        self._failed: Callable[[], None] = lambda: None
+        Deferred.fromCoroutine(work).addBoth(self._finish)
+
+    def on_failure(self, failed: Callable[[], None]) -> None:
+        """Call ``failed`` if the work fails, or has failed."""
+        self._failed = failed
+        if self._done and isinstance(self._result, Failure):
+            failed()
+
+    def _finish(self, result: T | Failure) -> None:
+        self._result, self._done = result, True
+        waiting, self._waiting = self._waiting, []
+        if isinstance(result, Failure):
+            self._failed()
+        for waiter in waiting:
+            if not waiter.called:
+                self._give(waiter)
+
+    def _give(self, waiter: Deferred[T]) -> None:
+        if isinstance(self._result, Failure):
+            waiter.errback(self._result)
+        else:
+            waiter.callback(self._result)  # type: ignore[arg-type]
+
+    async def wait(self) -> T:
+        """Return the result, or raise the error."""
+        waiter: Deferred[T] = Deferred()
+        if self._done:
+            self._give(waiter)
+        else:
+            self._waiting.append(waiter)
+        return await waiter

@@ -19,7 +19,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import ConfigError, Finding, Findings, Severity, changed
 from bookied.config.bookie import BookieConfig
-from bookied.exit_status import BookieStopError, ExitStatus, StopTimeoutError
+from bookied.errors import BookieStopError, ExitStatus, StopTimeoutError
 from bookied.process.command_line import (
     AUTORECOVERY,
     Options,
@@ -264,7 +264,7 @@ class Process:
         if not self._config.serves_stats_alone:
             self._log.info("HTTP is served by bookies alone, and there is none here")
             return
-        from bookied.admin.repair_metrics import RepairMetrics
+        from bookied.admin.metrics_port import RepairMetrics
 
         self._admin = RepairMetrics(self._service)
         self._admin.start()
@@ -394,7 +394,7 @@ class Process:
         self._notifier.tell("READY=1")
 
     def _take_settings(self, fresh: BookieConfig) -> None:
-        from bookied.reload import reloaded
+        from bookied.config.reload import reloaded
 
         found = reloaded(self._config, fresh)
         if found.taken:

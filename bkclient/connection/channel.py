@@ -25,10 +25,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from bkclient.alarms import Alarms
+from bkclient.concurrency import Alarms
 from bkclient.config.keep_alive import KeepAlive
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.bulk_read import BulkAnswer, BulkRead
+from bkclient.connection.tcp import Silence
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
@@ -37,7 +38,6 @@ from bkclient.errors import (
     WriteFailedError,
     refusal,
 )
-from bkclient.silence import Silence
 from wire.adds import Key, take_acks_v2, take_acks_v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection

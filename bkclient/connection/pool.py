@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.config.client import ClientConfig
+from bkclient.connection.bookie_health import Quarantine
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.handshake import Greeting
 from bkclient.errors import (
@@ -28,7 +29,6 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata.api import BookieRegistry, NotFoundError
-from bkclient.quarantine import Quarantine
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.messages import (

@@ -5,25 +5,27 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from bkclient.concurrency import RateLimit, rate_limit
 from bkclient.config.client import ClientConfig
-from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.bookie_health import Quarantine, TroubleBook
+from bkclient.connection.handshake import Greeting
 from bkclient.connection.ledger_keys import LedgerKeys
-from bkclient.connection.pool import BookiePool
+from bkclient.connection.pool import BookiePool, Connect
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater
-from bkclient.placement.free_space import FreeSpace
+from bkclient.placement.free_space import FreeSpace, ask_sizes
+from bkclient.placement.from_config import placement_of
 from bkclient.placement.policy import Ensemble, Placement, replace_failed
-from bkclient.placement.topology import ScriptError, Topology
-from bkclient.quarantine import Quarantine
-from bkclient.rate import RateLimit, rate_limit
-from wire.codes import DigestType
+from bkclient.placement.topology import RunScript, ScriptError, Topology
+from wire.codes import DigestType, ProtocolVersion
 from wire.digest import digester, master_key
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -185,3 +187,66 @@ class Replacement:
             self.ack_quorum,
             writable=writable,
         )
+
+
+def assemble(
+    store: MetadataStore,
+    *,
+    clock: Any,
+    connect: Connect,
+    config: ClientConfig,
+    rng: random.Random,
+    protocol: ProtocolVersion | None,
+    placement: Placement | None,
+    topology_script: RunScript | None,
+    local_host: str | None,
+    greeting: Greeting | None,
+) -> Cluster:
+    """Return the parts of one client; the arguments are those of ``Client``."""
+    if protocol is None:
+        protocol = ProtocolVersion.V2 if config.use_v2_protocol else ProtocolVersion.V3
+    pool = BookiePool(connect, clock, store, config, protocol=protocol, rng=rng, greeting=greeting)
+
+    async def host_of(bookie: BookieId) -> str:
+        return (await pool.address(bookie))[0]
+
+    topology = free_space = None
+    if placement is None:
+        if config.weighted_placement:
+            free_space = _free_space(pool, clock, config)
+        placement, topology = placement_of(
+            config,
+            rng,
+            clock,
+            script=topology_script,
+            host_of=host_of,
+            local_host=local_host,
+            free_of=None if free_space is None else free_space.of,
+        )
+    return Cluster(
+        store=store,
+        pool=pool,
+        placement=placement,
+        topology=topology,
+        free_space=free_space,
+        troubles=TroubleBook(
+            clock,
+            config.failure_memory_ms / 1000 if config.track_failures else 0.0,
+            pool.quarantine,
+            # Where load decides who is asked, slowness is not held against a bookie as well.
+            minds_slow=config.reorder_pending_threshold <= 0,
+        ),
+        updater=Updater(store=store, clock=clock, rng=rng),
+        clock=clock,
+        rng=rng,
+        config=config,
+    )
+
+
+def _free_space(pool: BookiePool, clock: Any, config: ClientConfig) -> FreeSpace:
+    return FreeSpace(
+        clock,
+        lambda bookie: ask_sizes(pool, bookie).addCallback(lambda sizes: sizes.free_bytes or 0),
+        interval_s=config.bookie_info_interval_s,
+        retry_s=config.bookie_info_retry_s,
+    )

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.alarms import Alarms
+from bkclient.concurrency import Alarms, RateLimit
 from bkclient.connection.bookie_health import TroubleBook
 from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.connection.channel import BookieChannel
@@ -40,7 +40,6 @@ from bkclient.quorum.read import (
     ReplicaRead,
     Speculation,
 )
-from bkclient.rate import RateLimit
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.digest import Digester, Entry
 from wire.errors import DigestMismatchError

@@ -19,6 +19,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from bkclient.concurrency import RateLimit
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
@@ -48,7 +49,6 @@ from bkclient.quorum.add import (
     WriterEnding,
 )
 from bkclient.quorum.distribution import is_striped_to
-from bkclient.rate import RateLimit
 from wire.adds import Packed
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError

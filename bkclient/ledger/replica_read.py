@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.alarms import Alarms
+from bkclient.concurrency import Alarms
 from bkclient.connection.bookie_health import TroubleBook
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.quorum.read import NEGATIVE, Ask, Deliver, ReadCommand

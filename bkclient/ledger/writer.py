@@ -15,6 +15,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from bkclient.concurrency import Shared
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.errors import (
     ClientClosedError,
@@ -39,7 +40,6 @@ from bkclient.metadata.update import (
 )
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.add import AddQuorum, ChangeEnsemble, State
-from bkclient.shared import Shared
 from wire.codes import AddFlag
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId

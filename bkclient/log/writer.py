@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
+from bkclient.concurrency import Shared
 from bkclient.errors import (
     ClientError,
     IncorrectParameterError,
@@ -35,7 +36,6 @@ from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LogRecord, Position
 from bkclient.log.retry import Patience
 from bkclient.metadata.api import MetadataUnavailableError
-from bkclient.shared import Shared
 
 log = Logger()
 

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import for_each
+from bkclient.concurrency import Shared, for_each, rate_limit
 from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
@@ -28,9 +28,7 @@ from bkclient.ledger.context import Cluster
 from bkclient.ledger.ensemble_member import Member
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
-from bkclient.rate import rate_limit
 from bkclient.repair.check import OURS, ViewedLedger
-from bkclient.shared import Shared
 from wire.adds import Packed
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry

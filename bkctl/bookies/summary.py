@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bkctl.commands.cluster.summary_views import BookieSummary
 
 if TYPE_CHECKING:
-    from bkclient.registered import BookieStatus
+    from bkclient.metadata.stored import BookieStatus
     from bkctl.session.session import Session
 
 

@@ -11,7 +11,7 @@ from bkclient.config.settings import OtherKey, SettingInfo, describe
 from bkctl.manual.man_pages import Edition
 from bkctl.manual.roff import Page, bold, italic, usage
 from bookied.config.bookie import BookieConfig
-from bookied.exit_status import MEANING, OF_AUTORECOVERY
+from bookied.errors import MEANING, OF_AUTORECOVERY
 from bookied.process.command_line import (
     CONF_VARIABLE,
     LEVEL_VARIABLE,

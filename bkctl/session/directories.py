@@ -12,9 +12,9 @@ import attrs
 from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
-from bookied import offline_dirs
 from bookied.directories.dirs import CURRENT, OLD_DATA
 from bookied.directories.in_use import Use, uses
+from bookied.offline import directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.storage.files.files import RealFiles
 
@@ -41,8 +41,8 @@ def find_directories(
         PropertiesError, ConfigError: the settings file cannot be read.
     """
     if journal_dirs or ledger_dirs or index_dirs:
-        return offline_dirs.named(journal_dirs, ledger_dirs, index_dirs)
-    return offline_dirs.directories_of(bookie_properties(session, offline_dirs.KEYS))
+        return directories.named(journal_dirs, ledger_dirs, index_dirs)
+    return directories.directories_of(bookie_properties(session, directories.KEYS))
 
 
 def bookie_properties(session: Session, keys: Collection[str]) -> Properties:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.stored import StoredLedger
-    from bkclient.registered import BookieStatus
+    from bkclient.metadata.stored import BookieStatus, StoredLedger
     from bkctl.session.session import Session
     from wire.ids import LedgerId
 

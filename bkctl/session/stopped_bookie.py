@@ -24,8 +24,7 @@ from bookied.directories.dirs import CURRENT, Directories, DirectoryLocks, direc
 from bookied.directories.identity import RealHost, identify
 from bookied.directories.in_use import TOOL, uses
 from bookied.directories.stored_cookie import StoredCookie
-from bookied.errors import DbRecordError
-from bookied.exit_status import DirectoryInUseError, WrongIdentityError
+from bookied.errors import DbRecordError, DirectoryInUseError, WrongIdentityError
 from bookied.offline.settings import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId

@@ -35,7 +35,7 @@ from bookied.config.bookie import BookieConfig
 from bookied.config.reload import changed_settings
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.dirs import VERSION, DiskSample, directories, prepare, total_and_free
-from bookied.exit_status import WrongIdentityError
+from bookied.errors import WrongIdentityError
 from bookied.runtime.state import SERVING, State
 from bookied.runtime.world import make_client
 from bookied.server.rules.bookie import Writes

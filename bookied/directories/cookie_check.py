@@ -23,8 +23,7 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.dirs import VERSION, Directories
 from bookied.directories.identity import Identity
 from bookied.directories.losses import forget
-from bookied.errors import BadCookieError
-from bookied.exit_status import Difference, WrongIdentityError
+from bookied.errors import BadCookieError, Difference, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError
 from wire.ids import BookieId

@@ -20,8 +20,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
-from bookied.errors import LayoutTooOldError
-from bookied.exit_status import DirectoryError, DirectoryInUseError
+from bookied.errors import DirectoryError, DirectoryInUseError, LayoutTooOldError
 from bookied.storage.files.files import Files
 
 CURRENT: Final = "current"

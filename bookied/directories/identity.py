@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.config.bookie import BookieConfig
-from bookied.exit_status import AddressError
+from bookied.errors import AddressError
 from wire.ids import BookieId, is_valid_bookie_id
 
 _SIOCGIFADDR: Final = 0x8915

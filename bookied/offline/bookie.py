@@ -18,8 +18,7 @@ from typing import Final
 import attrs
 
 from bookied.directories.dirs import VERSION, Directories
-from bookied.errors import BadCookieError, CorruptError, LastMarkError
-from bookied.exit_status import DirectoryError
+from bookied.errors import BadCookieError, CorruptError, DirectoryError, LastMarkError
 from bookied.offline.index import FileIndex, OfflineIndex, entries_of, is_db
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs

@@ -13,8 +13,8 @@ import attrs
 
 from bkclient.config.properties import Properties
 from bkclient.config.settings import Finding, load
-from bookied import offline_dirs
 from bookied.config.bookie import BookieConfig
+from bookied.offline import directories
 
 IDENTITY_KEYS: Final = (
     "bookiePort",
@@ -35,7 +35,7 @@ FORMAT_KEYS: Final = (
     "logSizeLimit",
     "skipReplayJournalInvalidRecord",
 )
-KEYS: Final = (*offline_dirs.KEYS, *IDENTITY_KEYS, *FORMAT_KEYS, METADATA_CACHE)
+KEYS: Final = (*directories.KEYS, *IDENTITY_KEYS, *FORMAT_KEYS, METADATA_CACHE)
 
 
 @attrs.frozen(kw_only=True)
@@ -55,13 +55,13 @@ def offline_config(properties: Properties) -> OfflineConfig:
         ConfigError: one of them cannot be.
     """
     known = tuple(key for key in KEYS if key != METADATA_CACHE)
-    config, _ = load(OfflineConfig, offline_dirs.only(properties, known))
+    config, _ = load(OfflineConfig, directories.only(properties, known))
     return config
 
 
 def metadata_cache(properties: Properties) -> str | None:
     """Return the directory of ``gcEntryLogMetadataCachePath``; None where it is not set."""
-    found = offline_dirs.only(properties, (METADATA_CACHE,)).get(METADATA_CACHE)
+    found = directories.only(properties, (METADATA_CACHE,)).get(METADATA_CACHE)
     if found is None:
         return None
     return ",".join(value.text for value in found.values).strip() or None

@@ -23,7 +23,7 @@ from bkclient.config.settings import (
     value_text,
 )
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
-from bookied.exit_status import MEANING, OF_AUTORECOVERY, ExitStatus
+from bookied.errors import MEANING, OF_AUTORECOVERY, ExitStatus
 
 FORMATS: Final = ("text", "json")
 AUTORECOVERY: Final = "autorecovery"

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bookied.exit_status import ExitStatus
+from bookied.errors import ExitStatus
 
 PID_DIR_VARIABLE: Final = "BOOKIE_PID_DIR"
 STOP_TIMEOUT_VARIABLE: Final = "BOOKIE_STOP_TIMEOUT"

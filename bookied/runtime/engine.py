@@ -19,8 +19,7 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.dirs import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.directories.losses import HeldNotes, check_losses
 from bookied.directories.served_by import Served, fences_are_in_doubt, note_journal
-from bookied.errors import WriteFailedError
-from bookied.exit_status import DamagedError
+from bookied.errors import DamagedError, WriteFailedError
 from bookied.runtime.world import Parts, in_own_thread
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.index.files import IndexFiles

@@ -14,7 +14,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
 
 from bkclient.config.keep_alive import KeepAlive
-from bookied.exit_status import AddressError, PortInUseError
+from bookied.errors import AddressError, PortInUseError
 
 BACKLOG: Final = 512
 

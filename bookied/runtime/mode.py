@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from bookied.config.bookie import BookieConfig
 from bookied.directories.dirs import DiskVerdict
 from bookied.directories.status_file import BookieStatus
-from bookied.exit_status import NoSpaceError
+from bookied.errors import NoSpaceError
 from bookied.runtime.state import SERVING, BookieState, Event, State
 from bookied.server.rules.bookie import Writes
 from wire.errors import BookKeeperError

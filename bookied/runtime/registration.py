@@ -23,7 +23,7 @@ from bkclient.metadata.api import (
     SessionEvent,
     Watch,
 )
-from bookied.exit_status import BookieStopError, RegistrationError, SessionLostError
+from bookied.errors import BookieStopError, RegistrationError, SessionLostError
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 from wire.records import BookieServiceInfo

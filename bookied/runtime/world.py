@@ -31,7 +31,7 @@ from bkclient.placement.from_config import reads_near, real_script
 from bookied.config.bookie import BookieConfig
 from bookied.directories.dirs import DirectoryLocks
 from bookied.directories.identity import Host, RealHost
-from bookied.exit_status import BookieStopError, ExitStatus, SecurityStartError
+from bookied.errors import BookieStopError, ExitStatus, SecurityStartError
 from bookied.metrics.stats import MetadataStats
 from bookied.runtime.listener import Listener, TcpListener
 from bookied.storage.files.files import Files, RealFiles

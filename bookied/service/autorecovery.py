@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import identify
-from bookied.exit_status import RunTimeError
+from bookied.errors import RunTimeError
 from bookied.metrics.stats import RepairStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.runtime.world import Parts, make_client

@@ -40,8 +40,7 @@ from bookied.directories.dirs import (
 from bookied.directories.disk_watch import DiskWatch
 from bookied.directories.identity import Identity, identify, listen_host
 from bookied.directories.status_file import BookieStatus, read_status, write_status
-from bookied.errors import StorageError
-from bookied.exit_status import (
+from bookied.errors import (
     BookieStopError,
     DamagedError,
     ExitStatus,
@@ -49,6 +48,7 @@ from bookied.exit_status import (
     NoSpaceError,
     RunTimeError,
     SecurityStartError,
+    StorageError,
     WrongLayoutError,
 )
 from bookied.repair.autorecovery.sessions import BesideBookie

@@ -17,7 +17,7 @@ from bkctl.cli.root import cli
 from bkctl.exit_status import ExitStatus as CommandStatus
 from bkctl.options import options_of
 from bookied.config.bookie import BookieConfig
-from bookied.exit_status import ExitStatus
+from bookied.errors import ExitStatus
 from bookied.process.command_line import parse_options
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.support.programs import program

@@ -19,8 +19,7 @@ from typing import Union
 import attrs
 from twisted.logger import globalLogBeginner
 
-from bookied.errors import StorageError
-from bookied.exit_status import BookieStopError
+from bookied.errors import BookieStopError, StorageError
 from tests.sim.engine.hunting import Found, hunt
 from tests.sim.world.bookie_world import SOUND, BookieWorld, Build
 from tests.sim.world.disk import Fault, PowerCut

@@ -16,13 +16,15 @@ from bkclient.metadata.api import (
 from bkclient.metadata.reader import frames
 from bkclient.metadata.stored import (
     IDS_AT_ONCE,
+    BookieState,
+    BookieStatus,
     StoredLedger,
     decode_info,
     decode_stored,
     known_layout,
     layout_in_force,
+    states,
 )
-from bkclient.registered import BookieState, BookieStatus, states
 from wire.ids import BookieId, LedgerId, is_valid_bookie_id
 
 if TYPE_CHECKING:

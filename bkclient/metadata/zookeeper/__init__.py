@@ -12,9 +12,9 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from bkclient.concurrency import rate_limit
 from bkclient.metadata.tree.store import TreeMetadata
 from bkclient.metadata.zk_uri import parse_uri
-from bkclient.rate import rate_limit
 
 if TYPE_CHECKING:
     from bkclient.metadata.zookeeper.tree import KazooTree

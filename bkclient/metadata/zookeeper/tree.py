@@ -17,6 +17,7 @@ from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from bkclient.concurrency import RateLimit
 from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata.api import (
     ANY,
@@ -40,7 +41,6 @@ from bkclient.metadata.tree.nodes import (
 )
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import Crossing, new_client, remove_watch
-from bkclient.rate import RateLimit
 
 log = Logger()
 T = TypeVar("T")

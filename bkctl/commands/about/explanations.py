@@ -42,7 +42,7 @@ MODULES: Final = (
     "bkctl.cli.lock",
     "bookied.offline.repair.convert_logs",
     "bookied.errors",
-    "bookied.exit_status",
+    "bookied.errors",
     "bookied.offline.repair.rebuild_db",
     "bookied.offline.repair.upgrade",
 )
@@ -351,7 +351,7 @@ def all_errors() -> dict[str, ErrorExplanation]:
                 name=name,
                 what=_sentence(kind),
                 status=int(kind.exit_status),
-                program=_DAEMON if kind.__module__ == "bookied.exit_status" else "bkctl",
+                program=_DAEMON if kind.__module__ == "bookied.errors" else "bkctl",
                 hint=kind.hint,
             )
     return dict(sorted(found.items()))

@@ -8,7 +8,7 @@ from pathlib import Path
 from bookied.config.storage import StorageClass
 from bookied.directories.dirs import Directories
 from bookied.directories.losses import HeldNotes
-from bookied.exit_status import DirectoryError
+from bookied.errors import DirectoryError
 from bookied.offline.settings import OfflineConfig
 from bookied.storage.files.files import Files
 from bookied.storage.index.files import IndexFiles

@@ -22,7 +22,7 @@ from bkclient.metadata.api import NEW, Versioned
 from bookied.directories.dirs import CURRENT, VERSION, Directories
 from bookied.directories.losses import forget
 from bookied.directories.stored_cookie import StoredCookie
-from bookied.exit_status import Difference
+from bookied.errors import Difference
 from bookied.offline.repair.old_layout import (
     FINALIZING,
     ROLLED_BACK,

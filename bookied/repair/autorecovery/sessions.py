@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.metadata.api import MetadataStore, SessionEvent
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.exit_status import SessionLostError
+from bookied.errors import SessionLostError
 from bookied.metrics.stats import RepairStats
 from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.worker import Worker

@@ -24,6 +24,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
+from bkclient.concurrency import rate_limit
 from bkclient.errors import (
     ClientClosedError,
     ClientError,
@@ -41,7 +42,6 @@ from bkclient.quorum.fragments import (
     needs_recovery,
     swap_between,
 )
-from bkclient.rate import rate_limit
 from bkclient.repair.check import READS_AT_ONCE, LedgerChecker, ViewedLedger, view
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
 from bookied.config.autorecovery import AutoRecoveryConfig

@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from bkclient.alarms import Alarms
+from bkclient.concurrency import Alarms
 from bkclient.connection.channel import BookieChannel
 from bkclient.errors import (
     BookieUnavailableError,

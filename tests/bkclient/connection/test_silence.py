@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkclient.silence import Silence
+from bkclient.connection.tcp import Silence
 
 
 def test_two_time_outs_in_a_row_without_a_byte_are_the_end() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from bkclient.concurrency import RateLimit
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.rate import RateLimit
 from tests.bkclient.worlds import FakeBookie, Fate, Running, World, collect, is_add, when
 from wire.ids import EntryId
 

@@ -16,7 +16,7 @@ from bkctl.manual.generate import ROOT, generated, main, stale, write
 from bkctl.manual.man_pages import Edition, pages
 from bkctl.manual.roff import bold
 from bookied.config.bookie import BookieConfig
-from bookied.exit_status import ExitStatus
+from bookied.errors import ExitStatus
 from tests.bkctl.cli.test_root import TREE
 from tests.support.programs import program
 

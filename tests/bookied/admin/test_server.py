@@ -9,9 +9,9 @@ import attrs
 import pytest
 from twisted.internet.testing import StringTransport
 
-from bookied.admin.repair_metrics import RepairMetrics
+from bookied.admin.metrics_port import RepairMetrics
 from bookied.admin.server import AdminServer, TokenFileError
-from bookied.exit_status import PortInUseError
+from bookied.errors import PortInUseError
 from bookied.service.autorecovery import AutoRecoveryService
 from tests.bookied.worlds.clock_world import FakeListener, World
 from tests.bookied.worlds.fakes import done

@@ -17,7 +17,7 @@ from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.connection.tls import TlsContexts, TlsEnd
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import load_bookie_config
-from bookied.exit_status import SecurityStartError
+from bookied.errors import SecurityStartError
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from tests.bookied.worlds.secured import conf

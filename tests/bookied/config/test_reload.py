@@ -14,7 +14,7 @@ import pytest
 from bkclient.config.settings import describe
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import BookieConfig
-from bookied.reload import reloaded
+from bookied.config.reload import reloaded
 from bookied.runtime.state import State
 from tests.bookied.worlds.clock_world import World, started
 from tests.bookied.worlds.fakes import config_for, done

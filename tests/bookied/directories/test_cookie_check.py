@@ -15,8 +15,7 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
 from bookied.directories.dirs import directories, prepare
 from bookied.directories.identity import Identity
-from bookied.errors import BadCookieError
-from bookied.exit_status import ExitStatus, WrongIdentityError
+from bookied.errors import BadCookieError, ExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
 from tests.bookied.worlds.fakes import config_for, done
 from wire.ids import BookieId

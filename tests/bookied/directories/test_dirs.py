@@ -25,8 +25,7 @@ from bookied.directories.dirs import (
     total_and_free,
     was_dirty,
 )
-from bookied.errors import LayoutTooOldError
-from bookied.exit_status import DirectoryError, DirectoryInUseError
+from bookied.errors import DirectoryError, DirectoryInUseError, LayoutTooOldError
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import config_for
 from tests.sim.world.disk import SimFiles

@@ -7,7 +7,7 @@ import pytest
 from bkclient.config.settings import load, parse_properties
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import RealHost, identify, listen_host
-from bookied.exit_status import AddressError, ExitStatus
+from bookied.errors import AddressError, ExitStatus
 from tests.bookied.worlds.fakes import FakeHost
 
 

@@ -17,8 +17,7 @@ from bookied.directories.status_file import (
     read_status,
     write_status,
 )
-from bookied.errors import StatusFileError
-from bookied.exit_status import NoSpaceError
+from bookied.errors import NoSpaceError, StatusFileError
 from bookied.runtime.mode import Mode, ModeEffects
 from bookied.runtime.state import BookieState, State
 from bookied.server.rules.bookie import Writes

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from bkclient.metadata.api import MetadataStore, MetadataUnavailableError, SessionEvent
 from bkclient.metadata.memory import MemoryCluster
-from bookied.exit_status import BookieStopError, ExitStatus, RegistrationError
+from bookied.errors import BookieStopError, ExitStatus, RegistrationError
 from bookied.runtime.registration import Registration
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from bookied.exit_status import SessionLostError
+from bookied.errors import SessionLostError
 from bookied.service.autorecovery import AutoRecoveryService
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done

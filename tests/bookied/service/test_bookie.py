@@ -19,15 +19,17 @@ from bkclient.config.tls import StoreType
 from bkclient.metadata.api import ANY, MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.dirs import VERSION, Directories, is_locked, was_dirty
-from bookied.errors import DirectoryEmptiedError, JournalMissingError, WriteFailedError
-from bookied.exit_status import (
+from bookied.errors import (
+    DirectoryEmptiedError,
     DirectoryInUseError,
     ExitStatus,
+    JournalMissingError,
     MetadataStartError,
     NoSpaceError,
     PortInUseError,
     RunTimeError,
     SecurityStartError,
+    WriteFailedError,
     WrongIdentityError,
 )
 from bookied.runtime.state import State

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bookied.config.bookie import StorageClass
-from bookied.exit_status import DamagedError
+from bookied.errors import DamagedError
 from bookied.runtime.state import State
 from bookied.storage.ledger_storage import LedgerStorage
 from tests.bkclient.metadata.values import closed

@@ -15,8 +15,7 @@ from twisted.internet.task import Clock
 from bkclient.config.keep_alive import KeepAlive
 from bookied.directories.dirs import DiskLimits, DiskSample, DiskVerdict
 from bookied.directories.disk_watch import DiskWatch
-from bookied.errors import WriteFailedError
-from bookied.exit_status import AddressError, ExitStatus, PortInUseError
+from bookied.errors import AddressError, ExitStatus, PortInUseError, WriteFailedError
 from bookied.process.systemd import Notifier
 from bookied.runtime.listener import TcpListener
 from bookied.storage.checkpoints import LOOK_S, Checkpoints

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from bookied.config.storage import StorageClass
-from bookied.errors import DirectoryEmptiedError, StorageKindError
-from bookied.exit_status import WrongIdentityError
+from bookied.errors import DirectoryEmptiedError, StorageKindError, WrongIdentityError
 from bookied.service.bookie import BookieService
 from tests.bookied.service.test_bookie import Running, running
 from tests.support.reactor import call, run, until

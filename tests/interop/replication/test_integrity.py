@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bkclient.client import Client
-from bookied.exit_status import ExitStatus
+from bookied.errors import ExitStatus
 from tests.interop.peers.ours import PATIENT_CONFIG, OurBookie, our_bookies
 from tests.interop.peers.peers import Peers
 from tests.support.reactor import run, the_reactor

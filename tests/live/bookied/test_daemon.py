@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.exit_status import ExitStatus
+from bookied.errors import ExitStatus
 from bookied.process.daemon import PidFile, PidFileError, _fresh_output, pid_path, stop
 from bookied.process.java_environment import remarks
 from tests.live.bookied.processes import make_cluster, write_conf

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import attrs
 
+from bkclient.connection.tcp import Silence
 from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
@@ -42,7 +43,6 @@ from bkclient.quorum.add import (
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read import LacQuorum
 from bkclient.quorum.recover import EntryVerdict, ReadReplicas, Recovery
-from bkclient.silence import Silence
 from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.storage.journal.writer import Journal

@@ -19,7 +19,7 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
 from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.exit_status import SessionLostError
+from bookied.errors import SessionLostError
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import Item, Plan

@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
-from bookied.exit_status import PortInUseError
+from bookied.errors import PortInUseError
 from bookied.runtime.listener import BoundPort
 from tests.sim.world.processes import Process, SimClock
 from wire import v2, v3

@@ -12,9 +12,9 @@ from bkctl.session.directories import open_bookie
 from bookied.directories.dirs import Directories
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, journal_entry
+from bookied.offline.directories import named
 from bookied.offline.journals import JournalVerdict, verify
 from bookied.offline.ledger import records_of
-from bookied.offline_dirs import named
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as journal_layout
 

@@ -24,8 +24,7 @@ from bkctl.session.stopped_bookie import (
     stopped_bookie,
 )
 from bookied.directories.dirs import CURRENT, LOCK, Directories, prepare
-from bookied.errors import BadCookieError, CorruptError
-from bookied.exit_status import DirectoryError
+from bookied.errors import BadCookieError, CorruptError, DirectoryError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.index import entries_of
 from bookied.offline.repair.format import Contents, contents, wipe

@@ -11,8 +11,7 @@ import attrs
 import pytest
 
 from bookied.directories.dirs import CONVERTING, Directories, prepare
-from bookied.errors import IndexFormatError, IndexFullError
-from bookied.exit_status import DirectoryError
+from bookied.errors import DirectoryError, IndexFormatError, IndexFullError
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.convert_logs import ConversionRefusedError
 from bookied.storage.entrylog.format import location

@@ -13,7 +13,7 @@ from bkclient.metadata.api import NEW
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.dirs import Directories, prepare
 from bookied.directories.identity import Identity
-from bookied.exit_status import WrongIdentityError
+from bookied.errors import WrongIdentityError
 from bookied.offline.repair.format import contents, wipe
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import config_for, done

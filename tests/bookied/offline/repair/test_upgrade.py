@@ -14,8 +14,7 @@ from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import ANY, NEW
 from bkclient.metadata.memory import Fault
 from bookied.directories.dirs import CURRENT, VERSION, Directories, prepare
-from bookied.errors import BadCookieError, LayoutTooNewError, LayoutTooOldError
-from bookied.exit_status import DirectoryError
+from bookied.errors import BadCookieError, DirectoryError, LayoutTooNewError, LayoutTooOldError
 from bookied.offline.repair.old_layout import RootState, look
 from bookied.offline.repair.upgrade import UpgradeRefusedError
 from bookied.storage.files.files import RealFiles, remove_tree

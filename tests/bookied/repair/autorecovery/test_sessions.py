@@ -16,7 +16,7 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
 from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.exit_status import SessionLostError
+from bookied.errors import SessionLostError
 from bookied.repair.autorecovery.sessions import AGAIN_S, BesideBookie
 from tests.bkclient.repairs import (
     STRIPED,
