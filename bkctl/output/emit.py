@@ -559,8 +559,7 @@ OWN_VIEWS: Final = (
 _OWN: Final = (
     "bkctl.commands.about.",
     "bkctl.commands.settings.",
-    "bkctl.commands.about.version_views",
-    "bkctl.commands.about.explain_views",
+    "bkctl.cli.completion.",
 )
 
 DISK_VIEWS: Final = (
@@ -574,7 +573,13 @@ DISK_VIEWS: Final = (
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
     of_disk = kind.__module__.startswith(
-        ("bookied.", "bkctl.commands.disk.", "bkctl.commands.cookie.stopped_bookie")
+        (
+            "bookied.",
+            "bkctl.commands.disk.",
+            "bkctl.session.directories",
+            "bkctl.session.stopped_bookie",
+            "bkctl.commands.cookie.stopped_bookie",
+        )
     )
     own = kind.__module__.startswith(_OWN)
     places = OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS

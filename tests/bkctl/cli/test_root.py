@@ -201,7 +201,7 @@ def test_an_interruption_is_told_below_the_sign_of_the_terminal(tty: bool, told:
 
 @pytest.mark.parametrize("args", [["--help"], ["ledger", "--help"], ["ledger", "read", "--help"]])
 def test_help_imports_nothing_heavy(args: list[str]) -> None:
-    printed = run_without(HEAVY, f"from bkctl.cli import cli; status = cli.run({args!r})")
+    printed = run_without(HEAVY, f"from bkctl.cli.root import cli; status = cli.run({args!r})")
     assert "Usage: bkctl" in printed
 
 
@@ -214,7 +214,7 @@ def test_a_look_at_metadata_imports_nothing_of_the_way_to_bookies(
     uri = f"sqlite:///{tmp_path}/metadata.db"
     run_without(
         DATA_PATH,
-        "from bkctl.cli import cli\n"
+        "from bkctl.cli.root import cli\n"
         f"cli.run(['cluster', 'init', '-u', {uri!r}])\n"
         f"status = cli.run(['-u', {uri!r}, *{args!r}])",
     )

@@ -128,7 +128,7 @@ def test_nothing_is_loaded_before_a_signal_can_be_told_in_a_line() -> None:
         """
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script, Path(bkctl.__file__).parents[2]],
+        [sys.executable, "-I", "-S", "-c", script, Path(bkctl.__file__).parents[1]],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.split() == ["__future__", "bkctl", "bkctl.__main__"]

@@ -52,7 +52,7 @@ def test_a_look_at_zookeeper_imports_no_reactor_and_no_driver(words: list[str]) 
     run_without(
         HEAVY,
         "from tests.bkctl.support.looked import LookedHost, URI, cluster\n"
-        "from bkctl.cli import cli; host = LookedHost(cluster())\n"
+        "from bkctl.cli.root import cli; host = LookedHost(cluster())\n"
         f"status = cli.run(['-u', URI, *{words!r}], host) or not host.out.text",
     )
 

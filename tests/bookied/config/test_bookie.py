@@ -19,7 +19,7 @@ from bkclient.config.settings import (
 from bookied.config.admin import PROMETHEUS
 from bookied.config.bookie import BookieConfig, StorageClass, load_bookie_config
 
-KEYS = Path(__file__).with_name("vectors") / "bk_server_keys.txt"
+KEYS = Path(__file__).parents[1] / "vectors" / "bk_server_keys.txt"
 URI = "metadataServiceUri=sqlite:///m.db\n"
 
 

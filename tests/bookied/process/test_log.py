@@ -37,7 +37,8 @@ def event(message: str = "ledger {ledger_id} fenced", **fields):
 def test_a_text_line_is_in_the_order_of_javas() -> None:
     line = text_line(event(ledger_id=5, journal_id=1))
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,250 - INFO  \[MainThread:bookied\.bookie\] - "
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,250 - INFO  "
+        r"\[MainThread:bookied\.server\.rules\.bookie\] - "
         r"ledger 5 fenced \{journalId=1\}\n",
         line,
     )

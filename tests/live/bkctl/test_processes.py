@@ -307,7 +307,7 @@ def test_a_writer_that_was_fenced_says_what_to_do(cluster: Cluster) -> None:
 
 def test_reading_can_be_interrupted_at_any_time(cluster: Cluster) -> None:
     ledger = _ok(cluster, "ledger", "create")
-    began = "from bkctl.cli import main; print('began', flush=True); main()"
+    began = "from bkctl.cli.root import main; print('began', flush=True); main()"
     for after_s in (0.1, 0.5, 1.5):
         process = subprocess.Popen(
             [sys.executable, "-c", began, "ledger", "tail", ledger, "--follow"],

@@ -484,7 +484,7 @@ def test_an_idle_bookie_is_small(machine: Machine, record_property: Any) -> None
 
 def test_help_needs_no_reactor() -> None:
     code = (
-        "import sys, bookied.options as o\n"
+        "import sys, bookied.process.command_line as o\n"
         "try: o.parse_options(['--help'])\n"
         "except SystemExit: pass\n"
         "sys.exit(any(m.startswith(('twisted.internet', 'kazoo')) for m in sys.modules))"

@@ -144,7 +144,8 @@ def test_zsh_gets_colons_that_are_no_separators() -> None:
 def test_nothing_heavy_is_imported_for_what_the_tree_knows(line: str) -> None:
     printed = run_without(
         HEAVY,
-        "import os; from bkctl.cli import cli; from bkctl.cli.completion.answer import answer\n"
+        "import os; from bkctl.cli.root import cli\n"
+        "from bkctl.cli.completion.answer import answer\n"
         "answer(cli, os.environ); status = 0",
         {VARIABLE: "bash", LINE: line, "PYTHONPATH": ":".join(sys.path)},
     )

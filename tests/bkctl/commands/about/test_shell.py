@@ -46,7 +46,7 @@ def test_the_shell_is_found_by_the_entry_point_that_the_project_declares() -> No
 
 def test_a_script_does_not_load_what_a_prompt_needs() -> None:
     code = (
-        "import sys; from bkctl.cli import cli\n"
+        "import sys; from bkctl.cli.root import cli\n"
         "status = cli.run(['shell', '-c', 'help ledger'])\n"
         "sys.exit(any(name in sys.modules for name in ('prompt_toolkit', 'twisted')) or status)"
     )
@@ -165,7 +165,7 @@ def test_a_second_signal_ends_the_command_and_not_the_shell() -> None:
 
 def test_completions_of_a_group_import_none_of_its_commands() -> None:
     code = (
-        "import sys, click; from bkctl.cli import cli\n"
+        "import sys, click; from bkctl.cli.root import cli\n"
         "found = cli.shell_complete(click.Context(cli), 'led')\n"
         "assert [(one.value, one.help[:8]) for one in found] == [('ledger', 'Ledgers:')], found\n"
         "sys.exit('bkctl.commands.ledger.commands' in sys.modules)"

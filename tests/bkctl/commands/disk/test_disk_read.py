@@ -437,7 +437,7 @@ def test_a_large_journal_is_printed_in_bounded_memory_and_can_be_cut_off(tmp_pat
         for _ in range(2000):
             file.write(record)
     script = (
-        "import sys; from pathlib import Path; from bkctl.cli import cli\n"
+        "import sys; from pathlib import Path; from bkctl.cli.root import cli\n"
         f"status = cli.run(['disk', 'journal', {str(path)!r}, '--payload', '-o', 'id'])\n"
         # Not ru_maxrss: that begins with the size of the process it was forked from.
         "peak = Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0]\n"
