@@ -544,7 +544,6 @@ VIEWS: Final = (
     ("bkctl.commands.cluster.metadata_views", "CLUSTER_METADATA_VIEWS"),
     ("bkctl.commands.ledger.replica_views", "LEDGER_CHECK_VIEWS"),
     ("bkctl.commands.load.bench_views", "BENCH_VIEWS"),
-    ("bkctl.commands.about.completion_views", "COMPLETION_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 
@@ -553,13 +552,13 @@ OWN_VIEWS: Final = (
     ("bkctl.commands.settings.profile_views", "PROFILE_VIEWS"),
     ("bkctl.commands.about.explain_views", "EXPLAIN_VIEWS"),
     ("bkctl.commands.settings.config_views", "CONFIG_VIEWS"),
+    ("bkctl.commands.about.completion_views", "COMPLETION_VIEWS"),
 )
 """Those of values that are about ``bkctl`` itself; they need no cluster, nor what brings one."""
 
 _OWN: Final = (
     "bkctl.commands.about.",
     "bkctl.commands.settings.",
-    "bkctl.cli.completion.",
 )
 
 DISK_VIEWS: Final = (
