@@ -40,6 +40,7 @@ from bkclient.errors import (
 from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore, Versioned
+from bkclient.metadata.pulsar_uri import as_zookeeper_uri
 from bkclient.updates import LocalMetadata
 from wire.codes import DigestType, LedgerState, ProtocolVersion
 from wire.ids import EntryId, LedgerId
@@ -147,6 +148,7 @@ class Client:
             uri = uri_or_config
         if uri is None:
             raise IncorrectParameterError("the configuration names no metadata service")
+        uri = as_zookeeper_uri(uri)
         config = ClientConfig() if config is None else config
         store = open_metadata(uri, reactor=reactor, **store_options(config, uri))
         if "connect" not in rest:
