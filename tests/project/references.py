@@ -1,4 +1,4 @@
-"""Finds what comments, docstrings and pages refer to: pages, their sections, identifiers of rules."""
+"""Finds what comments, docstrings and pages refer to: pages, sections, identifiers of rules."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def identifiers() -> frozenset[str]:
 def page_named(name: str, mentioned_in: Path) -> Path | None:
     """Return the page that a name stands for, or None.
 
-    Names are relative to the repository, to the page that mentions them, or bare names of docs/spec.
+    A name is relative to the repository or to the page that mentions it, or a bare name of
+    docs/spec.
     """
     for folder in (mentioned_in.parent, ROOT, SPEC):
         candidate = (folder / name).resolve()
