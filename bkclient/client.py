@@ -23,6 +23,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.pulsar_uri import as_zookeeper_uri
 from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
@@ -147,6 +148,7 @@ class Client:
             uri = uri_or_config
         if uri is None:
             raise IncorrectParameterError("the configuration names no metadata service")
+        uri = as_zookeeper_uri(uri)
         config = ClientConfig() if config is None else config
         store = open_metadata(uri, reactor=reactor, **store_options(config, uri))
         if "connect" not in rest:

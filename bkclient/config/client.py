@@ -15,6 +15,7 @@ import attrs
 
 from bkclient.config.auth import ClientAuthConfig, JaasConfig
 from bkclient.config.keep_alive import KeepAlive
+from bkclient.config.pulsar_uri import LEDGERS_ROOT, PREFIX, as_zookeeper_uri, unserved_store
 from bkclient.config.settings import Finding, FindingKind, OtherKey, Severity, setting
 from bkclient.config.tls import ClientTlsConfig
 from wire.codes import DigestType
@@ -49,10 +50,26 @@ def _simple_name(java_class: str) -> str:
 
 
 def _unserved_scheme(uri: str | None) -> str | None:
+    store = unserved_store(uri or "")
+    if store is not None:
+        return f"keeps its metadata in {store}; only ZooKeeper is served: metadata-store:zk:HOST"
     scheme = (uri or "").partition("://")[0]
-    if re.match(r"etcd|zk\+ms|metadata-store", scheme):
+    if re.match(r"etcd|zk\+ms", scheme):
         return f"names a metadata service that is not served ({scheme})"
     return None
+
+
+def _chroot_problems(uri: str) -> Iterator[Finding]:
+    """Warn of a URI of Pulsar's that ends as BookKeeper's do, where Pulsar means a chroot."""
+    ledgers = 2 * LEDGERS_ROOT
+    if uri.lower().startswith(PREFIX) and as_zookeeper_uri(uri).endswith(ledgers):
+        yield Finding(
+            Severity.WARNING,
+            FindingKind.RISKY,
+            "metadataServiceUri",
+            f"has its ledgers at {ledgers}, as with Pulsar's driver: there {LEDGERS_ROOT} is a"
+            " chroot",
+        )
 
 
 def _unknown_factory(java_class: str | None) -> str | None:
@@ -69,7 +86,8 @@ class MetadataConfig(JaasConfig):
         None,
         key="metadataServiceUri",
         group="Metadata service",
-        doc="Metadata service: zk+hierarchical://host:port;host:port/ledgers or sqlite:///path.",
+        doc="Metadata service: zk+hierarchical://host:port;host:port/ledgers or sqlite:///path; "
+        "Pulsar's metadata-store:zk:host:port,host:port too.",
         default_text="",
         refuse=_unserved_scheme,
     )
@@ -165,9 +183,12 @@ class MetadataConfig(JaasConfig):
 
     @property
     def service_uri(self) -> str | None:
-        """The metadata service, by whichever keys it was given; ``None`` when by none."""
+        """The metadata service, by whichever keys it was given; ``None`` when by none.
+
+        A URI of Pulsar's is given as ZooKeeper's.
+        """
         if self.metadata_service_uri is not None:
-            return self.metadata_service_uri
+            return as_zookeeper_uri(self.metadata_service_uri)
         if not self.zk_servers:
             return None
         return f"zk+{self._layout}://{';'.join(self.zk_servers)}{self.zk_ledgers_root_path}"
@@ -175,8 +196,12 @@ class MetadataConfig(JaasConfig):
     def cross_check(self) -> Iterator[Finding]:
         """Say so when ``zkServers`` names other servers than the URI, which wins."""
         uri = self.metadata_service_uri
-        if uri is None or not self.zk_servers:
+        if uri is None:
             return
+        yield from _chroot_problems(uri)
+        if not self.zk_servers:
+            return
+        uri = as_zookeeper_uri(uri)
         hosts = set(re.split(r"[;,]", uri.partition("://")[2].partition("/")[0]))
         if hosts != set(self.zk_servers):
             yield Finding(

@@ -17,7 +17,7 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -72,6 +72,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_NOT_SET: Final = "null"
+"""A text or choice that is not set, as the sample files of BookKeeper and Pulsar write it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -226,8 +229,10 @@ class _Loading:
             value: Any = tuple(text for text in texts if text)
         else:
             text = texts[0]
-            if one.optional and text == "" and one.type not in {int, float}:
+            if one.optional and text == "":
                 yield None
+                return
+            if text == _NOT_SET and one.kind in {"text", "choice"} and not one.spec.secret:
                 return
             try:
                 value = one.convert(text)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bkclient.config.pulsar_uri import as_zookeeper_uri
 from bkclient.errors import IncorrectParameterError
 
 if TYPE_CHECKING:
@@ -25,14 +26,16 @@ def open_metadata(
 ) -> MetadataStore:
     """Return the store that a metadata service URI names, not yet connected.
 
-    ``zk[+LAYOUT]://HOST:PORT[;HOST:PORT]/ROOT`` is a ZooKeeper tree, ``sqlite:///FILE`` or
-    ``sqlite:FILE`` a file. ``options`` are those of the driver: ``open_zookeeper``,
+    ``zk[+LAYOUT]://HOST:PORT[;HOST:PORT]/ROOT`` is a ZooKeeper tree, and so is Pulsar's
+    ``metadata-store:zk:HOST:PORT[,HOST:PORT]``; ``sqlite:///FILE`` or ``sqlite:FILE`` is a file.
+    ``options`` are those of the driver: ``open_zookeeper``,
     ``open_sqlite``. Without ``reactor`` it is Twisted's global one. ``requests_per_s_max`` spares a
     service that others share, so a file has none; 0 is no limit.
 
     Raises:
         IncorrectParameterError: the URI cannot be understood.
     """
+    uri = as_zookeeper_uri(uri)
     kind = uri.partition(":")[0].partition("+")[0].lower()
     if kind not in {"zk", "sqlite"}:
         raise IncorrectParameterError(

@@ -80,6 +80,7 @@ BOOKIE_OTHER_KEYS: Final = (
     *_ignored("RocksDB compacts when it has to", "entryLocationCompactionInterval"),
     *_ignored("what logs hold is kept in memory", "gcEntryLogMetadataCache*"),
     *_ignored("1000 locations are written at a time", "maxOperationNumbersInSingleRocksdb*"),
+    *_ignored("1000 locations are written at a time", "rocksDBDeleteEntriesBatchSize"),
     *_ignored(_TABLES, "dlog.*", "storage.*", "storageserver.*"),
     *_ignored("a check waits for as long as it takes", "auditorAcquireConcurrentOpenLedger*"),
     *_ignored("names a Java class", "httpServerClass"),

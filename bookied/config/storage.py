@@ -293,7 +293,10 @@ class LedgerConfig:
         without_effect="entry logs are written 1 MiB at a time",
     )
     open_files_max: int = setting(
-        20_000, key="openFileLimit", minimum=1, doc="Index files open at a time."
+        20_000,
+        key="openFileLimit",
+        minimum=0,
+        doc="Index files open at a time; 0, as in Pulsar's file, is the default.",
     )
     index_page_bytes: int = setting(
         8192,

@@ -359,5 +359,5 @@ def _storage_limits(config: BookieConfig, open_files_max: int | None) -> Storage
         unwritten_bytes_max=cache_bytes_max,
         dirty_pages_max=pages if pages > 0 else default.dirty_pages_max,
         clean_pages_max=pages if pages > 0 else default.clean_pages_max,
-        open_indexes_max=min(config.open_files_max, indexes_max),
+        open_indexes_max=min(config.open_files_max or indexes_max, indexes_max),
     )

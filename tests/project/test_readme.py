@@ -22,12 +22,3 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert install.replace(".venv", '"$venv', 1).replace("/pip", '/pip"', 1) in ci
     assert '"$venv/bin/pytest" -n 2\n' in ci
     assert run == ".venv/bin/pytest -n 2"
-
-
-def test_each_change_note_has_a_kind_and_one_sentence() -> None:
-    for note in (ROOT / "docs/changes").glob("*.md"):
-        if note.name == "README.md":
-            continue
-        kinds = "added|changed|fixed|removed|security"
-        assert re.fullmatch(rf"\d+(-[a-z0-9-]+)?\.({kinds})\.md", note.name)
-        assert note.read_text().strip().endswith("."), note.name

@@ -430,7 +430,7 @@ class LedgerPages:
         for number in state.pages:
             self._clean.pop((state.ledger_id, number), None)
         state.pages.clear()
-        self.read_pages.drop_ledger(state.ledger_id, state.file_pages)
+        self.read_pages.drop_ledger(state.ledger_id)
 
     def remove(self, ledger_id: int) -> None:
         """Forget a ledger that was deleted, dirty or not."""

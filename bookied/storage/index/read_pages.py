@@ -12,6 +12,9 @@ from typing import Final
 ENTRY_BYTES: Final = 300
 """What a page takes beside its locations: array, key and place in the table."""
 
+LEDGER_BYTES: Final = 400
+"""What a ledger takes beside its pages: the set of their numbers and its place in the table."""
+
 
 class ReadPages:
     """At most ``bytes_max`` of pages that the disk has and no writer does; first in, first out.
@@ -22,6 +25,7 @@ class ReadPages:
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max, self.size_bytes = bytes_max, 0
         self._pages: dict[tuple[int, int], array[int]] = {}
+        self._numbers: dict[int, set[int]] = {}  # Which pages of a ledger are here; never empty.
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -44,20 +48,33 @@ class ReadPages:
         trimmed = page[: _used(page)]
         self._pages[ledger_id, page_no] = trimmed
         self.size_bytes += _size_bytes(trimmed)
+        if ledger_id not in self._numbers:
+            self._numbers[ledger_id] = set()
+            self.size_bytes += LEDGER_BYTES
+        self._numbers[ledger_id].add(page_no)
         while self.size_bytes > self._bytes_max:
             self.drop(*next(iter(self._pages)))
 
     def drop(self, ledger_id: int, page_no: int) -> None:
         """Forget a page, if it is here."""
         page = self._pages.pop((ledger_id, page_no), None)
-        if page is not None:
-            self.size_bytes -= _size_bytes(page)
+        if page is None:
+            return
+        self.size_bytes -= _size_bytes(page)
+        numbers = self._numbers[ledger_id]
+        numbers.remove(page_no)
+        if not numbers:
+            del self._numbers[ledger_id]
+            self.size_bytes -= LEDGER_BYTES
 
-    def drop_ledger(self, ledger_id: int, pages: int) -> None:
-        """Forget the first so many pages of a ledger."""
-        if self._pages:
-            for page_no in range(pages):
-                self.drop(ledger_id, page_no)
+    def drop_ledger(self, ledger_id: int) -> None:
+        """Forget all pages of a ledger, at the cost of those that are here.
+
+        The ids of its entries do not matter: one entry with the id 2**40 makes a ledger of 2**30
+        pages, of which one is here at most.
+        """
+        for page_no in tuple(self._numbers.get(ledger_id, ())):
+            self.drop(ledger_id, page_no)
 
 
 def _used(page: array[int]) -> int:

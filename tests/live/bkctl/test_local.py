@@ -403,7 +403,12 @@ def test_bookies_may_join_a_zookeeper_that_runs(tmp_path: Path) -> None:
         told, _ = _until_told(["local", "1", "--zk", zookeeper.address])
         assert told["uri"] == f"zk+hierarchical://{zookeeper.address}/ledgers"
         assert [one["state"] for one in told["bookies"]] == ["up"]
-        assert _run("-u", told["uri"], "cluster", "instance-id").returncode == 0
+        answers = [
+            _run("-u", uri, "cluster", "instance-id")
+            for uri in (told["uri"], f"metadata-store:zk:{zookeeper.address}")
+        ]
+        assert [one.returncode for one in answers] == [0, 0]
+        assert answers[0].stdout == answers[1].stdout
 
 
 @pytest.mark.processes

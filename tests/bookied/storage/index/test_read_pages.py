@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookied.storage.index.read_pages import ENTRY_BYTES, ReadPages
+from bookied.storage.index.read_pages import ENTRY_BYTES, LEDGER_BYTES, ReadPages
+from tests.support.steps import at_most
 
 
 def page(**slots: int) -> array[int]:
@@ -34,7 +35,7 @@ def test_what_is_not_here_is_unknown() -> None:
 
 
 def test_pages_of_a_few_entries_are_small_and_the_first_ones_go_first() -> None:
-    pages = ReadPages(bytes_max=10 * (ENTRY_BYTES + 8 * 8))
+    pages = ReadPages(bytes_max=10 * (LEDGER_BYTES + ENTRY_BYTES + 8 * 8))
     for ledger_id in range(100):
         pages.keep(ledger_id, 0, page(_5=1028))
     assert len(pages) == 10
@@ -50,21 +51,42 @@ def test_a_page_that_does_not_fit_is_not_kept() -> None:
 
 @pytest.mark.parametrize("again", [1, 2, 3])
 def test_a_page_kept_again_counts_once(again: int) -> None:
-    pages = ReadPages(bytes_max=ENTRY_BYTES + 100)
+    pages = ReadPages(bytes_max=LEDGER_BYTES + ENTRY_BYTES + 100)
     for location in range(1, again + 1):
         pages.keep(1, 0, page(_0=location))
     assert pages.location(1, 0) == again
 
 
 def test_dropped_pages_leave_room() -> None:
-    pages = ReadPages(bytes_max=2 * (ENTRY_BYTES + 100))
+    pages = ReadPages(bytes_max=LEDGER_BYTES + 2 * (ENTRY_BYTES + 100))
     pages.keep(1, 0, page(_0=1))
     pages.keep(1, 1, page(_0=2))
-    pages.drop_ledger(1, 1)
+    pages.drop(1, 0)
     assert (pages.location(1, 0), pages.location(1, 1024)) == (None, 2)
     pages.drop(1, 1)
     pages.drop(1, 1)
-    assert len(pages) == 0
+    assert (len(pages), pages.size_bytes) == (0, 0)
     pages.keep(2, 0, page(_0=1))
     pages.keep(2, 1, page(_0=2))
     assert len(pages) == 2
+
+
+def test_a_ledger_is_dropped_at_the_cost_of_the_pages_that_are_here() -> None:
+    pages = ReadPages(bytes_max=1 << 20)
+    pages.keep(1, 2**30, page(_0=1))
+    with at_most(100):
+        pages.drop_ledger(1)
+    assert len(pages) == 0
+
+
+def test_a_ledger_is_dropped_with_all_its_pages_and_no_other_ledger_is() -> None:
+    pages = ReadPages(bytes_max=1 << 20)
+    for ledger_id in (1, 2):
+        for page_no in (0, 5, 2**30):
+            pages.keep(ledger_id, page_no, page(_0=1))
+    pages.drop_ledger(1)
+    assert [pages.location(1, page_no << 10) for page_no in (0, 5, 2**30)] == [None, None, None]
+    assert [pages.location(2, page_no << 10) for page_no in (0, 5, 2**30)] == [1, 1, 1]
+    pages.drop_ledger(2)
+    pages.drop_ledger(3)
+    assert (len(pages), pages.size_bytes) == (0, 0)

@@ -1,0 +1,46 @@
+"""What ledgers in memory cost when they go: never more than what is in memory of them."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from bookied.storage.index import format as layout
+from bookied.storage.index.ledger_pages import LedgerPages, StoredLedger
+from tests.support.steps import at_most
+
+POWERS = [1 << power for power in (0, 10, 20, 30, 40)]
+
+
+class OneEntry:
+    """A disk that has one entry of each ledger, the one with a given id."""
+
+    def __init__(self, entry_id: int) -> None:
+        self.entry_id = entry_id
+
+    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
+        page = layout.decode_page(b"")
+        if page_no == self.entry_id >> 10:
+            page[self.entry_id & 1023] = 5000
+        return page
+
+    def load(self, ledger_id: int) -> StoredLedger:
+        pages = (self.entry_id >> 10) + 1
+        return StoredLedger(layout.IndexHeader(b"key"), pages, self.entry_id)
+
+
+@pytest.mark.parametrize("entry_id", POWERS)
+def test_a_ledger_goes_at_the_cost_of_its_pages_in_memory(entry_id: int) -> None:
+    source = OneEntry(entry_id)
+    pages = LedgerPages(source, clean_pages_max=0, ledgers_max=1, read_pages_bytes_max=1 << 20)
+    for ledger_id in (1, 2, 3):
+        state = pages.find(ledger_id)
+        assert state is not None
+        page_no = entry_id >> 10
+        pages.keep_read(state, state.changes, page_no, source.load_page(ledger_id, page_no))
+    with at_most(1000):
+        pages.drop_idle_ledgers()
+        pages.remove(2)
+        pages.remove(3)
+    assert (pages.evicted, len(pages.hot), len(pages.read_pages)) == (2, 0, 0)
