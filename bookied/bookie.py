@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 from bookied.deletions import FencedDeletions
 from bookied.disk_read import Answer, DiskRead, refusal_code
 from bookied.fence_check import FenceCheck, Standing
+from bookied.index.format import has_place
 from bookied.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record, fence_record
 from bookied.journal.writer import Journal
 from bookied.long_poll import Cancel, LongPolls
@@ -77,9 +78,6 @@ from wire.messages import (
     WriteLacResponse,
 )
 from wire.records import encode_entry_list
-
-ENTRY_ID_MAX: Final = 2**40
-"""Where the index file of a ledger would be beyond what file systems hold; refused."""
 
 MASTER_KEY_BYTES_MAX: Final = 512
 LAC_PACKET_BYTES_MAX: Final = 256
@@ -476,7 +474,7 @@ class Bookie:
             return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
 
         def fetch() -> bytes:
-            return encode_entry_list(self.storages.of(ledger_id).entries(ledger_id))
+            return encode_entry_list(self.storages.of(ledger_id).iter_entries(ledger_id))
 
         asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
 
@@ -537,6 +535,6 @@ def _packet_ids(packet: bytes) -> tuple[LedgerId, EntryId]:
     if len(packet) < ENTRY_BYTES_MIN:
         raise BadRequestError(f"entry packet of {len(packet)} bytes")
     ledger_id, entry_id = _TWO_IDS.unpack_from(packet)
-    if not (ledger_id >= 0 and 0 <= entry_id <= ENTRY_ID_MAX):
+    if not (ledger_id >= 0 and has_place(entry_id)):
         raise BadRequestError(f"entry {entry_id} of ledger {ledger_id}")
     return ledger_id, entry_id

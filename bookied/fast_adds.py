@@ -27,7 +27,8 @@ from bookied.add_rows import (
     V3Rows,
     is_worth_a_try,
 )
-from bookied.bookie import ENTRY_ID_MAX, Bookie, Writes
+from bookied.bookie import Bookie, Writes
+from bookied.index.format import ENTRY_ID_MAX
 from bookied.journal.format import ENTRY_BYTES_MIN
 from bookied.journal.writer import Journal
 from bookied.storage import LedgerState, LedgerStorage

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from bookied.bookie import ENTRY_ID_MAX, Writes
+from bookied.bookie import Writes
 from bookied.deletions import REMEMBERED_S
 from bookied.errors import NoWritableDirError
 from bookied.files import AppendFile, RealFiles
+from bookied.index.format import ENTRY_ID_MAX
 from bookied.journal import format as journal_format
 from bookied.journal.reader import journal_ids, open_scan
 from bookied.storage import LedgerState, LedgerStorage, StorageLimits
