@@ -27,6 +27,7 @@ class StoreType(enum.Enum):
     PEM = "PEM"
     PKCS12 = "PKCS12"
     JKS = "JKS"
+    JCEKS = "JCEKS"
 
 
 @attrs.frozen(kw_only=True)
@@ -151,14 +152,18 @@ class BookieTlsConfig(TlsConfig):
     """What a bookie can be told about TLS."""
 
     tls_key_store_type: StoreType = setting(
-        StoreType.JKS, key="tlsKeyStoreType", doc="PEM or PKCS12, which JKS means here too."
+        StoreType.JKS,
+        key="tlsKeyStoreType",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
     )
     tls_key_store: str = setting("", key="tlsKeyStore", doc="File with the bookie's key.")
     tls_key_store_password_path: str = setting(
         "", key="tlsKeyStorePasswordPath", doc="File with that file's password."
     )
     tls_trust_store_type: StoreType = setting(
-        StoreType.JKS, key="tlsTrustStoreType", doc="PEM or PKCS12, which JKS means here too."
+        StoreType.JKS,
+        key="tlsTrustStoreType",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
     )
     tls_trust_store: str = setting(
         "", key="tlsTrustStore", doc="File with the certificates that clients' must come from."
@@ -221,7 +226,7 @@ class ClientTlsConfig(TlsConfig):
         StoreType.JKS,
         key="clientKeyStoreType",
         aliases=("tlsKeyStoreType",),
-        doc="PEM or PKCS12, which JKS means here too.",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
     )
     client_key_store: str = setting(
         "", key="clientKeyStore", aliases=("tlsKeyStore",), doc="File with the client's key."
@@ -236,7 +241,7 @@ class ClientTlsConfig(TlsConfig):
         StoreType.JKS,
         key="clientTrustStoreType",
         aliases=("tlsTrustStoreType",),
-        doc="PEM or PKCS12, which JKS means here too.",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
     )
     client_trust_store: str = setting(
         "",

@@ -1,4 +1,4 @@
-"""Keys and certificates from files: PEM, and PKCS12 as Java's keytool writes it.
+"""Keys and certificates from files: PEM, and PKCS12, JKS and JCEKS as keytool writes them.
 
 Everything raises ``SecurityError`` with the setting and the file that is wrong. No password is ever
 part of a message.
@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
+from bkclient.connection.java_stores import is_java_store, key_in_java_store, trusted_in_java_store
 from bkclient.errors import SecurityError
 
 REVOKED_KEY: Final = "tlsRevocationListPath"
-_JKS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM: Final = b"-----BEGIN "
 
 
@@ -38,7 +38,11 @@ def read_own_key(settings: TlsSettings) -> OwnKey:
     store = settings.key_store
     if store.type is StoreType.PEM:
         return _own_key_in_pem(store, settings)
-    found = _pkcs12(store)
+    data = _read(store.key, store.path)
+    if is_java_store(data):
+        key, certificates = key_in_java_store(store, data, _java_password(store))
+        return OwnKey(key, certificates[0], certificates[1:])
+    found = _pkcs12(store, data)
     if found.key is None or found.cert is None:
         raise SecurityError(f"{store.key}: {store.path} holds no key with its certificate")
     chain = tuple(one.certificate for one in found.additional_certs)
@@ -51,9 +55,13 @@ def read_trusted(store: StoreFile) -> tuple[x509.Certificate, ...]:
         raise SecurityError(f"{store.key} is not set, so that no certificate could be trusted")
     if store.type is StoreType.PEM:
         return _certificates(store.key, store.path)
-    found = _pkcs12(store)
-    own = [] if found.cert is None else [found.cert]
-    trusted = tuple(one.certificate for one in (*own, *found.additional_certs))
+    data = _read(store.key, store.path)
+    if is_java_store(data):
+        trusted = trusted_in_java_store(store, data, _java_password(store))
+    else:
+        found = _pkcs12(store, data)
+        own = [] if found.cert is None else [found.cert]
+        trusted = tuple(one.certificate for one in (*own, *found.additional_certs))
     if not trusted:
         raise SecurityError(f"{store.key}: {store.path} holds no certificate")
     return trusted
@@ -102,8 +110,8 @@ def _certificates(key: str, path: str) -> tuple[x509.Certificate, ...]:
         raise SecurityError(f"{key}: {path} holds no certificate in PEM") from error
 
 
-def _pkcs12(store: StoreFile) -> Any:
-    data, password = _read(store.key, store.path), _password(store)
+def _pkcs12(store: StoreFile, data: bytes) -> Any:
+    password = _password(store)
     _insist_readable(store, data)
     try:
         return pkcs12.load_pkcs12(data, password)
@@ -119,20 +127,10 @@ def _pkcs12(store: StoreFile) -> Any:
 def _insist_readable(store: StoreFile, data: bytes) -> None:
     """Refuse what can be told by its first bytes to be of another type."""
     is_pem = data.lstrip().startswith(_PEM)
-    if data.startswith(_JKS):
-        raise SecurityError(
-            f"{store.key}: {store.path} is a JKS file, which only Java reads; convert it: keytool"
-            f" -importkeystore -srckeystore {store.path} -destkeystore {_converted(store.path)}"
-            " -deststoretype PKCS12"
-        )
     if is_pem and store.type is not StoreType.PEM:
         raise SecurityError(f"{store.key}: {store.path} is PEM; set {store.type_key}=PEM")
     if not is_pem and store.type is StoreType.PEM and b"-----BEGIN" not in data:
         raise SecurityError(f"{store.key}: {store.path} is no PEM, which {store.type_key} says")
-
-
-def _converted(path: str) -> str:
-    return str(Path(path).with_suffix(".p12"))
 
 
 def _password(store: StoreFile) -> bytes | None:
@@ -142,6 +140,16 @@ def _password(store: StoreFile) -> bytes | None:
     if not store.password_path:
         return None
     return _read(f"{store.key}PasswordPath", store.password_path).strip()
+
+
+def _java_password(store: StoreFile) -> str:
+    """Return the password as Java's characters; one that cannot be had is empty, as there."""
+    try:
+        return (_password(store) or b"").decode()
+    except UnicodeDecodeError as error:
+        raise SecurityError(
+            f"{store.key}PasswordPath: {store.password_path} is no UTF-8"
+        ) from error
 
 
 def _read(key: str, path: str) -> bytes:

@@ -63,7 +63,9 @@ class AdminConfig:
         False, key="httpServerTlsEnable", doc="Serve HTTP in TLS, and in nothing else."
     )
     http_key_store_type: StoreType = setting(
-        StoreType.JKS, key="httpServerKeyStoreType", doc="PEM or PKCS12, which JKS means here too."
+        StoreType.JKS,
+        key="httpServerKeyStoreType",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
     )
     http_key_store: str = setting(
         "", key="httpServerKeyStorePath", doc="File with the HTTP server's key."
@@ -79,7 +81,7 @@ class AdminConfig:
     http_trust_store_type: StoreType = setting(
         StoreType.JKS,
         key="httpServerTrustStoreType",
-        doc="PEM or PKCS12, which JKS means here too.",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
     )
     http_trust_store: str = setting(
         "",

@@ -123,7 +123,7 @@ class FileIndex:
     def location(self, ledger_id: int, entry_id: int) -> int:
         path, at = self.place(ledger_id, entry_id)
         assert at is not None
-        if self._path(ledger_id) is None:
+        if self._path(ledger_id) is None or not layout.has_place(entry_id):
             return 0
         with self._open.use(path) as file:
             slot = file.read_at(at, layout.SLOT_BYTES)

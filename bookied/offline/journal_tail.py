@@ -7,7 +7,9 @@ little memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -41,14 +43,42 @@ class PendingLedger:
     entries: int = 0
     size_bytes: int = 0
     ranges: list[tuple[int, int]] = attrs.field(factory=list)
+    _ordered: list[tuple[int, int]] | None = attrs.field(default=None, repr=False, eq=False)
 
     @property
     def last_entry(self) -> int:
         """The highest entry; -1 for none."""
         return max((last for _, last in self.ranges), default=-1)
 
+    def add_entry(self, entry_id: int, *, may_begin: bool) -> bool:
+        """Take in an entry; say whether that has begun another range, if it may."""
+        self._ordered = None
+        if self.ranges:
+            first, last = self.ranges[-1]
+            if first <= entry_id <= last + 1:
+                self.ranges[-1] = first, max(last, entry_id)
+                return False
+        if may_begin:
+            self.ranges.append((entry_id, entry_id))
+        return True
+
     def holds(self, entry_id: int) -> bool:
-        return any(first <= entry_id <= last for first, last in self.ranges)
+        """Return whether an entry is among these, at the cost of a search in order."""
+        if self._ordered is None:
+            self._ordered = _joined(self.ranges)
+        at = bisect_right(self._ordered, entry_id, key=itemgetter(0))
+        return at > 0 and entry_id <= self._ordered[at - 1][1]
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in order, those joined that touch or lie in each other."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], last)
+        else:
+            joined.append((first, last))
+    return joined
 
 
 @attrs.define
@@ -73,7 +103,7 @@ class JournalTail:
         if record.entry_id >= 0:
             ledger.entries += 1
             ledger.size_bytes += len(record.body)
-            self._add_entry(ledger.ranges, record.entry_id)
+            self._add_entry(ledger, record.entry_id)
             return
         found = journal_entry(path, record)
         if found.kind is RecordKind.LEDGER_KEY:
@@ -83,17 +113,10 @@ class JournalTail:
         elif found.kind is RecordKind.EXPLICIT_LAC:
             ledger.explicit_lac = found.content
 
-    def _add_entry(self, ranges: list[tuple[int, int]], entry_id: int) -> None:
-        if ranges:
-            first, last = ranges[-1]
-            if first <= entry_id <= last + 1:
-                ranges[-1] = first, max(last, entry_id)
-                return
-        self._ranges += 1
-        if self._ranges > RANGES_MAX:
-            self.is_whole = False
-        else:
-            ranges.append((entry_id, entry_id))
+    def _add_entry(self, ledger: PendingLedger, entry_id: int) -> None:
+        if ledger.add_entry(entry_id, may_begin=self._ranges < RANGES_MAX):
+            self._ranges += 1
+            self.is_whole = self._ranges <= RANGES_MAX
 
 
 def read_tail(bookie: OfflineBookie, report: Report, tick: Tick = no_tick) -> JournalTail:

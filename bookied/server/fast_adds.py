@@ -27,7 +27,8 @@ from bookied.server.add_rows import (
     V3Rows,
     is_worth_a_try,
 )
-from bookied.server.rules.bookie import ENTRY_ID_MAX, Bookie, Writes
+from bookied.server.rules.bookie import Bookie, Writes
+from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage import LedgerState, LedgerStorage

@@ -14,7 +14,15 @@ import random
 import struct
 from array import array
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -520,6 +528,10 @@ class LedgerStorage:
 
     # Reading --------------------------------------------------------------------------------------
 
+    def has_place(self, entry_id: int) -> bool:
+        """Return whether the index can have an entry; adds are refused that it cannot have."""
+        return self._index.writes_locations or layout.has_place(entry_id)
+
     def read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:
         """Return an entry packet or where to get it; None if there is no such entry.
 
@@ -671,11 +683,9 @@ class LedgerStorage:
         state = self.hot.get(ledger_id)
         in_memory = dict(state.pages) if state is not None else {}
         is_on_disk = state.file_pages if state else ledger_id not in self._deleted_meanwhile
-        pages = dict(self._index.pages(ledger_id)) if is_on_disk else {}
-        pages.update(in_memory)
-        for page_no in sorted(pages):
+        on_disk = self._index.pages(ledger_id) if is_on_disk else iter(())
+        for page_no, page in _latest(in_memory, on_disk):
             first = page_no * PAGE_SLOTS
-            page = pages[page_no]
             yield from (first + slot for slot, location in enumerate(page) if location)
 
     # Checkpoints ----------------------------------------------------------------------------------
@@ -999,6 +1009,21 @@ class BegunLogs:
 
 def _without(directories: Sequence[Path], full: Collection[Path]) -> Sequence[Path]:
     return tuple(one for one in directories if one not in full) or directories
+
+
+def _latest(
+    in_memory: Mapping[int, array[int]], on_disk: Iterable[tuple[int, array[int]]]
+) -> Iterator[tuple[int, array[int]]]:
+    """Give pages by number, one at a time; those in memory count before those on disk."""
+    waiting = sorted(in_memory, reverse=True)
+    for page_no, page in on_disk:
+        while waiting and waiting[-1] < page_no:
+            yield waiting[-1], in_memory[waiting.pop()]
+        if waiting and waiting[-1] == page_no:
+            waiting.pop()
+        yield page_no, in_memory.get(page_no, page)
+    while waiting:
+        yield waiting[-1], in_memory[waiting.pop()]
 
 
 def _explicit_lac(packet: bytes) -> int:

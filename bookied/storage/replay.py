@@ -298,7 +298,15 @@ class _Replay:
         if state is None and record.ledger_id not in self.found.unreadable:
             self.found.dropped += 1
             return
-        batch = self._batches[self._storages.of(record.ledger_id)]
+        storage = self._storages.of(record.ledger_id)
+        if state is not None and not storage.has_place(record.entry_id):
+            log.warn(
+                "entry {entry} of ledger {id}: the index has no place for such an id",
+                entry=record.entry_id,
+                id=record.ledger_id,
+            )
+            state = None
+        batch = self._batches[storage]
         size = layout.LENGTH.size + len(record.body)
         if batch.room_bytes < size or batch.pages >= BATCH_PAGES:
             self._begin_batch(batch, size)

@@ -329,6 +329,10 @@ class Conversion:
             raise ConversionRefusedError(
                 f"ledger {ledger_id} is in limbo, which only the databases can note"
             )
+        if stored.last_entry >= 0 and not layout.has_place(stored.last_entry):
+            raise ConversionRefusedError(
+                f"ledger {ledger_id} has entry {stored.last_entry}; index files end at entry 2**40"
+            )
         path = directory / layout.relative_path(ledger_id)
         path = path.with_name(path.name + STAGED_INDEX)
         self.files.mkdirs(path.parent)

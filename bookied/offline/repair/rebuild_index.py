@@ -23,10 +23,10 @@ import attrs
 
 from bookied.directories.dirs import Directories
 from bookied.directories.losses import forget_index
-from bookied.errors import CorruptError, IndexTruncatedError
+from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
 from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, marks
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.entrylog.reader import highest_log_id
+from bookied.storage.entrylog.reader import LogRecord, highest_log_id, list_logs
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.index import format as layout
 from bookied.storage.index.files import index_files, read_pages
@@ -136,6 +136,8 @@ class _Rebuild:
         self._pages = _Pages(files, self._temporary, pages_max)
         self._journalled: dict[int, JournalledLedger] = {}
         self._journal_only: dict[int, int] = {}
+        self._files_of_logs = list_logs(files, found.ledger_dirs)
+        self._without_place: set[int] = set()
         self.known: set[int] = set()
 
     def _old_indexes(self) -> dict[int, Path]:
@@ -158,11 +160,23 @@ class _Rebuild:
         for record in self.rescan.log_records(self._found.ledger_dirs):
             if record.entry_id >= 0 and self._is_wanted(record.ledger_id):
                 self.known.add(record.ledger_id)
-                self._pages.set(record.ledger_id, record.entry_id, record.location)
+                self._set(record)
         directories = self._found.journal_dirs
         found_marks = marks(self._files, self._found.ledger_dirs, len(directories))
         for directory, mark in zip(directories, found_marks, strict=True):
             self._scan_journals(directory, mark)
+
+    def _set(self, record: LogRecord) -> None:
+        """Note where an entry is; one of each ledger that no index file has a place for is told."""
+        ledger_id, entry_id = record.ledger_id, record.entry_id
+        if layout.has_place(entry_id):
+            self._pages.set(ledger_id, entry_id, record.location)
+        elif ledger_id not in self._without_place:
+            self._without_place.add(ledger_id)
+            log_id, offset = log_layout.split_location(record.location)
+            path = self._files_of_logs[log_id]
+            message = f"entry {entry_id} of ledger {ledger_id}; index files end at entry 2**40"
+            self.rescan.damaged.append(EntryLogRecordError(path, offset, message))
 
     def _scan_journals(self, directory: Path, mark: Mark) -> None:
         for path, record in self.rescan.journal_records(directory):
@@ -174,7 +188,11 @@ class _Rebuild:
                 ledger.take(record)
                 continue
             at = Mark(journal_layout.journal_id(path.name) or 0, record.offset)
-            if at < mark and not self._pages.get(record.ledger_id, record.entry_id):
+            if (
+                at < mark
+                and layout.has_place(record.entry_id)
+                and not self._pages.get(record.ledger_id, record.entry_id)
+            ):
                 count = self._journal_only.get(record.ledger_id, 0)
                 self._journal_only[record.ledger_id] = count + 1
 

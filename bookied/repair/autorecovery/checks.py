@@ -29,7 +29,12 @@ from bkclient.errors import (
 )
 from bkclient.metadata.api import MetadataStore
 from bkclient.repair.check import LedgerChecker, view
-from bookied.repair.autorecovery.replica_counts import ReplicaCounts, bookies_to_ask, count_replicas
+from bookied.repair.autorecovery.replica_counts import (
+    EntrySet,
+    ReplicaCounts,
+    bookies_to_ask,
+    count_replicas,
+)
 from wire.codes import ReturnCode
 from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
@@ -44,7 +49,7 @@ LEDGERS_AT_ONCE: Final = 100
 
 REPLICA_CHECKS_AT_ONCE: Final = 100
 
-_NO_ENTRIES: Final = EntryList(())
+_NO_ENTRIES: Final = EntrySet(EntryList(()))
 
 
 class DisabledError(ClientError):
@@ -287,8 +292,8 @@ async def check_replicas(client: Client) -> dict[LedgerId, ReplicaCounts]:
 
 async def _entry_lists(
     client: Client, ledger_id: LedgerId, metadata: LedgerMetadata
-) -> dict[BookieId, EntryList]:
-    lists: dict[BookieId, EntryList] = {}
+) -> dict[BookieId, EntrySet]:
+    lists: dict[BookieId, EntrySet] = {}
 
     async def ask(bookie: BookieId) -> None:
         try:
@@ -301,7 +306,7 @@ async def _entry_lists(
     return lists
 
 
-async def _entry_list(client: Client, bookie: BookieId, ledger_id: LedgerId) -> EntryList:
+async def _entry_list(client: Client, bookie: BookieId, ledger_id: LedgerId) -> EntrySet:
     response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
     if response.rc is ReturnCode.ENOLEDGER:
         return _NO_ENTRIES
@@ -309,6 +314,6 @@ async def _entry_list(client: Client, bookie: BookieId, ledger_id: LedgerId) -> 
         raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, list of entries")
     assert isinstance(response, ListEntriesResponse)
     try:
-        return decode_entry_list(response.availability or b"")
+        return EntrySet(decode_entry_list(response.availability or b""))
     except FormatError as error:
         raise ReadFailedError(f"bookie {bookie}, list of entries: {error}") from error

@@ -5,22 +5,57 @@ Agrees with BookKeeper 4.18.0, AuditorReplicasCheckTask. A bookie that gives no 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 import attrs
 
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
+from wire.errors import FormatError
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import LedgerMetadata
+from wire.records import EntryList
 
 STEP_ENTRIES: Final = 5000
 
 
+PERIODIC_MAX: Final = 1000
+"""Groups with a period that a list may have: each is looked at for each entry."""
+
+
 class Entries(Protocol):
-    """See ``wire.records.EntryList``."""
+    """See ``EntrySet``."""
 
     def __contains__(self, entry_id: int) -> bool: ...
+
+
+class EntrySet:
+    """The entries of a list, to be looked up at the same cost however a bookie has written it."""
+
+    def __init__(self, entries: EntryList) -> None:
+        """Take the list.
+
+        Raises:
+            FormatError: it has more than ``PERIODIC_MAX`` groups with a period.
+        """
+        self._periodic = EntryList(tuple(group for group in entries.groups if group[3]))
+        if len(self._periodic.groups) > PERIODIC_MAX:
+            raise FormatError(f"a list with {len(self._periodic.groups)} groups with a period")
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for first, _, size, period in sorted(entries.groups):
+            if period:
+                continue
+            if self._ends and first <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], first + size)
+            else:
+                self._starts.append(first)
+                self._ends.append(first + size)
+
+    def __contains__(self, entry_id: int) -> bool:
+        at = bisect_right(self._starts, entry_id) - 1
+        return (at >= 0 and entry_id < self._ends[at]) or entry_id in self._periodic
 
 
 @attrs.frozen

@@ -23,6 +23,7 @@ from bookied.server.rules.fence_check import FenceCheck, Standing
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.reads import EntryReads, in_limbo, insist_sure, packet_lac
 from bookied.server.rules.refusal import refusal
+from bookied.storage.index.format import has_place
 from bookied.storage.journal.format import (
     ENTRY_BYTES_MIN,
     entry_record,
@@ -82,9 +83,6 @@ from wire.messages import (
     WriteLacResponse,
 )
 from wire.records import encode_entry_list
-
-ENTRY_ID_MAX: Final = 2**40
-"""Where the index file of a ledger would be beyond what file systems hold; refused."""
 
 MASTER_KEY_BYTES_MAX: Final = 512
 LAC_PACKET_BYTES_MAX: Final = 256
@@ -481,7 +479,7 @@ class Bookie:
             return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
 
         def fetch() -> bytes:
-            return encode_entry_list(self.storages.of(ledger_id).entries(ledger_id))
+            return encode_entry_list(self.storages.of(ledger_id).iter_entries(ledger_id))
 
         asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
 
@@ -542,6 +540,6 @@ def _packet_ids(packet: bytes) -> tuple[LedgerId, EntryId]:
     if len(packet) < ENTRY_BYTES_MIN:
         raise BadRequestError(f"entry packet of {len(packet)} bytes")
     ledger_id, entry_id = _TWO_IDS.unpack_from(packet)
-    if not (ledger_id >= 0 and 0 <= entry_id <= ENTRY_ID_MAX):
+    if not (ledger_id >= 0 and has_place(entry_id)):
         raise BadRequestError(f"entry {entry_id} of ledger {ledger_id}")
     return ledger_id, entry_id

@@ -189,6 +189,8 @@ class IndexFiles:
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
+        if not layout.has_place(page_no * layout.PAGE_SLOTS):
+            return layout.decode_page(b"")
         offset = layout.page_offset(page_no)
         return layout.decode_page(self._read_slots(ledger_id, offset, layout.PAGE_BYTES))
 
@@ -198,6 +200,8 @@ class IndexFiles:
         Raises:
             IndexEntryError: the location cannot be.
         """
+        if not layout.has_place(entry_id):
+            return 0
         offset = layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
         slot = self._read_slots(ledger_id, offset, layout.SLOT_BYTES)
         if len(slot) < layout.SLOT_BYTES:

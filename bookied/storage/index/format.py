@@ -38,6 +38,9 @@ SLOT_BYTES: Final = 8
 PAGE_SLOTS: Final = PAGE_BYTES // SLOT_BYTES
 FENCED: Final = 1
 LAC_BYTES_MIN: Final = 16
+ENTRY_ID_MAX: Final = 2**40
+"""Beyond, a location would be where file systems hold none; such entries are refused."""
+
 VARIABLE_BYTES_MAX: Final = 1004
 """What master key and explicit LAC may take together."""
 
@@ -155,6 +158,11 @@ def encode_page(native: bytes) -> bytes:
     if sys.byteorder == "little":
         page.byteswap()
     return page.tobytes()
+
+
+def has_place(entry_id: int) -> bool:
+    """Return whether an index file has a place for an entry: what names it may be damaged."""
+    return 0 <= entry_id <= ENTRY_ID_MAX
 
 
 def page_offset(page_no: int) -> int:

@@ -72,11 +72,7 @@ Break = Callable[[Stage], None]
 UNUSABLE: list[tuple[Break, str]] = [
     (
         lambda s: s.with_key(JKS, b"\xfe\xed\xfe\xed\0\0\0\2"),
-        (
-            "tlsKeyStore: {0}/store is a JKS file, which only Java reads; convert it: keytool"
-            " -importkeystore -srckeystore {0}/store -destkeystore {0}/store.p12"
-            " -deststoretype PKCS12"
-        ),
+        "tlsKeyStore: {0}/store is a damaged JKS or JCEKS file",
     ),
     (
         lambda s: s.with_key(JKS, OWN.key_pem()),
@@ -142,7 +138,7 @@ def test_unusable_trust_is_told_by_setting_and_file(stage: Stage) -> None:
         "clientTrustStore is not set, so that no certificate could be trusted"
     )
     assert refused(PEM, stage.file(b"x")).endswith("/store holds no certificate in PEM")
-    assert "is a JKS file" in refused(JKS, stage.file(b"\xfe\xed\xfe\xed"))
+    assert "is a damaged JKS or JCEKS file" in refused(JKS, stage.file(b"\xfe\xed\xfe\xed"))
     missing = stage.directory / "none"
     assert "clientTrustStorePasswordPath: cannot read" in refused(
         PKCS12, stage.file(AUTHORITY.pkcs12()), missing

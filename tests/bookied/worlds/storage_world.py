@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +12,7 @@ import attrs
 
 from bookied.errors import StorageError
 from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
@@ -109,24 +109,36 @@ class World:
     """One bookie's disk and storage. Operations are chosen by the caller, or by ``act``."""
 
     def __init__(
-        self, seed: int, *, journals: int = 1, directories: int = 1, db: bool = False
+        self,
+        seed: int,
+        *,
+        journals: int = 1,
+        directories: int = 1,
+        db: bool = False,
+        root: Path = Path("/"),
     ) -> None:
         """Make an empty bookie; with ``db`` one storage for each directory, as DbLedgerStorage."""
         self.rng, self.db = Random(seed), db
-        self.files = SimFiles(self.rng)
+        self.files = self.make_files()
         self.model: dict[int, Submitted] = {}
-        self.journal_dirs = [Path(f"/j{n}/current") for n in range(journals)]
-        self.ledger_dirs = [Path(f"/l{n}/current") for n in range(directories)]
+        self.journal_dirs = [root / f"j{n}/current" for n in range(journals)]
+        self.ledger_dirs = [root / f"l{n}/current" for n in range(directories)]
         for directory in [*self.journal_dirs, *self.ledger_dirs]:
             self.files.mkdirs(directory)
             self.files.sync_dir(directory.parent)
-        self.files.sync_dir(Path("/"))
+        self.files.sync_dir(root)
         self.fatal: list[object] = []
         self.checkpoint: Turns | None = None
         self.serial = 0
         self.start()
 
     # The bookie -----------------------------------------------------------------------------------
+
+    def make_files(self) -> Any:
+        return SimFiles(self.rng)
+
+    def open_key_values(self, path: Path) -> KeyValues:
+        return SimKeyValues(self.files, path)
 
     def start(self) -> None:
         self.checkpoint, self.is_up = None, False
@@ -155,8 +167,11 @@ class World:
 
     def make_storages(self) -> list[LedgerStorage]:
         if self.db:
-            opened = partial(SimKeyValues, self.files)
-            return [self.make_storage([one], RocksIndex(one, opened)) for one in self.ledger_dirs]
+            indexes = [RocksIndex(one, self.open_key_values) for one in self.ledger_dirs]
+            return [
+                self.make_storage([one], index)
+                for one, index in zip(self.ledger_dirs, indexes, strict=True)
+            ]
         index = IndexFiles(self.files, self.ledger_dirs, rng=self.rng)
         return [self.make_storage(self.ledger_dirs, index)]
 

@@ -1,6 +1,6 @@
 """Journals of ours before Java's own reader: whole, after a kill, and torn as crashes tear them.
 
-``tests.bookied.journal.java_rules`` is the model of Java's rules that the unit tests prove things
+``tests.bookied.storage.journal.java_rules`` is the model of Java's rules that the unit tests prove things
 with; here Java's ``readjournal`` says that the model is right.
 """
 
@@ -15,7 +15,7 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.reader import journal_ids, open_scan
-from tests.bookied.journal.java_rules import JavaFailsError, java_scan
+from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers, java_shell, write_conf
 

@@ -24,7 +24,16 @@ from tests.interop.peers.java_client import PATIENT, JavaClient
 from tests.interop.peers.jvm import FAST_JVM, JavaVM
 from tests.interop.peers.ours import our_bookie
 from tests.interop.peers.peers import JavaBookie, JavaError, Peers, write_conf
-from tests.support.certificates import PASSWORD, Authority, Pem, bookie_keys, client_keys, write_pem
+from tests.support.certificates import (
+    PASSWORD,
+    Authority,
+    Issued,
+    Pem,
+    bookie_keys,
+    client_keys,
+    write_pem,
+)
+from tests.support.keytool import key_store, trust_store
 from tests.support.reactor import run, the_reactor
 from wire.codes import BookieInfoFlag
 from wire.ids import BookieId, LedgerId
@@ -136,23 +145,51 @@ def test_a_client_that_does_not_trust_the_bookie_says_so(stage: Stage) -> None:
     assert "an authority that is not trusted" in refused(stage, clientTrustStore=pem.trust)
 
 
-def test_keytools_stores_serve_both_clients(stage: Stage) -> None:
-    directory = stage.peers.new_directory("stores")
-    own = stage.authority.issue("client")
-    paths = {name: directory / name for name in ("key.p12", "trust.p12", "password")}
-    paths["key.p12"].write_bytes(own.pkcs12())
-    paths["trust.p12"].write_bytes(stage.authority.pkcs12())
-    paths["password"].write_bytes(PASSWORD)
-    keys = {
-        "clientKeyStoreType": "PKCS12",
-        "clientKeyStore": paths["key.p12"],
-        "clientKeyStorePasswordPath": paths["password"],
-        "clientTrustStoreType": "PKCS12",
-        "clientTrustStore": paths["trust.p12"],
-        "clientTrustStorePasswordPath": paths["password"],
+def stores_of(
+    directory: Path, kind: str, own: Issued, trusted: Authority, prefix: str
+) -> dict[str, object]:
+    """Return the settings of one end whose key and trust are in stores made by keytool."""
+    directory.mkdir(exist_ok=True)
+    password = directory / "password"
+    password.write_bytes(PASSWORD)
+    return {
+        f"{prefix}KeyStoreType": kind,
+        f"{prefix}KeyStore": key_store(directory / "key", kind, own),
+        f"{prefix}KeyStorePasswordPath": password,
+        f"{prefix}TrustStoreType": kind,
+        f"{prefix}TrustStore": trust_store(directory / "trust", kind, trusted),
+        f"{prefix}TrustStorePasswordPath": password,
     }
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_keytools_stores_serve_both_clients(stage: Stage, kind: str) -> None:
+    directory, own = stage.peers.new_directory("stores"), stage.authority.issue("client")
+    keys = stores_of(directory, kind, own, stage.authority, "client")
     written_and_read(stage.java(**keys), stage.java(**keys))
-    run(stage.ours(**keys).create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1))
+    assert run(written_by_us(stage.ours(**keys))) == ENTRIES
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_a_bookie_of_ours_serves_javas_client_from_keytools_stores(
+    module_peers: Peers, kind: str
+) -> None:
+    authority, directory = Authority(), module_peers.new_directory("stores")
+    uri = module_peers.metadata_uri()
+    keys = stores_of(directory / "bookie", kind, authority.issue("bookie"), authority, "tls")
+    our_bookie(
+        module_peers,
+        uri,
+        tlsProviderFactoryClass="org.apache.bookkeeper.tls.TLSContextFactory",
+        tlsClientAuthentication="true",
+        tlsRequired="true",
+        **keys,
+    )
+    pem = write_pem(directory / "pem", authority.issue("client"), authority)
+    stores = stores_of(directory / "client", kind, authority.issue("client"), authority, "client")
+    found = client_keys(pem, tlsClientAuthentication="true", **stores)
+    client = module_peers.java_client(uri, **{key: str(value) for key, value in found.items()})
+    written_and_read(client, client)
 
 
 def test_version_and_suite_are_those_asked_for_by_javas_names(stage: Stage) -> None:

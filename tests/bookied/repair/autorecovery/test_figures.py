@@ -15,7 +15,7 @@ from bookied.metrics.stats import FAILURES_MAX, RepairStats, WorkerStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from tests.bkclient.repairs import STRIPED, closed_ledger, member, store_of
 from tests.bkclient.worlds import World
-from tests.bookied.autorecovery.workers import CHECKS_OFF, run_until_no_marks
+from tests.bookied.repair.autorecovery.workers import CHECKS_OFF, run_until_no_marks
 from wire.ids import BookieId, LedgerId
 
 

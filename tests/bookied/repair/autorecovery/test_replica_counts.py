@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.quorum.distribution import write_set
 from bookied.repair.autorecovery.replica_counts import (
+    PERIODIC_MAX,
     STEP_ENTRIES,
+    EntrySet,
     ReplicaCounts,
     bookies_to_ask,
     count_replicas,
 )
+from tests.support.steps import at_most
 from wire.codes import LedgerState
+from wire.errors import FormatError
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata
+from wire.records import EntryList
 
 BOOKIES = tuple(BookieId(name) for name in "abcd")
 
@@ -71,3 +77,30 @@ def test_others_get_their_turn_in_a_large_ledger() -> None:
     everything = {bookie: range(3 * STEP_ENTRIES + 1) for bookie in BOOKIES}
     counts = list(count_replicas(ledger, everything))
     assert [count.is_whole for count in counts] == [True] * 4
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[int, int, int, int]:
+    first, size = draw(st.integers(0, 40)), draw(st.integers(1, 10))
+    period = draw(st.sampled_from([0, size, size + 3]))
+    return first, first + period * draw(st.integers(1, 4)) if period else first, size, period
+
+
+@given(st.lists(groups(), max_size=8), st.integers(-2, 120))
+def test_a_set_has_the_entries_of_its_list(
+    listed: list[tuple[int, int, int, int]], entry_id: int
+) -> None:
+    entries = EntryList(tuple(listed))
+    assert (entry_id in EntrySet(entries)) == (entry_id in entries)
+
+
+def test_an_entry_is_looked_up_at_the_same_cost_in_any_list() -> None:
+    nested = tuple((first, first, 10**6, 0) for first in range(5000))
+    apart = tuple((10**7 + 10 * k, 10**7 + 10 * k, 1, 0) for k in range(5000))
+    held = EntrySet(EntryList(nested + apart))
+    with at_most(100):
+        assert [entry_id in held for entry_id in (0, 5000, 10**7 + 10, 10**7 + 11)] == [
+            True, True, True, False,
+        ]  # fmt: skip
+    with pytest.raises(FormatError, match="1001 groups with a period"):
+        EntrySet(EntryList(((0, 10, 1, 5),) * (PERIODIC_MAX + 1)))

@@ -30,7 +30,7 @@ from tests.bkclient.repairs import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, Running, World, is_recovery_add
-from tests.bookied.autorecovery.workers import (
+from tests.bookied.repair.autorecovery.workers import (
     CHECKS_OFF,
     RunningAutoRecovery,
     RunningWorker,

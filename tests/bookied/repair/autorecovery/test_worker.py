@@ -29,7 +29,7 @@ from tests.bkclient.repairs import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, World, is_fence, is_recovery_add, when
-from tests.bookied.autorecovery.workers import RunningWorker, run_until_no_marks
+from tests.bookied.repair.autorecovery.workers import RunningWorker, run_until_no_marks
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.messages import AddRequest, ReadLacRequest

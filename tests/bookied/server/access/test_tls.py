@@ -13,7 +13,8 @@ from bkclient.errors import RequestTimeoutError, SecurityError
 from bookied.server.access.start_tls import HANDSHAKE_S
 from tests.bookied.worlds.secured import AUTHORITY, BOOKIE, CLIENT, Connection, Stage
 from tests.bookied.worlds.serving import KEY, packet
-from tests.support.certificates import Authority, Issued, Pem, write_pem
+from tests.support.certificates import PASSWORD, Authority, Issued, Pem, write_pem
+from tests.support.keytool import key_store, trust_store
 from tests.support.tls_link import Link
 from wire import v2, v3
 from wire.codes import ProtocolVersion, ReturnCode
@@ -57,6 +58,24 @@ def test_a_bookie_that_stops_closes_connections_in_tls_at_once(stage: Stage, pro
     stage.serving.server.drain(10)
     connection.link.settle()
     assert connection.link.is_closed, "it waits for an answer that it does not read"
+
+
+@pytest.mark.parametrize("kind", ["JKS", "JCEKS", "PKCS12"])
+def test_stores_that_keytool_made_serve_both_ends(stage: Stage, kind: str) -> None:
+    password = stage.directory / "password"
+    password.write_bytes(PASSWORD)
+    ends = (("tls", BOOKIE, stage.bookie_settings), ("client", CLIENT, stage.client_settings))
+    for prefix, own, settings in ends:
+        paths = (
+            key_store(stage.directory / f"{prefix}.key", kind, own),
+            trust_store(stage.directory / f"{prefix}.trust", kind, AUTHORITY),
+        )
+        for store, path in zip(("Key", "Trust"), paths, strict=True):
+            settings[f"{prefix}{store}Store"] = path
+            settings[f"{prefix}{store}StoreType"] = kind
+            settings[f"{prefix}{store}StorePasswordPath"] = password
+        settings["tlsClientAuthentication"] = "true"
+    assert stage.connect().is_greeted
 
 
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])

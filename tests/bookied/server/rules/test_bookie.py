@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from bookied.errors import NoWritableDirError
-from bookied.server.rules.bookie import ENTRY_ID_MAX, Writes
+from bookied.server.rules.bookie import Writes
 from bookied.server.rules.deletions import REMEMBERED_S
 from bookied.storage.files.files import AppendFile, RealFiles
+from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.journal import format as journal_format
 from bookied.storage.journal.reader import journal_ids, open_scan
 from bookied.storage.ledger_storage import LedgerState, LedgerStorage, StorageLimits

@@ -15,7 +15,7 @@ import pytest
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.reader import journal_ids, open_scan
 from bookied.storage.journal.writer import Journal
-from tests.bookied.journal.java_rules import JavaFailsError, java_scan
+from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
 from tests.sim.world.disk import PowerCut, SimFiles
 
 SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "100"))

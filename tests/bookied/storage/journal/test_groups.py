@@ -15,7 +15,7 @@ from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.group_reader import LARGE_BYTES
 from bookied.storage.journal.reader import open_scan
-from tests.bookied.journal.java_rules import JavaFailsError, java_scan
+from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
 from tests.sim.world.disk import SimFiles
 
 PATH = Path("/1.txn")

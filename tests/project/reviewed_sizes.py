@@ -1,0 +1,162 @@
+"""Loops and allocations whose length is no constant, each with why no peer or file can blow it up.
+
+``test_sizes.py`` finds them in all packages and holds this list against what it finds. What stands
+here was looked at; what is new has to be, before it comes here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BUFFER = "copies bytes that are in memory"
+_LAZY = "lazy, and each step waits for a bookie or a disk; the caller ends it"
+_OURS = "a number of ours, counted up by what we sent"
+_QUORUM = "a quorum or an ensemble: as many as the metadata lists bookies"
+_SETTING = "a setting or an option of who runs it"
+_FILE = "the size of a file that is read through anyway"
+_SCREEN = "the size of the screen or of a column"
+_ITEMS = "as many as there are in memory"
+_BLOCK = "less than one block of a file format"
+
+REVIEWED: Final = {
+    # wire
+    "take_acks_v2: bytes(buffer[:RUN_BYTES_MAX])": _BUFFER,
+    "take_acks_v3: bytes(buffer[:RUN_BYTES_MAX])": _BUFFER,
+    "FrameBuffer.next_payload: bytes(view[_PREFIX_BYTES:end])": _BUFFER,
+    "_Digester.verify: bytes(payload)": _BUFFER,
+    "_Digester.verify_run: range(first, first + packets.count)": (
+        "ends with the bytes; Packets.split has counted them in the bytes too"
+    ),
+    "Packets.__iter__: range(self.count)": "Packets.split has counted them in the bytes",
+    "EntryList.__iter__: range(first, last + 1, period or 1)": (
+        "lazy, and for tests: who counts uses bkclient.holdings.runs, who looks up EntrySet"
+    ),
+    "EntryList.__iter__: range(start, start + size)": "as above",
+    "decode_entry_list: range(count)": "checked against the bytes before",
+    "decode_request: bytes(payload)": _BUFFER,
+    "decode_response: bytes(payload)": _BUFFER,
+    "encode_varint: bytes((value,))": "one byte",
+    "encode_varint: bytes((value & 127 | 128, value >> 7))": "two bytes",
+    "encode_varint: bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))": "three bytes",
+    "encode_varint: bytes(out)": _BUFFER,
+    # bkclient
+    "AddQuorum.push_many: range(self._next, self._next + count)": _OURS,
+    "AddQuorum._confirm: range(first, head)": _OURS,
+    "AddQuorum._stored_change: range(self._size)": _QUORUM,
+    "_Search.__init__: range(size)": _QUORUM,
+    "write_sets_of: range(write_quorum)": _QUORUM,
+    "write_sets_of: range(ensemble_size)": _QUORUM,
+    "EntryFetcher.entries: range(first, last + 1)": "a chunk: ChunkSizer bounds it",
+    "EntryFetcher.poll: range(metadata.ensemble_size)": _QUORUM,
+    "LedgerFragment.entries_at_any: range(self.first, self.last + 1)": _LAZY,
+    "LedgerFragment.count_at: range(self.last - rest + 1, self.last + 1)": _QUORUM,
+    "LedgerFragment.write_sets: range(self.first, min(self.last, self.first + size - 1) + 1)": (
+        _QUORUM
+    ),
+    "LedgerFragment.ends_at: "
+    "range(self.first, min(self.last, self.first + len(self.ensemble) - 1) + 1)": _QUORUM,
+    "LedgerFragment.ends_at: "
+    "range(self.last, max(self.first, self.last - len(self.ensemble) + 1) - 1, -1)": _QUORUM,
+    "samples: range(first + 1, last)": _LAZY,
+    "_one_of_each_part: range(first, last - size - 1, size)": _LAZY,
+    "WeightedDraw.__call__: range(count)": _QUORUM,
+    "runs: range(first, last + 1, period or last - first + 1)": "RUNS_MAX is checked before",
+    "count_at: range(last - rest + 1, last + 1)": _QUORUM,
+    "_indexes: range(record.trimmed, record.next_index)": _ITEMS,
+    "LedgerList.append_ledger: range(tries)": "a constant of the caller's",
+    "TreeLedgerIds.skip_ledger_ids: range(0, missing, _SKIPPED_AT_ONCE)": (
+        "_SKIPPED_MAX, or a layout of short ids, where there is no other way; asynchronous"
+    ),
+    "TreeLedgerIds.skip_ledger_ids: range(count)": "_SKIPPED_AT_ONCE at most",
+    "names_of: range(count)": "each takes 4 bytes of the answer at least, or it ends",
+    "Digits.last_below: '9' * digits_below": "digits of a path: 19 at most",
+    "AddPipeline._confirm: range(command.first, last + 1)": _OURS,
+    "BookiePool.txn_ids: range(first, first + count)": _OURS,
+    "BookiePool.pending: range(self.config.channels_per_bookie)": _SETTING,
+    "read_range: range(following, end + 1)": "a chunk; lazy beside",
+    "AnyLac.__init__: range(ensemble_size)": _QUORUM,
+    "_write_and_read: range(entries)": "a constant, or an option of who runs it",
+    "spread: combinations(range(len(ensemble)), count)": "ensembles to be rearranged are small",
+    "spread: permutations(free, count)": "the first that fits ends it; as above",
+    "Topology.learn: range(0, len(wanted), self._arguments_max)": _ITEMS,
+    "try_cluster: range(entries)": _SETTING,
+    "ZoneAwarePlacement._arrange: range(most, min(self._zones_min, write_quorum) - 1, -1)": _QUORUM,
+    # bookied
+    ": bytes([0] * 128 + [1] * 128)": "256 bytes",
+    "count_replicas: range(fragment.first, fragment.last + 1, STEP_ENTRIES)": (
+        "metadata; lazy, and the reactor has its turn after each step"
+    ),
+    "_counted: range(fragment.first, fragment.last + 1)": "STEP_ENTRIES at most",
+    "DirectAppendFile.write: bytes(self._view[:fill])": _BUFFER,
+    "DirectAppendFile.flush: bytes(BLOCK_BYTES - self._fill)": _BLOCK,
+    "EntryLogWriter._give_up: cutting.truncate(kept)": "what a file of ours has had",
+    ": bytes((v3.FIRST_BYTE,))": "one byte",
+    "copy_file: range(0, size, COPY_BYTES)": _FILE,
+    "_File.read_now: bytearray(size)": "READ_NOW_BYTES_MAX, or the room of an answer",
+    "_File.read_now: bytes(memoryview(buffer)[:count])": _BUFFER,
+    "write_change: file.truncate(size)": "what the file has had",
+    "copy_index: copy.truncate(layout.page_offset(page_count))": "a hole, as the original has it",
+    "LedgerPages.take: range(0, max(1, len(numbers)), pages_max)": _ITEMS,
+    "changed_slots: range(begin, end)": "64 slots of a page",
+    "header: HEADER.pack(MAGIC, version).ljust(HEADER_BYTES[version], b'\\x00')": "512 bytes",
+    "padding: bytes(size)": _BLOCK,
+    "inner_bytes: bytes(body[_INNER_AT:_INNER_AT + size])": _BUFFER,
+    "GroupReader._chunks: range(0, size, CHUNK_BYTES)": "inside the file: checked before",
+    "file_start: (checked + crc32c(checked).to_bytes(4, 'big')).ljust(size, b'\\x00')": _BLOCK,
+    "group_head: bytes(fill)": _BLOCK,
+    "_first_non_zero: range(offset, size, CHUNK_BYTES)": _FILE,
+    "OfflineBookie.marks: range(journals_count)": _SETTING,
+    "journal_entry: bytes(content)": _BUFFER,
+    "marks: range(journals_count)": _SETTING,
+    "Storages.marks: range(journals)": _SETTING,
+    # bkctl and shell
+    "_Run.write: range(total)": _SETTING,
+    "payloads: os.urandom(size)": _SETTING,
+    "Canvas.fitted: ' ' * (width - display_width(text))": _SCREEN,
+    "Canvas.fitted: ' ' * (width - 1 - display_width(text))": _SCREEN,
+    "Canvas.bar: '█' * whole": _SCREEN,
+    "Canvas.bar: '░' * (width - len(filled))": _SCREEN,
+    "Canvas.bar: '#' * round(share * width)": _SCREEN,
+    "Canvas.bar: '.' * (width - len(filled))": _SCREEN,
+    "Canvas.sparkline: ''.join(map(level, shown)).rjust(width)": _SCREEN,
+    "Canvas.chart: range(height)": _SCREEN,
+    "Canvas.chart: [''] * (height - 2)": _SCREEN,
+    "Canvas.chart: text.rjust(room)": _SCREEN,
+    "Canvas.chart: ' ' * (room + 1)": _SCREEN,
+    "Canvas.chart: ' ' * (room + 2)": _SCREEN,
+    "Canvas.chart: right.rjust(columns - display_width(left))": _SCREEN,
+    "Canvas._braille: [0] * columns": _SCREEN,
+    "Canvas._braille: range(height)": _SCREEN,
+    "Canvas._braille: "
+    "range(min(y, y if before is None else before), max(y, before or y) + 1)": _SCREEN,
+    "_stars: [' '] * columns": _SCREEN,
+    "_stars: range(height)": _SCREEN,
+    "_resampled: [None] * count": _SCREEN,
+    "_resampled: range(count)": _SCREEN,
+    "_rows: ' ' * (room - 2 - names - 1 - _STATE_WIDTH - 1 - width)": _SCREEN,
+    "Stock.lines: [f\"{counted(self.marks, 'mark')} of ledgers that lack replicas\"]"
+    " * bool(self.marks)": "one or none",
+    "tell_sums: 's' * (len(found) != 1)": "one or none",
+    "_Output._manifest: bytes(stream.readAllBytes())": "a manifest of ours",
+    "_LengthPrefixed.feed: bytes(self._buffer[at - size:at])": _BUFFER,
+    "_Whole.end: bytes(self._buffer)": _BUFFER,
+    "_Chunks.feed: range(0, whole, self._size)": _ITEMS,
+    "CopiesOfBookie.entries: range(first, last + 1)": _LAZY,
+    "_pieces: range(0, len(ids), size)": _ITEMS,
+    "labels: itertools.product(string.ascii_uppercase, repeat=size)": _ITEMS,
+    "_cells: range(0, len(bookies), at_once)": _ITEMS,
+    "_cell: ' ' * (width - 1)": _SCREEN,
+    "_ports: range(base, 65536)": "ports",
+    "_GlobalOption.words: (name,) * int(value)": _SETTING,
+    "free_port: range(_FIRST_PORT, _first_outgoing_port())": "ports",
+    "free_port: range(_TRIES if ports else 0)": "a constant or none",
+    "_set: range(start, end)": _ITEMS,
+    "_last_said: range(end - 1, start - 1, -1)": _ITEMS,
+    "Page.synopsis: ['.br'] * (number > 0)": "one or none",
+    "_pieces: range(count + 1)": _SETTING,
+    "Table._line: ' ' * (width - display_width(text))": _SCREEN,
+    "TopState.lines: [''] * (height - 1 - len(body))": _SCREEN,
+    "bar_text: f' {text}'[:columns].ljust(columns)": _SCREEN,
+    "_to_first_column: ' ' * (columns - 1)": _SCREEN,
+}
+"""By function and expression, as ``ast.unparse`` writes it."""
