@@ -1,7 +1,7 @@
 """Journals of ours before Java's own reader: whole, after a kill, and torn as crashes tear them.
 
-``tests.bookied.storage.journal.java_rules`` is the model of Java's rules that the unit tests prove things
-with; here Java's ``readjournal`` says that the model is right.
+``tests.bookied.storage.journal.java_rules`` is the model of Java's rules that the unit tests prove
+things with; here Java's ``readjournal`` says that the model is right.
 """
 
 from __future__ import annotations
