@@ -14,7 +14,7 @@ from bkclient.errors import ClientError, MetadataVersionError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
 from bkclient.log.record import LogRecord, decode_record
-from bkclient.metadata.api import MetadataUnavailableError, Version
+from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, Version
 from wire.ids import LedgerId
 
 log = Logger()
@@ -60,6 +60,10 @@ class LedgerList:
                 await deferLater(self._client.cluster.clock, pause_s)
                 pause_s *= 2
         return await self.read()
+
+    def gone(self) -> NoSuchLogError:
+        """Return the error for a log in whose place is another one of its name."""
+        return NoSuchLogError(f"log {self.name} was deleted, and another was created")
 
     async def write(self, known: KnownRecord, record: LogRecord) -> KnownRecord:
         """Replace the record that is known.

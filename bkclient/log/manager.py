@@ -214,11 +214,18 @@ class LogManager:
         Only closed ledgers go, and never the last: what is kept may begin before ``before``.
 
         Raises:
-            NoSuchLogError: there is no such log.
+            NoSuchLogError: there is no such log, or another than ``before`` is a position of.
         """
         ledgers = LedgerList(self._client, name)
+        first: LogRecord | None = None
         while True:
             known = await ledgers.read_patiently()
+            first = first or known.record
+            if not (
+                known.record.is_of_log_of(first)
+                and known.record.lists_at(before.index, before.ledger_id)
+            ):
+                raise ledgers.gone()
             index = await self._first_kept(known.record, before.index)
             if index == known.record.trimmed:
                 return Position(index, 0)

@@ -16,12 +16,13 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.errors import (
     BookieUnavailableError,
+    ClientError,
     NoSuchLedgerError,
     ReadFailedError,
     RequestTimeoutError,
 )
 from bkclient.ledger.reader import LedgerReader
-from bkclient.log.errors import LogDamagedError, LogError, LogTrimmedError
+from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LATEST, LogRecord, Position, position_of
 from wire.digest import Entry
@@ -95,6 +96,7 @@ class LogReader:
 
         Raises:
             LogTrimmedError: the next entry was trimmed.
+            NoSuchLogError: the log was deleted, also where another has its name now.
             LogDamagedError: a listed ledger is gone.
             ClientError: an entry cannot be read.
         """
@@ -170,7 +172,10 @@ class LogReader:
 
             watch = await self._client.store.watch_log(self._ledgers.name, tell)
             try:
-                record = (await self._ledgers.read_patiently()).record
+                found = (await self._ledgers.read_patiently()).record
+                if not found.is_of_log_of(record):
+                    raise self._ledgers.gone()
+                record = found
                 if index < record.trimmed:
                     raise LogTrimmedError(
                         f"log {self._ledgers.name}: what comes next was trimmed before it was read"
@@ -237,9 +242,11 @@ class LogReader:
         except NoSuchLedgerError as error:
             raise await self._why_gone(ledger_id, index) from error
 
-    async def _why_gone(self, ledger_id: LedgerId, index: int) -> LogError:
+    async def _why_gone(self, ledger_id: LedgerId, index: int) -> ClientError:
         """Return what it means for a reader that a ledger it needs has been deleted."""
         found = (await self._ledgers.read_patiently()).record
+        if not found.lists_at(index, ledger_id):
+            return self._ledgers.gone()
         if index < found.trimmed:
             return LogTrimmedError(f"log {self._ledgers.name}: ledger {ledger_id} was trimmed")
         return LogDamagedError(

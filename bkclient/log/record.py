@@ -105,6 +105,21 @@ class LogRecord:
         """The index that the next ledger will have."""
         return self.trimmed + len(self.ledgers)
 
+    def is_of_log_of(self, other: LogRecord) -> bool:
+        """Return whether both may be records of one log.
+
+        They are not where the log was deleted and another one created under its name: then the
+        ledgers at an index differ.
+        """
+        return all(
+            self.lists_at(other.trimmed + offset, ledger.ledger_id)
+            for offset, ledger in enumerate(other.ledgers)
+        )
+
+    def lists_at(self, index: int, ledger_id: LedgerId | None) -> bool:
+        """Return whether the ledger at ``index`` may be ``ledger_id``; None may be any."""
+        return ledger_id is None or (index not in self or self.ledger(index).ledger_id == ledger_id)
+
     def __contains__(self, index: object) -> bool:
         return isinstance(index, int) and self.trimmed <= index < self.next_index
 

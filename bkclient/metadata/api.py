@@ -35,9 +35,11 @@ from wire.records import BookieServiceInfo, UnderreplicatedMark
 T = TypeVar("T")
 
 Version = int
-"""The store's version of a value: 0 when created, one more at each write.
+"""The store's version of a value: another one after each write.
 
-It is compared as equal or not.
+Versions are compared as equal or not. A log or a cookie that is removed and created again under
+its name has versions that it did not have before; so has everything in SQLite. A ledger in
+ZooKeeper begins with 0 again, as with Java.
 """
 
 NEW: Final = -2
@@ -204,7 +206,7 @@ class LedgerStore(Protocol):
     async def create_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, *, is_allocated: bool = False
     ) -> Version:
-        """Store new metadata; return its version (0).
+        """Store new metadata; return its version.
 
         A retried create that finds its own ``creator_token`` counts as success. It is not retried
         with an id that ``is_allocated``, where another can be had: if nothing is found after an
@@ -315,7 +317,7 @@ class CookieStore(Protocol):
         ...
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
-        """Create (``NEW``) or replace a cookie.
+        """Create (``NEW``) or replace a cookie; return its version.
 
         Raises:
             CookieExistsError: ``NEW``, and there is one.
@@ -336,7 +338,7 @@ class LogStore(Protocol):
     """
 
     async def create_log(self, name: str, record: bytes) -> Version:
-        """Keep the first record of a log.
+        """Keep the first record of a log; return its version.
 
         Raises:
             LogExistsError: there is one of this name.

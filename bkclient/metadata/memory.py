@@ -66,13 +66,14 @@ class _Stored:
     value: bytes
     ctime_ms: int
     owner: int = 0
+    created: int = 0
     version: Version = 0
     created_below: int = 0
     """How many children were ever made: the next sequence number."""
     names: set[str] = attrs.field(factory=set)
 
     def stat(self) -> Stat:
-        return Stat(self.version, self.ctime_ms, self.owner, len(self.names))
+        return Stat(self.version, self.ctime_ms, self.owner, len(self.names), self.created)
 
 
 class MemoryCluster:
@@ -92,6 +93,7 @@ class MemoryCluster:
         self._nodes: dict[str, _Stored] = {}
         self._watches: dict[tuple[str, bool], dict[Fired, None]] = {}
         self._sessions_made = 0
+        self._nodes_made = 0
         self._live: set[int] = set()
 
     @classmethod
@@ -162,7 +164,9 @@ class MemoryCluster:
             path += f"{above.created_below:010d}"
         if path in self._nodes:
             raise NodeExistsError(f"{path or '/'} exists")
-        self._nodes[path] = _Stored(value, int(self.clock.seconds() * 1000), owner)
+        self._nodes_made += 1
+        now_ms = int(self.clock.seconds() * 1000)
+        self._nodes[path] = _Stored(value, now_ms, owner, self._nodes_made)
         if above is not None:
             above.created_below += 1
             above.names.add(path.rpartition("/")[2])

@@ -119,8 +119,7 @@ class SqliteCookies(SqlitePart):
         try:
             if version == NEW:
                 check_bookie_id(bookie_id)
-                await self._write(lambda rows, _: rows.insert(COOKIE, bookie_id, cookie))
-                return 0
+                return await self._write(lambda rows, _: rows.insert(COOKIE, bookie_id, cookie))
             return await self._write(
                 lambda rows, _: rows.update(COOKIE, bookie_id, cookie, version)
             )

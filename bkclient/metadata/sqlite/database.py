@@ -8,7 +8,8 @@ node       kind, key, value, version, ctime_ms, owner: every stored value. ``kin
            (keys are text; of ``meta`` the path below ZooKeeper's root), log. ``owner`` is
            the session that the row vanishes with, or null
 session    id, expires_ms, timeout_ms, pid: leases, by the wall clock
-seq        name, next: ledger ids and votes
+seq        name, next: ledger ids, votes, and for some kinds the first version of a new row,
+           beyond those of all removed ones
 change     n, kind, key: what changed, in order; old rows are trimmed
 =========  =============================================================================
 
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import attrs
@@ -45,6 +46,8 @@ Key = int | str
 
 APPLICATION_ID: Final = 0x424B4D44  # "BKMD"
 SCHEMA_VERSION: Final = 1
+_VERSIONS: Final = {kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "mark")}
+"""The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
 CHANGES_KEPT: Final = 10_000
 
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
@@ -136,15 +139,21 @@ class Rows:
                 return found[0], row
         return None
 
-    def insert(self, kind: str, key: Key, value: bytes, owner: int | None = None) -> None:
-        """Make a row; raise ``NodeExistsError`` where there is one."""
+    def insert(self, kind: str, key: Key, value: bytes, owner: int | None = None) -> Version:
+        """Make a row; return its version.
+
+        Raises:
+            NodeExistsError: there is one.
+        """
+        version = self._first_version(kind)
         made = self._connection.execute(
-            "INSERT OR IGNORE INTO node VALUES(?, ?, ?, 0, ?, ?)",
-            (kind, key, value, self.now_ms, owner),
+            "INSERT OR IGNORE INTO node VALUES(?, ?, ?, ?, ?, ?)",
+            (kind, key, value, version, self.now_ms, owner),
         ).rowcount
         if not made:
             raise NodeExistsError(f"{kind} {key} exists")
         self._note(kind, key)
+        return version
 
     def update(self, kind: str, key: Key, value: bytes, version: Version = ANY) -> Version:
         """Replace a value; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
@@ -159,12 +168,13 @@ class Rows:
 
     def delete(self, kind: str, key: Key, version: Version = ANY) -> None:
         """Remove a row; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
-        gone = self._connection.execute(
-            "DELETE FROM node WHERE kind = ? AND key = ? AND ? IN (-1, version)",
-            (kind, key, version),
-        ).rowcount
-        if not gone:
-            self._checked(kind, key, version, done=False)
+        row = self.get(kind, key)
+        if row is None:
+            raise NoNodeError(f"no {kind} {key}")
+        if version not in {ANY, row.version}:
+            raise BadVersionError(f"{kind} {key} has version {row.version}, not {version}")
+        self._connection.execute("DELETE FROM node WHERE kind = ? AND key = ?", (kind, key))
+        self._skip_versions(kind, row.version)
         self._note(kind, key)
 
     def _checked(self, kind: str, key: Key, version: Version, *, done: bool) -> Row:
@@ -187,7 +197,19 @@ class Rows:
         self._connection.execute(
             "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE kind = ?", (kind,)
         )
+        last: Any = self._one("SELECT max(version) FROM node WHERE kind = ?", kind)
+        if last is not None:
+            self._skip_versions(kind, last)
         self._connection.execute("DELETE FROM node WHERE kind = ?", (kind,))
+
+    def _first_version(self, kind: str) -> Version:
+        found: Any = self._one("SELECT next FROM seq WHERE name = ?", _VERSIONS.get(kind, ""))
+        return int(found or 0)
+
+    def _skip_versions(self, kind: str, last: Version) -> None:
+        """Let no new row of a kind have a version up to ``last``, that of a removed one."""
+        if kind in _VERSIONS:
+            self.skip_to(_VERSIONS[kind], last + 1)
 
     def delete_everything(self) -> None:
         """Remove all there is: the file is then as if it had just been made."""

@@ -41,15 +41,15 @@ class SqliteLedgers(SqlitePart):
         metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
         value = encode_metadata(metadata)
 
-        def create(rows: Rows, _session_id: int) -> None:
+        def create(rows: Rows, _session_id: int) -> Version:
             stored = rows.get(LEDGER, ledger_id)
             if stored is None:
-                rows.insert(LEDGER, ledger_id, value)
-            elif not _same_creator(stored.value, metadata.creator_token):
+                return rows.insert(LEDGER, ledger_id, value)
+            if not _same_creator(stored.value, metadata.creator_token):
                 raise LedgerExistsError(f"ledger {ledger_id} exists")
+            return stored.version
 
-        await self._write(create)
-        return 0
+        return await self._write(create)
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
         """See ``LedgerStore``."""

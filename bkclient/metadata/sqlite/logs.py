@@ -17,10 +17,9 @@ class SqliteLogs(SqlitePart):
         """See ``LogStore``."""
         check_log_name(name)
         try:
-            await self._write(lambda rows, _: rows.insert(LOG, name, record))
+            return await self._write(lambda rows, _: rows.insert(LOG, name, record))
         except NodeExistsError as error:
             raise log_exists(name) from error
-        return 0
 
     async def read_log(self, name: str) -> Versioned[bytes]:
         """See ``LogStore``."""

@@ -16,6 +16,7 @@ from bkclient.metadata.api import (
     Version,
 )
 from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.logs import remove_all_logs
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
@@ -83,8 +84,9 @@ class TreeAdmin(TreePart):
         name = await self._remove_ledgers()
         await delete_if_there(self._tree, zk_paths.LAYOUT)
         await self._write_layout(name)
-        for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES, zk_paths.LOGS):
+        for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES):
             await delete_all_below(self._tree, path)
+        await remove_all_logs(self._tree)
         await delete_if_there(self._tree, zk_paths.INSTANCE_ID)
         instance_id = self._new_instance_id()
         await self._make(zk_paths.INSTANCE_ID, instance_id.encode())

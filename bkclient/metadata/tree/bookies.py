@@ -51,6 +51,9 @@ log = Logger()
 
 _WRITTEN_ID: Final = re.compile(r"[A-Za-z0-9._:-]+")
 
+_VERSIONS: Final = 2**32
+"""How many versions ZooKeeper's 32 bits count."""
+
 
 class TreeBookies(TreePart):
     """Implements ``BookieRegistry``."""
@@ -149,7 +152,12 @@ class TreeBookies(TreePart):
 
 
 class TreeCookies(TreePart):
-    """Implements ``CookieStore``."""
+    """Implements ``CookieStore``.
+
+    A version is that of the node and, from bit 32 on, the transaction that created the node. Java
+    removes a cookie's node, so the node's own versions begin at 0 again. Between the look at a node
+    and the write lies one round trip: ZooKeeper has no condition on the transaction.
+    """
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
         """See ``CookieStore``."""
@@ -157,7 +165,7 @@ class TreeCookies(TreePart):
             node = await self._tree.get(zk_paths.cookie(bookie_id))
         except NoNodeError as error:
             raise no_cookie(bookie_id) from error
-        return Versioned(node.value, node.stat.version)
+        return Versioned(node.value, _cookie_version(node.stat.created, node.stat.version))
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
         """See ``CookieStore``."""
@@ -168,9 +176,10 @@ class TreeCookies(TreePart):
                 await create_with_parents(self._tree, path, cookie)
             except NodeExistsError as error:
                 raise CookieExistsError(f"bookie {bookie_id} has a cookie") from error
-            return 0
+            return (await self.read_cookie(bookie_id)).version
         try:
-            return await self._tree.set(path, cookie, version)
+            created, of_node = await self._checked(path, version)
+            return _cookie_version(created, await self._tree.set(path, cookie, of_node))
         except NoNodeError as error:
             raise no_cookie(bookie_id) from error
         except BadVersionError as error:
@@ -178,12 +187,35 @@ class TreeCookies(TreePart):
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
         """See ``CookieStore``."""
+        path = zk_paths.cookie(bookie_id)
         try:
-            await self._tree.delete(zk_paths.cookie(bookie_id), version)
+            _created, of_node = await self._checked(path, version)
+            await self._tree.delete(path, of_node)
         except NoNodeError as error:
             raise no_cookie(bookie_id) from error
         except BadVersionError as error:
             raise cookie_changed(bookie_id, version) from error
+
+    async def _checked(self, path: str, version: Version) -> tuple[int, Version]:
+        """Return which transaction created the node, and the node's own version in ``version``.
+
+        Raises:
+            NoNodeError: there is no such node.
+            BadVersionError: the node was created by another transaction than ``version`` says.
+        """
+        stat = await self._tree.stat(path)
+        if stat is None:
+            raise NoNodeError(f"no node {path}")
+        if version == ANY:
+            return stat.created, ANY
+        created, of_node = divmod(version, _VERSIONS)
+        if created not in {0, stat.created}:
+            raise BadVersionError(f"{path} was created again")
+        return stat.created, of_node
+
+
+def _cookie_version(created: int, of_node: Version) -> Version:
+    return created * _VERSIONS + of_node
 
 
 def check_bookie_id(bookie_id: BookieId) -> None:

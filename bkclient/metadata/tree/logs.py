@@ -1,4 +1,8 @@
-"""The records of logs made of ledgers, in a tree."""
+"""The records of logs made of ledgers, in a tree.
+
+The node of a removed log stays, with ``TOMBSTONE`` as its value: a log that is created again under
+the name goes on with the versions of that node, so a record read before is never the current one.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +27,17 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
     StandingWatch,
+    Tree,
     create_with_parents,
+    together,
 )
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+
+TOMBSTONE: Final = b'{"v":"removed"}'
+"""What is stored for a removed log; an older release reports a record of a later format."""
+
+_READS_AT_ONCE: Final = 256
 
 
 class TreeLogs(TreePart):
@@ -38,7 +49,10 @@ class TreeLogs(TreePart):
         try:
             await create_with_parents(self._tree, zk_paths.log(name), record)
         except NodeExistsError as error:
-            raise log_exists(name) from error
+            version = await replace_tombstone(self._tree, zk_paths.log(name), record)
+            if version is None:
+                raise log_exists(name) from error
+            return version
         return 0
 
     async def read_log(self, name: str) -> Versioned[bytes]:
@@ -48,6 +62,8 @@ class TreeLogs(TreePart):
             node = await self._tree.get(zk_paths.log(name))
         except NoNodeError as error:
             raise no_log(name) from error
+        if node.value == TOMBSTONE:
+            raise no_log(name)
         return Versioned(node.value, node.stat.version)
 
     async def write_log(self, name: str, record: bytes, version: Version) -> Version:
@@ -57,24 +73,41 @@ class TreeLogs(TreePart):
         except NoNodeError as error:
             raise no_log(name) from error
         except BadVersionError as error:
+            await self.read_log(name)  # Removed logs are reported as such.
             raise log_changed(name, version) from error
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
         """See ``LogStore``."""
-        check_log_name(name)
-        try:
-            await self._tree.delete(zk_paths.log(name), version)
-        except NoNodeError as error:
-            raise no_log(name) from error
-        except BadVersionError as error:
-            raise log_changed(name, version) from error
+        while True:
+            found = (await self.read_log(name)).version
+            try:
+                await self._tree.set(
+                    zk_paths.log(name), TOMBSTONE, found if version == ANY else version
+                )
+            except BadVersionError as error:
+                if version == ANY:
+                    continue  # It was changed since it was read.
+                raise log_changed(name, version) from error
+            return
 
     async def list_logs(self) -> list[str]:
         """See ``LogStore``."""
         try:
-            return sorted(await self._tree.children(zk_paths.LOGS))
+            names = sorted(await self._tree.children(zk_paths.LOGS))
         except NoNodeError:
             return []
+        logs: list[str] = []
+        for start in range(0, len(names), _READS_AT_ONCE):
+            some = names[start : start + _READS_AT_ONCE]
+            are_logs = await together(self._is_log(name) for name in some)
+            logs += [name for name, is_log in zip(some, are_logs, strict=True) if is_log]
+        return logs
+
+    async def _is_log(self, name: str) -> bool:
+        try:
+            return (await self._tree.get(zk_paths.log(name))).value != TOMBSTONE
+        except NoNodeError:
+            return False
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
         """See ``LogStore``."""
@@ -83,6 +116,27 @@ class TreeLogs(TreePart):
             await self._tree.stat(zk_paths.log(name), fired)
 
         return await StandingWatch(self._tree, arm, changed).start()
+
+
+async def replace_tombstone(tree: Tree, path: str, record: bytes) -> Version | None:
+    """Store a record where a log was removed; return its version, or None where there is a log."""
+    node = await tree.get(path)
+    if node.value != TOMBSTONE:
+        return None
+    try:
+        return await tree.set(path, record, node.stat.version)
+    except BadVersionError:
+        return None  # Another process has created the log.
+
+
+async def remove_all_logs(tree: Tree) -> None:
+    """Leave no log, but the versions that logs of these names go on with."""
+    try:
+        names = await tree.children(zk_paths.LOGS)
+    except NoNodeError:
+        return
+    for name in names:
+        await tree.set(zk_paths.log(name), TOMBSTONE)
 
 
 def check_log_name(name: str) -> None:

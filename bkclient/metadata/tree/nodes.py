@@ -63,13 +63,15 @@ class AnswerLostError(MetadataUnavailableError):
 class Stat:
     """What is known of a node besides its value. ``owner`` is a session's id, or 0.
 
-    ``children`` is how many lie right below it.
+    ``children`` is how many lie right below it. ``created`` is the number of the transaction that
+    created the node: a node deleted and created again has another one (ZooKeeper's czxid).
     """
 
     version: Version
     ctime_ms: int
     owner: int
     children: int = 0
+    created: int = 0
 
 
 @attrs.frozen

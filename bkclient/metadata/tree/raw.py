@@ -9,6 +9,7 @@ from typing import Final
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import IncompatibleLayoutError, NotFoundError, StoredNode
 from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
@@ -85,6 +86,8 @@ class TreeRaw(TreePart):
         try:
             await insist(lambda: create_with_parents(self._tree, node.path, node.value))
         except NodeExistsError:
+            if zk_paths.parent(node.path) == zk_paths.LOGS:
+                await replace_tombstone(self._tree, node.path, node.value)
             return (await self._tree.get(node.path)).value == node.value
         return True
 

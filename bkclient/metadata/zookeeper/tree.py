@@ -447,4 +447,4 @@ def _settle(answer: Deferred[Any], result: IAsyncResult) -> None:
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.ctime, stat.ephemeralOwner or 0, stat.numChildren)
+    return Stat(stat.version, stat.ctime, stat.ephemeralOwner or 0, stat.numChildren, stat.czxid)

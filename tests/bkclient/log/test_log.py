@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -802,6 +803,99 @@ class TestTakingAway:
         assert world.run(manager.list()) == []
         with pytest.raises((AppendUnknownError, NotLeaderError)):
             world.run(_await(writer.append(b"1")))
+
+    def test_the_writer_of_a_deleted_log_writes_nothing_to_the_next_of_its_name(self) -> None:
+        world = World(3)
+        old, new = logs(world), logs(world, 1)
+        stale = opened(world, old, attrs.evolve(TRIPLE, roll_entries=2))
+        append(world, stale, b"old")
+        world.run(new.delete("events", force=True))
+        writer = opened(world, new)
+        append(world, writer, b"0", b"1", b"2")
+        for payload in (b"stale 1", b"stale 2", b"stale 3"):
+            with pytest.raises((AppendUnknownError, NotLeaderError, LogUnwritableError)):
+                world.run(_await(stale.append(payload)))
+        append(world, writer, b"3")
+        world.run(new.sweep("events", age_s=0))
+        world.run(writer.close())
+        assert all_of(world, new) == [b"0", b"1", b"2", b"3"]
+
+    def test_a_roll_under_way_does_not_list_a_ledger_in_the_next_log_of_the_name(self) -> None:
+        world = World(3)
+        old, new = logs(world), logs(world, 1)
+        stale = opened(world, old)
+        append(world, stale, b"old")
+        late: list[Operation] = []
+
+        def delay_s(operation: Operation) -> float:
+            if operation.name == "set" and operation.path.startswith(".logs/") and not late:
+                late.append(operation)
+                return 20.0
+            return 0.0
+
+        world.metadata.delay_s = delay_s
+        rolling = world.start(stale.roll())
+        world.settle(1)
+        world.run(new.delete("events", force=True))
+        writer = opened(world, new)
+        append(world, writer, b"0", b"1", b"2")
+        world.settle(30)
+        assert rolling.done
+        append(world, writer, b"3")
+        world.run(writer.close())
+        assert all_of(world, new) == [b"0", b"1", b"2", b"3"]
+
+    def test_a_trim_for_a_deleted_log_trims_nothing_of_the_next_of_its_name(self) -> None:
+        world = World(3)
+        manager, other = logs(world), logs(world, 1)
+        writer = opened(world, manager)
+        for payload in (b"0", b"1"):
+            append(world, writer, payload)
+            world.run(writer.roll())
+        late: list[Operation] = []
+
+        def delay_s(operation: Operation) -> float:
+            if operation.name == "set" and operation.path.startswith(".logs/") and not late:
+                late.append(operation)
+                return 20.0
+            return 0.0
+
+        world.metadata.delay_s = delay_s
+        trimming = world.start(manager.trim("events", Position(2, 0)))
+        world.settle(1)
+        world.run(other.delete("events", force=True))
+        again = opened(world, other)
+        for payload in (b"2", b"3", b"4"):
+            append(world, again, payload)
+            world.run(again.roll())
+        with pytest.raises(NoSuchLogError):
+            trimming.finish()
+        world.run(again.close())
+        assert all_of(world, other) == [b"2", b"3", b"4"]
+
+    def test_a_reader_of_a_deleted_log_reads_nothing_of_the_next_of_its_name(self) -> None:
+        world = World(3)
+        manager, other = logs(world), logs(world, 1)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        seen: list[bytes] = []
+
+        async def follow() -> None:
+            async for _position, payload in await manager.open_reader("events"):
+                seen.append(payload)
+
+        reading = world.start(follow())
+        world.settle(5)
+        world.run(writer.close())
+        world.settle(5)
+        world.run(other.delete("events", force=True))
+        again = opened(world, other)
+        for payload in (b"1", b"2", b"3"):
+            append(world, again, payload)
+            world.run(again.roll())
+        with pytest.raises(NoSuchLogError):
+            reading.finish()
+        assert seen == [b"0"]
 
     def test_names_are_taken_once_and_missing_ones_told(self) -> None:
         world = World(3)
