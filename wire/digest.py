@@ -22,8 +22,8 @@ import hashlib
 import hmac
 import struct
 import zlib
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import attrs
 
@@ -37,9 +37,6 @@ ENTRY_HEADER: Final = struct.Struct(">qqqq")
 
 LAC_HEADER: Final = struct.Struct(">qq")
 """Ledger id, last add confirmed."""
-
-_SIZED_HEADER: Final = struct.Struct(">iqqqq")
-"""The same behind the packet's length."""
 
 _U32: Final = struct.Struct(">I")
 _U64: Final = struct.Struct(">Q")
@@ -80,6 +77,34 @@ class Entry:
     payload: bytes
 
 
+class VerifiedEntries(NamedTuple):
+    """Verified entries of one ledger, in order, as two lists of the same length.
+
+    This is what an entry costs least in. ``wire.entry_batch`` makes one buffer of it.
+    """
+
+    headers: list[bytes]
+    """Of 32 bytes each, as ``ENTRY_HEADER`` packs them."""
+
+    payloads: list[bytes]
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> VerifiedEntries:
+        """Return what ``entries`` makes these objects of."""
+        headers = [ENTRY_HEADER.pack(e.ledger_id, e.entry_id, e.lac, e.length) for e in entries]
+        return cls(headers, [entry.payload for entry in entries])
+
+    def entries(self) -> list[Entry]:
+        """Return an object for each."""
+        fields: Iterator[Any] = iter(_all_fields(self.headers))
+        return list(map(Entry, fields, fields, fields, fields, self.payloads))
+
+
+def _all_fields(headers: Sequence[bytes]) -> tuple[int, ...]:
+    """Return the four fields of each header, one header after the other."""
+    return struct.unpack(f">{4 * len(headers)}q", b"".join(headers))
+
+
 def header(packet: bytes) -> EntryHeader:
     """Read the header of an entry packet without verifying it.
 
@@ -114,8 +139,8 @@ class Digester(Protocol):
         """
         ...
 
-    def verify_run(self, ledger_id: int, first: int, packets: Packets) -> list[Entry]:
-        """Return entries with ids from ``first`` on, up to the first that ``verify`` refuses."""
+    def verify_run(self, ledger_id: int, ids: range, packets: Packets) -> VerifiedEntries:
+        """Return the entries with these ids, in order, up to the first that ``verify`` refuses."""
         ...
 
     def package_lac(self, ledger_id: int, lac: int) -> bytes:
@@ -132,15 +157,30 @@ class Digester(Protocol):
 
 
 class _Digester:
-    """One digest: ``compute`` gives the digest field of the bytes that it covers."""
+    """One digest.
+
+    Args:
+        digest_type: which.
+        size: bytes of its field.
+        compute: returns the digest field of an entry's header and payload.
+        compute_all: returns the digest fields of many entries, joined; by default ``compute`` does.
+    """
 
     def __init__(
-        self, digest_type: DigestType, size: int, compute: Callable[[bytes, bytes], bytes]
+        self,
+        digest_type: DigestType,
+        size: int,
+        compute: Callable[[bytes, bytes], bytes],
+        compute_all: Callable[[Sequence[bytes], Sequence[bytes]], bytes] | None = None,
     ) -> None:
         self.digest_type = digest_type
         self.size = size
         self._compute = compute
+        self._compute_all = compute_all or self._compute_each
         self._payload_at = ENTRY_HEADER_BYTES + size
+
+    def _compute_each(self, headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
+        return b"".join(map(self._compute, headers, payloads))
 
     def package(
         self, ledger_id: int, entry_id: int, lac: int, length: int, payload: bytes
@@ -170,30 +210,32 @@ class _Digester:
             LedgerId(found_ledger), EntryId(found_entry), EntryId(lac), length, bytes(payload)
         )
 
-    def verify_run(self, ledger_id: int, first: int, packets: Packets) -> list[Entry]:
-        entries: list[Entry] = []
-        sized, compute, unpack = packets.sized, self._compute, _SIZED_HEADER.unpack_from
-        length_bytes, head_bytes = LENGTH.size, _SIZED_HEADER.size
-        payload_at = length_bytes + self._payload_at
-        at = 0
-        for wanted in range(first, first + packets.count):
-            start = at + payload_at
-            if start > len(sized):
-                break
-            size, found_ledger, entry_id, lac, length = unpack(sized, at)
-            head_at, digest_at = at + length_bytes, at + head_bytes
-            end = head_at + size
-            payload = sized[start:end]
-            if (
-                compute(sized[head_at:digest_at], payload) != sized[digest_at:start]
-                or start > end
-                or entry_id != wanted
-                or found_ledger != ledger_id
-            ):
-                break
-            entries.append(Entry(found_ledger, entry_id, lac, length, payload))
-            at = end
-        return entries
+    def verify_run(self, ledger_id: int, ids: range, packets: Packets) -> VerifiedEntries:
+        sized, payload_at = packets.sized, self._payload_at
+        spans = _spans(packets, payload_at)[: len(ids)]
+        headers = [sized[at : at + ENTRY_HEADER_BYTES] for at, _ in spans]
+        payloads = [sized[at + payload_at : end] for at, end in spans]
+        found = b"".join([sized[at + ENTRY_HEADER_BYTES : at + payload_at] for at, _ in spans])
+        digests = self._compute_all(headers, payloads)
+        fields = _all_fields(headers)
+        wanted = tuple(ids[: len(spans)])
+        if (
+            found != digests
+            or fields[1::4] != wanted
+            or fields[0::4].count(ledger_id) != len(spans)
+        ):
+            good = self._count_good(ledger_id, wanted, [sized[at:end] for at, end in spans])
+            del headers[good:], payloads[good:]
+        return VerifiedEntries(headers, payloads)
+
+    def _count_good(self, ledger_id: int, ids: Sequence[int], packets: Sequence[bytes]) -> int:
+        """Return how many packets are what they should be before the first that is not."""
+        for count, (entry_id, packet) in enumerate(zip(ids, packets, strict=True)):
+            try:
+                self.verify(ledger_id, entry_id, packet)
+            except DigestMismatchError:
+                return count
+        return len(packets)
 
     def package_lac(self, ledger_id: int, lac: int) -> bytes:
         try:
@@ -218,9 +260,12 @@ class _Digester:
 def digester(digest_type: DigestType, password: bytes) -> Digester:
     """Return the digester for a ledger's digest type and password."""
     if digest_type is DigestType.CRC32C:
-        return _Digester(digest_type, 4, _crc32c())
+        # Its import reads package metadata: dear at the start of a command that needs no digest.
+        from crc32c import crc32c
+
+        return _checksum(digest_type, _U32, crc32c)
     if digest_type is DigestType.CRC32:
-        return _Digester(digest_type, 8, _crc32)
+        return _checksum(digest_type, _U64, zlib.crc32)
     if digest_type is DigestType.MAC:
         return _Digester(digest_type, 20, _hmac_sha1(mac_key(password)))
     if digest_type is DigestType.DUMMY:
@@ -228,18 +273,23 @@ def digester(digest_type: DigestType, password: bytes) -> Digester:
     raise LocalProtocolError(f"no digest type {digest_type!r}")
 
 
-def _crc32(head: bytes, payload: bytes) -> bytes:
-    return _U64.pack(zlib.crc32(payload, zlib.crc32(head)))
-
-
-def _crc32c() -> Callable[[bytes, bytes], bytes]:
-    # Its import reads package metadata: dear at the start of a command that needs no digest.
-    from crc32c import crc32c
+def _checksum(digest_type: DigestType, field: struct.Struct, crc: _Crc) -> _Digester:
+    """Return the digester of a checksum. That of many entries has no line of Python for each."""
 
     def compute(head: bytes, payload: bytes) -> bytes:
-        return _U32.pack(crc32c(payload, crc32c(head)))
+        return field.pack(crc(payload, crc(head)))
 
-    return compute
+    def compute_all(headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
+        many = struct.Struct(f">{len(payloads)}{field.format[-1]}")
+        return many.pack(*map(crc, payloads, map(crc, headers)))
+
+    return _Digester(digest_type, field.size, compute, compute_all)
+
+
+class _Crc(Protocol):
+    """A checksum that goes on from the value of the bytes before."""
+
+    def __call__(self, data: bytes, value: int = 0, /) -> int: ...
 
 
 def _hmac_sha1(key: bytes) -> Callable[[bytes, bytes], bytes]:
@@ -252,3 +302,17 @@ def _hmac_sha1(key: bytes) -> Callable[[bytes, bytes], bytes]:
         return mac.digest()
 
     return compute
+
+
+def _spans(packets: Packets, bytes_min: int) -> list[tuple[int, int]]:
+    """Return where each packet begins and ends, up to the first that is too short."""
+    sized, length_at = packets.sized, LENGTH.unpack_from
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for _ in range(packets.count):
+        begin = at + LENGTH.size
+        at = begin + length_at(sized, at)[0]
+        if at - begin < bytes_min:
+            break
+        spans.append((begin, at))
+    return spans

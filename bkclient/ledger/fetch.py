@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, Union
 
-import attrs
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -41,7 +40,7 @@ from bkclient.quorum.read import (
     Speculation,
 )
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
-from wire.digest import Digester, Entry
+from wire.digest import Digester, Entry, VerifiedEntries
 from wire.errors import DigestMismatchError
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -61,13 +60,6 @@ T = TypeVar("T")
 
 POLL_MARGIN_S: Final = 1.0
 """How much sooner than our own time-out a bookie must answer a long poll."""
-
-
-@attrs.frozen
-class Fetched:
-    """Entries that one bookie gave for a batch read, consecutive from the first asked for."""
-
-    entries: Sequence[Entry]
 
 
 class EntryFetcher:
@@ -135,7 +127,7 @@ class EntryFetcher:
             lambda bookie, response: self.verified(bookie, response, entry_id),
         )
 
-    async def entries(self, metadata: LedgerMetadata, first: int, last: int) -> list[Entry]:
+    async def entries(self, metadata: LedgerMetadata, first: int, last: int) -> VerifiedEntries:
         """Read entries of one fragment, all at once: in bulk, and by themselves what needs it.
 
         Raises:
@@ -156,7 +148,7 @@ class EntryFetcher:
         singly = [self.entry(metadata, EntryId(entry_id)) for entry_id in missing]
         for entry in await _gather(singly):
             found[entry.entry_id] = entry
-        return [found[entry_id] for entry_id in range(first, last + 1)]
+        return VerifiedEntries.of([found[entry_id] for entry_id in range(first, last + 1)])
 
     def _bulk(
         self, bookie: BookieId, entries: list[int], ensemble: Sequence[BookieId]
@@ -215,7 +207,7 @@ class EntryFetcher:
 
     def batch(
         self, metadata: LedgerMetadata, first: EntryId, count: int, bytes_max: int
-    ) -> Deferred[Fetched]:
+    ) -> Deferred[VerifiedEntries]:
         """Read up to ``count`` entries from one bookie (BP-62); at least one, maybe not all.
 
         Needs V2, and an ensemble as large as the write quorum.
@@ -229,7 +221,7 @@ class EntryFetcher:
                     self._ledger_id, first, self._pool.next_txn_id(), count, bytes_max
                 ),
             ),
-            lambda bookie, response: self._verified_batch(bookie, response, first),
+            lambda bookie, response: self._verified_batch(bookie, response, first, count),
         )
 
     def _replica_read(
@@ -330,18 +322,21 @@ class EntryFetcher:
         except DigestMismatchError as error:
             raise ClientDigestMismatchError(f"{self._what(bookie, entry_id)}: {error}") from error
 
-    def _verified_batch(self, bookie: BookieId, response: Response, first: EntryId) -> Fetched:
+    def _verified_batch(
+        self, bookie: BookieId, response: Response, first: EntryId, count: int
+    ) -> VerifiedEntries:
         """Take the verified beginning of a batch; a bad first entry is for another bookie."""
         if response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, self._what(bookie, first))
         assert isinstance(response, BatchReadResponse)
-        entries = self._digester.verify_run(self._ledger_id, first, response.entries)
-        if not entries:
+        ids = range(first, first + count)
+        found = self._digester.verify_run(self._ledger_id, ids, response.entries)
+        if not found.payloads:
             bad = next(iter(response.entries), None)
             if bad is None:
                 raise ReadFailedError(f"{self._what(bookie, first)}: an empty batch")
-            entries = [self._verify(bookie, bad, first)]  # Says what is wrong with it.
-        return Fetched(entries)
+            return VerifiedEntries.of([self._verify(bookie, bad, first)])  # Says what is wrong.
+        return found
 
     def _what(self, bookie: BookieId, entry_id: EntryId | None) -> str:
         if entry_id is None:

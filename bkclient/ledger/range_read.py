@@ -12,7 +12,7 @@ from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParame
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
-from wire.digest import Entry
+from wire.digest import VerifiedEntries
 from wire.ids import EntryId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -32,9 +32,9 @@ class ChunkSizer:
     def __init__(self) -> None:
         self.entries = CHUNK_ENTRIES_FIRST
 
-    def learn(self, entries: list[Entry]) -> None:
+    def learn(self, payloads: list[bytes]) -> None:
         """Look at a chunk that came; grow slowly, shrink at once."""
-        average = max(1, sum(len(entry.payload) for entry in entries) // len(entries))
+        average = max(1, sum(map(len, payloads)) // len(payloads))
         wanted = max(1, min(CHUNK_ENTRIES_MAX, CHUNK_BYTES // (average + 64)))
         self.entries = min(wanted, self.entries * 8)
 
@@ -45,7 +45,7 @@ async def read_range(
     local: LocalMetadata,
     first: int,
     last: int,
-) -> AsyncGenerator[list[Entry], None]:
+) -> AsyncGenerator[VerifiedEntries, None]:
     """Yield the entries in chunks, in order. Cancelling or closing it stops the reading ahead.
 
     Raises:
@@ -54,7 +54,7 @@ async def read_range(
     """
     if not 0 <= first <= last:
         raise IncorrectParameterError(f"entries {first} to {last} are no range")
-    ahead: deque[tuple[range, Deferred[list[Entry]]]] = deque()
+    ahead: deque[tuple[range, Deferred[VerifiedEntries]]] = deque()
     sizer, following = ChunkSizer(), first
     try:
         while ahead or following <= last:
@@ -70,9 +70,10 @@ async def read_range(
                 # Give those before the one that cannot be read; by itself it may be had after all.
                 for entry_id in ids:
                     await fetcher.turn()
-                    yield [await fetcher.entry(local.value, EntryId(entry_id))]
+                    entry = await fetcher.entry(local.value, EntryId(entry_id))
+                    yield VerifiedEntries.of([entry])
             else:
-                sizer.learn(entries)
+                sizer.learn(entries.payloads)
                 yield entries
     finally:
         for _, chunk in ahead:
@@ -89,7 +90,7 @@ def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) ->
 
 def _fetch(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
-) -> Deferred[list[Entry]]:
+) -> Deferred[VerifiedEntries]:
     metadata = local.value
     if fetcher.can_batch and last > first and metadata.ensemble_size == metadata.write_quorum:
         return Deferred.fromCoroutine(_fetch_in_batches(cluster, fetcher, local, first, last))
@@ -98,28 +99,29 @@ def _fetch(
 
 async def _fetch_singly(
     fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
-) -> list[Entry]:
+) -> VerifiedEntries:
     await fetcher.turn(last - first + 1)
     return await fetcher.entries(local.value, first, last)
 
 
 async def _fetch_in_batches(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
-) -> list[Entry]:
+) -> VerifiedEntries:
     """Ask for several entries with one request, and again for what did not fit."""
-    entries: list[Entry] = []
+    found = VerifiedEntries([], [])
     bytes_max = cluster.config.frame_bytes_max
-    while (following := first + len(entries)) <= last:
+    while (following := first + len(found.payloads)) <= last:
         count = last - following + 1
         await fetcher.turn()
         try:
-            fetched = await fetcher.batch(local.value, EntryId(following), count, bytes_max)
+            more = await fetcher.batch(local.value, EntryId(following), count, bytes_max)
         except BookieUnavailableError:
             # An old bookie closes the connection on a request it does not know.
             fetcher.can_batch = False
-            return entries + await _fetch_singly(fetcher, local, following, last)
+            more = await _fetch_singly(fetcher, local, following, last)
         except ClientError:
             # Ask for each: that names the entry that is not there, or finds it elsewhere.
-            return entries + await _fetch_singly(fetcher, local, following, last)
-        entries += fetched.entries[:count]
-    return entries
+            more = await _fetch_singly(fetcher, local, following, last)
+        found.headers.extend(more.headers)
+        found.payloads.extend(more.payloads)
+    return found

@@ -448,6 +448,6 @@ class LedgerWriter:
                 f"entry {last} of ledger {self.ledger_id} is not confirmed: "
                 f"the last one that is, is {self.last_add_confirmed}"
             )
-        async for entries in read_range(self._cluster, self._fetcher, self._local, first, last):
-            for entry in entries:
+        async for found in read_range(self._cluster, self._fetcher, self._local, first, last):
+            for entry in found.entries():
                 yield entry

@@ -229,7 +229,7 @@ class _FragmentCopy:
             bulk = self._fetcher.entries(self._ledger.metadata, batch[0], batch[-1])
             # A bulk read takes being cancelled for a bookie that is slow: it is let go instead.
             with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
-                return await Shared(bulk).wait()
+                return (await Shared(bulk).wait()).entries()
         return await self._read_singly(batch)
 
     async def _read_singly(self, batch: list[EntryId]) -> list[Entry]:

@@ -103,6 +103,8 @@ def test_a_ledger_there_and_back(uri: str, protocol: ProtocolVersion) -> None:
         assert last == 499
         assert [entry.payload for entry in client.iter_entries(ledger_id)] == payloads
         assert [e.entry_id for e in client.iter_entries(ledger_id, 7, 9)] == [7, 8, 9]
+        assert b"".join(b.payloads for b in client.iter_batches(ledger_id)) == b"".join(payloads)
+        assert [list(b.entry_ids) for b in client.iter_batches(ledger_id, 7, 9)] == [[7, 8, 9]]
         assert client.read_entry(ledger_id, 3).payload == b"entry 3"
         assert ledger_id in list(client.ledgers())
         metadata = client.call(operations.read_metadata, ledger_id).value

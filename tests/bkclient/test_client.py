@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from bkclient.errors import (
 )
 from tests.bkclient.worlds import World, collect
 from wire.codes import DigestType, LedgerState, ProtocolVersion
+from wire.entry_batch import EntryBatch
 from wire.ids import LedgerId
 from wire.messages import BatchReadRequest, Request
 
@@ -85,6 +87,44 @@ def test_a_large_ledger_streams_through(protocol: ProtocolVersion) -> None:
         return last, total
 
     assert world.run(story()) == (4999, 5_000_000)
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("write_quorum", [3, 2])
+def test_batches_hold_what_the_entries_hold(protocol: ProtocolVersion, write_quorum: int) -> None:
+    world = World(3)
+    client = world.client(protocol=protocol)
+    payloads = [b"%d" % number * (number % 7) for number in range(300)]
+
+    async def story() -> list[EntryBatch]:
+        writer = await client.create_ledger(
+            ensemble_size=3, write_quorum=write_quorum, ack_quorum=2
+        )
+        await writer.add_many(payloads)
+        await writer.close()
+        reader = await client.open_ledger(writer.ledger_id)
+        return [batch async for batch in reader.read_batches(7, 290)]
+
+    found = world.run(story())
+    assert [entry_id for batch in found for entry_id in batch.entry_ids] == list(range(7, 291))
+    assert b"".join(batch.payloads for batch in found) == b"".join(payloads[7:291])
+    entries = [entry for batch in found for entry in batch.entries()]
+    assert [entry.payload for entry in entries] == payloads[7:291]
+    lengths = list(itertools.accumulate(map(len, payloads)))
+    assert [entry.length for entry in entries] == lengths[7:291]
+
+
+def test_an_empty_ledger_has_no_batches() -> None:
+    world = World(3)
+    client = world.client()
+
+    async def story() -> list[EntryBatch]:
+        writer = await client.create_ledger()
+        await writer.close()
+        reader = await client.open_ledger(writer.ledger_id)
+        return [batch async for batch in reader.read_batches()]
+
+    assert world.run(story()) == []
 
 
 def test_batch_reads_are_used_and_given_up_where_a_bookie_is_old() -> None:

@@ -10,7 +10,15 @@ from tests.support import strategies
 from tests.wire import values
 from tests.wire.vectors import by_name, wire_vectors
 from wire.codes import DigestType
-from wire.digest import Entry, EntryHeader, digester, header, mac_key, master_key
+from wire.digest import (
+    Entry,
+    EntryHeader,
+    VerifiedEntries,
+    digester,
+    header,
+    mac_key,
+    master_key,
+)
 from wire.errors import DigestMismatchError, LocalProtocolError
 from wire.packets import Packets
 
@@ -104,7 +112,22 @@ def test_a_run_is_verified_up_to_the_first_packet_that_would_be_refused(
             expected.append(mine.verify(1, entry_id, packet))
         except DigestMismatchError:
             break
-    assert mine.verify_run(1, 5, Packets.join(packets)) == expected
+    ids = range(5, 5 + len(packets))
+    assert mine.verify_run(1, ids, Packets.join(packets)).entries() == expected
+
+
+@pytest.mark.parametrize("digest_type", list(DigestType))
+@pytest.mark.parametrize(("ids", "found"), [(range(2, 9, 3), 2), (range(2, 3), 1), (range(5), 0)])
+def test_a_run_has_the_ids_asked_for_and_no_others(digest_type, ids, found) -> None:
+    mine = digester(digest_type, b"pw")
+    packets = [mine.package(1, entry_id, 0, 9, b"%d" % entry_id) for entry_id in (2, 5)]
+    entries = mine.verify_run(1, ids, Packets.join(packets)).entries()
+    assert [entry.entry_id for entry in entries] == list(ids[:found])
+
+
+def test_entries_stay_what_they_are_as_headers_and_payloads() -> None:
+    entries = [Entry(1, 5, 4, 9, b"five"), Entry(1, 6, -1, 2**40, b"")]
+    assert VerifiedEntries.of(entries).entries() == entries
 
 
 @pytest.mark.parametrize("digest_type", list(DigestType))

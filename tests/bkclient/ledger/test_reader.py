@@ -121,14 +121,11 @@ def test_reading_ahead_is_bounded(protocol: ProtocolVersion) -> None:
 
 
 def test_chunks_follow_the_size_of_entries() -> None:
-    def entries(count: int, size: int) -> list[Entry]:
-        return [Entry(LedgerId(1), EntryId(n), EntryId(0), 0, b"x" * size) for n in range(count)]
-
     sizer = ChunkSizer()
     for _ in range(5):
-        sizer.learn(entries(8, 100))
+        sizer.learn([bytes(100)] * 8)
     assert sizer.entries == 1000
-    sizer.learn(entries(8, 5_000_000))
+    sizer.learn([bytes(5_000_000)] * 8)
     assert sizer.entries == 1
 
 
