@@ -61,8 +61,8 @@ class EntryBatch:
 
     def entries(self) -> list[Entry]:
         """Return an object for each entry; copies the payloads."""
-        step = ENTRY_HEADER_BYTES
-        headers = [self.headers[at : at + step] for at in range(0, len(self.headers), step)]
+        starts = range(0, len(self.headers), ENTRY_HEADER_BYTES)
+        headers = [self.headers[at : at + ENTRY_HEADER_BYTES] for at in starts]
         return VerifiedEntries(headers, [self.payload(i) for i in range(len(self))]).entries()
 
 

@@ -24,9 +24,8 @@ REVIEWED: Final = {
     "take_acks_v3: bytes(buffer[:RUN_BYTES_MAX])": _BUFFER,
     "FrameBuffer.next_payload: bytes(view[_PREFIX_BYTES:end])": _BUFFER,
     "_Digester.verify: bytes(payload)": _BUFFER,
-    "_Digester.verify_run: range(first, first + packets.count)": (
-        "ends with the bytes; Packets.split has counted them in the bytes too"
-    ),
+    "_spans: range(packets.count)": "Packets.split has counted them in the bytes",
+    "EntryBatch.entry_ids: range(self.first_entry_id, self.first_entry_id + len(self))": _ITEMS,
     "Packets.__iter__: range(self.count)": "Packets.split has counted them in the bytes",
     "EntryList.__iter__: range(first, last + 1, period or 1)": (
         "lazy, and for tests: who counts uses bkclient.holdings.runs, who looks up EntrySet"
@@ -47,6 +46,7 @@ REVIEWED: Final = {
     "write_sets_of: range(write_quorum)": _QUORUM,
     "write_sets_of: range(ensemble_size)": _QUORUM,
     "EntryFetcher.entries: range(first, last + 1)": "a chunk: ChunkSizer bounds it",
+    "EntryFetcher._verified_batch: range(first, first + count)": "a chunk, and lazy",
     "EntryFetcher.poll: range(metadata.ensemble_size)": _QUORUM,
     "LedgerFragment.entries_at_any: range(self.first, self.last + 1)": _LAZY,
     "LedgerFragment.count_at: range(self.last - rest + 1, self.last + 1)": _QUORUM,
