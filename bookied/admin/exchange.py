@@ -20,7 +20,11 @@ NOT_FOUND: Final = 404
 METHOD_NOT_ALLOWED: Final = 405
 CONFLICT: Final = 409
 INTERNAL_ERROR: Final = 500
+MISDIRECTED: Final = 421
 UNAVAILABLE: Final = 503
+
+NUMBER_MAX: Final = 2**63 - 1
+"""The highest id there is."""
 
 T = TypeVar("T", bool, int, str)
 
@@ -70,6 +74,9 @@ def number(text: str, name: str) -> int:
     Raises:
         BadRequestError: it is none.
     """
-    if not text.isascii() or not text.isdecimal() or len(text) > len(str(2**63)):
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(NUMBER_MAX)):
         raise BadRequestError(f"{name} is no number: {text!r}")
-    return int(text)
+    found = int(text)
+    if found > NUMBER_MAX:
+        raise BadRequestError(f"{name} is above {NUMBER_MAX}: {text}")
+    return found

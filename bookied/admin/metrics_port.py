@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bookied.admin.exchange import NOT_FOUND, Asked, Reply
+from bookied.admin.http.bounds import Hosts
 from bookied.admin.monitoring import own_names, repair_names
 from bookied.admin.monitoring.http_counts import HttpCounts
 from bookied.admin.monitoring.page import Metrics
@@ -34,6 +36,7 @@ def listen(
     answer: Callable[..., Any],
     counts: HttpCounts,
     contexts: TlsContexts | None = None,
+    hosts: Hosts | None = None,
 ) -> BoundPort:
     """Serve HTTP on a port, whoever answers; in TLS if there are contexts.
 
@@ -43,7 +46,7 @@ def listen(
     from bookied.admin.web import site
 
     bound: BoundPort = listener.bind(_bindable(host), port)
-    bound.listen(site(answer, clock, counts, contexts))
+    bound.listen(site(answer, clock, counts, contexts, hosts))
     scheme = "HTTP" if contexts is None else "HTTPS"
     log.info("{scheme} on {host}, port {port}", scheme=scheme, host=host, port=bound.port)
     return bound
@@ -56,6 +59,7 @@ def listen_for_metrics(
     port: int,
     page: Callable[[], str],
     counts: HttpCounts,
+    hosts: Hosts | None = None,
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 
@@ -65,7 +69,7 @@ def listen_for_metrics(
         return Reply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")
 
     try:
-        return listen(listener, clock, host, port, answer, counts)
+        return listen(listener, clock, host, port, answer, counts, hosts=hosts)
     except BookieStopError as error:
         log.warn("no metrics: {error}", error=error)
         return None
@@ -82,7 +86,7 @@ class RepairMetrics:
     def __init__(self, service: AutoRecoveryService) -> None:
         self._service, self._config = service, service.config
         self._port: BoundPort | None = None
-        self._http = HttpCounts()
+        self._http = HttpCounts(service.parts.clock)
         self.metrics = Metrics(
             service.parts.clock,
             families=self._families,
@@ -100,7 +104,13 @@ class RepairMetrics:
             config.stats_port,
             self.metrics.text,
             self._http,
+            Hosts(self._names),
         )
+
+    def _names(self) -> frozenset[str]:
+        config = self._config
+        names = (socket.gethostname(), config.stats_host, *config.http_allowed_hosts)
+        return frozenset(map(str.lower, names))
 
     def reload(self) -> None:
         """Take note of SIGHUP: there is nothing that is read again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import SecurityError
 from bookied.admin.control import Control
+from bookied.admin.http.bounds import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import java_names, own_names, repair_names
 from bookied.admin.monitoring.http_counts import HttpCounts
@@ -115,7 +117,7 @@ class AdminServer:
         self._port: BoundPort | None = None
         self._api: Any = None
         self._tls: TlsContexts | None = None
-        self._http = HttpCounts()
+        self._http = HttpCounts(self._clock)
         self.metrics = Metrics(
             self._clock,
             families=self._families,
@@ -130,7 +132,7 @@ class AdminServer:
         Raises:
             BookieStopError: the port cannot be had, or the token or TLS' files not be read.
         """
-        config = self._config
+        config, hosts = self._config, Hosts(self._names)
         if config.http_enabled:
             self._api, self._tls = self._make_api(), self._make_tls()
             self._port = listen(
@@ -141,6 +143,7 @@ class AdminServer:
                 self._api.answer,
                 self._http,
                 self._tls,
+                hosts,
             )
             self._publish()
             return
@@ -151,7 +154,18 @@ class AdminServer:
             config.stats_port,
             self.metrics.text,
             self._http,
+            hosts,
         )
+
+    def _names(self) -> frozenset[str]:
+        """Return the names of this host, as far as anybody has told us."""
+        config, identity = self._config, self._service.identity
+        told = {socket.gethostname(), config.http_host, *config.http_allowed_hosts}
+        if config.advertised_address:
+            told.add(config.advertised_address.strip())
+        if identity is not None:
+            told |= {identity.host, identity.bookie_id.rpartition(":")[0] or identity.bookie_id}
+        return frozenset(name.lower().rstrip(".") for name in told)
 
     async def close(self) -> None:
         """Serve no more."""

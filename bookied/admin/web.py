@@ -6,11 +6,12 @@ import hmac
 import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IReactorTime, ITransport
 from twisted.logger import Logger
@@ -31,6 +32,7 @@ from bookied.admin.exchange import (
     INTERNAL_ERROR,
     JSON,
     METHOD_NOT_ALLOWED,
+    MISDIRECTED,
     NOT_FOUND,
     UNAUTHORIZED,
     UNAVAILABLE,
@@ -38,26 +40,37 @@ from bookied.admin.exchange import (
     BadRequestError,
     Reply,
 )
+from bookied.admin.http.bounds import (
+    BODY_BYTES_MAX,
+    CONNECTIONS_MAX,
+    IDLE_S,
+    OF_ADDRESS_MAX,
+    AnswerRoom,
+    Hosts,
+    HttpLimit,
+    Turns,
+)
+from bookied.admin.http.channel import AdminChannel, AnswerBody
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.monitoring.http_counts import HttpCounts
 from bookied.admin.monitoring.text import CONTENT_TYPE
+from bookied.admin.open_paths import OPEN
 from bookied.admin.values import Failed, Problem, Readiness, to_json
 from bookied.server.access.auth_gate import host_of
+from bookied.server.limits.address_groups import group_of
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.connection.tls import TlsContexts, TlsEnd
 
-BODY_BYTES_MAX: Final = 64 * 1024
-"""A request with a longer body is cut off."""
-
-CONNECTIONS_MAX: Final = 64
-IDLE_S: Final = 60
-"""How long a connection may bring nothing."""
+HEAVY_AT_ONCE: Final = 2
+"""Requests under way whose answers may be as large as the cluster has ledgers."""
 
 _NO_RESOURCE: Final = Reply(
     NOT_FOUND, "<html><body><h1>Resource not found</h1></body></html>", "text/html; charset=utf-8"
 )
+
+_BUSY: Final = Reply(UNAVAILABLE, "too many answers wait for their clients; ask again later")
 
 _PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
     (BadRequestError, BAD_REQUEST, "bad_request"),
@@ -90,22 +103,28 @@ class Credentials:
 
 @attrs.frozen
 class Access:
-    """Who may change something: who bears the token or shows a certificate, or anybody."""
+    """Who may ask what is not open: who bears the token or shows a certificate.
+
+    With ``open_to_all`` anybody may change things.
+    """
 
     token: str = attrs.field(default="", repr=False)
     open_to_all: bool = False
 
-    def refusal(self, given: Credentials) -> tuple[int, str] | None:
-        """Return status and reason to refuse a change; None if it is allowed."""
-        if self.open_to_all or given.certified is not None:
+    def refusal(self, given: Credentials, *, reads_entries: bool = False) -> tuple[int, str] | None:
+        """Return status and reason to refuse what is not open; None if it is allowed.
+
+        ``open_to_all`` is about changes: who may read a ledger knows its password.
+        """
+        if given.certified is not None or (self.open_to_all and not reads_entries):
             return None
         if not self.token:
-            return FORBIDDEN, "set httpAdminToken to allow changes over HTTP"
+            return FORBIDDEN, "set httpAdminToken to allow this over HTTP"
         scheme, _, token = given.authorization.partition(" ")
         wanted = self.token.encode()
         if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), wanted):
             return None
-        return UNAUTHORIZED, "changes need the header 'Authorization: Bearer TOKEN'"
+        return UNAUTHORIZED, "this needs the header 'Authorization: Bearer TOKEN'"
 
 
 class Api:
@@ -116,6 +135,7 @@ class Api:
         self.access = access
         """Who may change something; may be replaced at any time."""
         self._v1 = {one.path: one for one in v1.ENDPOINTS}
+        self._heavy = DeferredSemaphore(HEAVY_AT_ONCE)
         self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
 
     async def answer(self, path: str, asked: Asked, given: Credentials | None = None) -> Reply:
@@ -138,19 +158,27 @@ class Api:
     async def _answer_v1(self, endpoint: v1.Endpoint, asked: Asked, given: Credentials) -> Reply:
         if asked.method not in v1.METHODS:
             return Reply(METHOD_NOT_ALLOWED, "")
-        if endpoint.changes(asked.method):
-            refused = self._refusal(asked.method, endpoint.path, given)
+        if endpoint.is_guarded(asked.method):
+            refused = self._refusal(
+                asked.method, endpoint.path, given, reads_entries=endpoint.reads_entries
+            )
             if refused is not None:
                 return Reply(*refused)
         try:
+            if endpoint.is_heavy:
+                return await self._heavy.run(
+                    lambda: Deferred.fromCoroutine(endpoint.answer(self._control, asked))
+                )
             return await endpoint.answer(self._control, asked)
         except (BookKeeperError, ValueError) as error:
             log.info("{path} failed: {error!r}", path=endpoint.path, error=error)
             return Reply(INTERNAL_ERROR, "Internal Server Error")
 
-    def _refusal(self, method: str, path: str, given: Credentials) -> tuple[int, str] | None:
-        """Return why a change is refused, and log it either way."""
-        refused = self.access.refusal(given)
+    def _refusal(
+        self, method: str, path: str, given: Credentials, *, reads_entries: bool = False
+    ) -> tuple[int, str] | None:
+        """Return why what is not open is refused, and log it either way."""
+        refused = self.access.refusal(given, reads_entries=reads_entries)
         if refused is None:
             who = "" if given.certified is None else f" ({given.certified})"
             log.info(
@@ -182,7 +210,8 @@ class Api:
             reply = _failed(METHOD_NOT_ALLOWED, "method_not_allowed", f"only {allowed}")
             return attrs.evolve(reply, headers={"Allow": allowed})
         endpoint, variables = found[asked.method]
-        refused = self._refusal(asked.method, path, given) if endpoint.changes else None
+        is_open = not endpoint.changes and PREFIX + endpoint.path in OPEN
+        refused = None if is_open else self._refusal(asked.method, path, given)
         if refused is not None:
             return _failed(refused[0], "not_allowed", refused[1])
         return await self._call(endpoint, attrs.evolve(asked, path=variables))
@@ -220,23 +249,24 @@ Answerer = Callable[[str, Asked, Credentials], Any]
 
 
 class _QuietSite(Site):
-    """A site without an access log."""
+    """A site without an access log, and without HTTP/2: its requests would have no limit here."""
 
     noisy = False
     displayTracebacks = False  # noqa: N815 -- Twisted's
 
-    def __init__(self, answer: Answerer, clock: IReactorTime, counts: HttpCounts) -> None:
-        self.counts = counts
+    protocol = AdminChannel  # type: ignore[assignment]
+    host_of = staticmethod(host_of)
+
+    def __init__(
+        self, answer: Answerer, clock: IReactorTime, counts: HttpCounts, hosts: Hosts
+    ) -> None:
+        self.counts, self.clock = counts, clock
         super().__init__(  # type: ignore[no-untyped-call]
-            AdminResource(answer, counts),
+            AdminResource(answer, clock, counts, hosts),
             requestFactory=_BoundedRequest,
             timeout=IDLE_S,
             reactor=clock,
         )
-
-    def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 -- Twisted's
-        """Speak no HTTP/2, whatever is installed: its requests have no limit here."""
-        return [b"http/1.1"]
 
     def log(self, request: object) -> None:
         """Say nothing."""
@@ -247,12 +277,39 @@ class AdminResource(Resource):
 
     isLeaf = True  # noqa: N815 -- Twisted's
 
-    def __init__(self, answer: Answerer, counts: HttpCounts) -> None:
+    def __init__(
+        self, answer: Answerer, clock: IReactorTime, counts: HttpCounts, hosts: Hosts
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._answer, self._counts = answer, counts
+        self._answer, self._counts, self._hosts = answer, counts, hosts
+        self._room, self._turns = AnswerRoom(), Turns(clock)
 
     def render(self, request: Request) -> int:
         """Answer one request, now or later; nobody is told if its client has gone meanwhile."""
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _failure: None)
+        refused = self._refusal(request)
+        if refused is not None:
+            self._send(refused, request, gone)
+        else:
+            self._turns.ask(partial(self._begin, request, gone))
+        return NOT_DONE_YET
+
+    def _refusal(self, request: Request) -> Reply | None:
+        try:
+            host, _ = request.getHeader("Host"), request.getHeader("Authorization")
+        except UnicodeDecodeError:
+            return Reply(BAD_REQUEST, "a header is no UTF-8")
+        if self._hosts.allows(host):
+            return None
+        self._counts.hit(HttpLimit.HOST, host_of(request.channel.transport))
+        return Reply(
+            MISDIRECTED, f"{host!r} is not the name of this host; see httpServerAllowedHosts"
+        )
+
+    def _begin(self, request: Request, gone: Deferred[None]) -> None:
+        if gone.called:
+            return
         assert request.content is not None
         address, _, query = request.uri.decode("latin-1").partition("?")
         asked = Asked(
@@ -261,16 +318,29 @@ class AdminResource(Resource):
             body=request.content.read(),
         )
         answering = Deferred.fromCoroutine(self._answer(address, asked, _credentials(request)))
-        gone = request.notifyFinish()
-        gone.addErrback(lambda _failure: answering.cancel())
+        gone.addCallback(lambda _done: answering.cancel())
         answering.addCallback(self._send, request, gone)
         answering.addErrback(_ended)
-        return NOT_DONE_YET
 
     def _send(self, reply: Reply, request: Request, gone: Deferred[None]) -> None:
+        if gone.called:
+            self._counts.answered(reply.status)
+            return
+        body = reply.body.encode("utf-8", "replace")
+        if not self._room.take(len(body)):
+            self._counts.hit(HttpLimit.UNSENT, host_of(request.channel.transport))
+            reply, body = _BUSY, _BUSY.body.encode()
+            self._room.hold(len(body))
         self._counts.answered(reply.status)
-        if not gone.called:
-            _write(reply, request)
+        _set_head(reply, request)
+        if request.method == b"HEAD":
+            self._room.give_back(len(body))
+            body = b""
+        else:
+            request.setHeader("Content-Length", str(len(body)))
+        sending = AnswerBody(request, body, self._room.give_back)
+        gone.addCallback(lambda _done: sending.stopProducing())
+        sending.begin()
 
 
 def _credentials(request: Request) -> Credentials:
@@ -280,15 +350,12 @@ def _credentials(request: Request) -> Credentials:
     return Credentials(authorization, connection.certified, host_of(connection))
 
 
-def _write(reply: Reply, request: Request) -> None:
+def _set_head(reply: Reply, request: Request) -> None:
     request.setResponseCode(reply.status)
     request.setHeader("Content-Type", reply.content_type)
     request.setHeader("Cache-Control", "no-store")
     for name, value in reply.headers.items():
         request.setHeader(name, value)
-    if request.method != b"HEAD":
-        request.write(reply.body.encode("utf-8", "replace"))
-    request.finish()
 
 
 def _ended(failure: Failure) -> None:
@@ -298,12 +365,13 @@ def _ended(failure: Failure) -> None:
 class _BoundedRequest(Request):
     """A request whose body has a limit, announced or not."""
 
+    channel: AdminChannel
     _seen_bytes = 0
 
     def gotLength(self, length: int | None) -> None:  # noqa: N802 -- Twisted's
         """Refuse a body before it comes."""
         if length is not None and length > BODY_BYTES_MAX:
-            self._cut()
+            self.channel.cut(HttpLimit.BODY)
             length = 0
         super().gotLength(length)  # type: ignore[no-untyped-call]
 
@@ -311,20 +379,19 @@ class _BoundedRequest(Request):
         """Take a part of the body."""
         self._seen_bytes += len(data)
         if self._seen_bytes > BODY_BYTES_MAX:
-            self._cut()
+            self.channel.cut(HttpLimit.BODY)
             return
         super().handleContentChunk(data)  # type: ignore[no-untyped-call]
-
-    def _cut(self) -> None:
-        log.info("a request with a body of more than {limit} bytes was cut", limit=BODY_BYTES_MAX)
-        self.channel.site.counts.bodies_cut += 1  # type: ignore[attr-defined]
-        self.channel.forceAbortClient()
 
 
 class _Connection(ProtocolWrapper):
     """One connection, in TLS from its first byte where the server has that."""
 
     _end: TlsEnd | None = None
+    group = ""
+    """Which address or network it comes from."""
+    is_given_up = False
+    """Whether it was cut for others, and is about to end."""
 
     def makeConnection(self, transport: ITransport) -> None:  # noqa: N802 -- Twisted's
         """Begin TLS, then HTTP."""
@@ -333,6 +400,12 @@ class _Connection(ProtocolWrapper):
             self._end = contexts.end()
             transport.startTLS(self._end, True)  # type: ignore[attr-defined]
         super().makeConnection(transport)  # type: ignore[no-untyped-call]
+
+    @property
+    def channel(self) -> AdminChannel:
+        """What speaks HTTP on it."""
+        assert isinstance(self.wrappedProtocol, AdminChannel)
+        return self.wrappedProtocol
 
     @property
     def certified(self) -> str | None:
@@ -349,7 +422,11 @@ class _Connection(ProtocolWrapper):
 
 
 class _BoundedFactory(WrappingFactory):
-    """No more than so many connections at a time; others are turned away."""
+    """No more than so many connections at a time, of all and of one address.
+
+    For another one, that one goes which has waited longest without a whole request: who holds them
+    all open keeps no probe out. Where all are being answered, new ones are turned away.
+    """
 
     noisy = False
     protocol = _Connection
@@ -359,10 +436,33 @@ class _BoundedFactory(WrappingFactory):
         self.contexts, self._counts = contexts, served.counts
 
     def buildProtocol(self, addr: IAddress | None) -> ProtocolWrapper | None:  # type: ignore[override]
-        if len(self.protocols) >= CONNECTIONS_MAX:
-            self._counts.connections_refused += 1
+        host = str(getattr(addr, "host", ""))
+        group = group_of(host)
+        held = [one for one in self.protocols if not one.is_given_up]
+        mine = [one for one in held if one.group == group]
+        limit = None
+        if len(mine) >= OF_ADDRESS_MAX:
+            limit = None if _make_room(mine) else HttpLimit.ADDRESS
+        elif len(held) >= CONNECTIONS_MAX:
+            limit = None if _make_room(held) else HttpLimit.CONNECTIONS
+        if limit is not None:
+            self._counts.hit(limit, host)
             return None
-        return super().buildProtocol(addr)
+        connection = super().buildProtocol(addr)
+        if isinstance(connection, _Connection):
+            connection.group = group
+        return connection
+
+
+def _make_room(held: list[_Connection]) -> bool:
+    """Give up the connection that has waited longest for a request; say if there is one."""
+    waiting = (one for one in held if not one.channel.is_busy)
+    oldest = min(waiting, key=lambda one: one.channel.since_s, default=None)
+    if oldest is None:
+        return False
+    oldest.is_given_up = True
+    oldest.channel.cut(HttpLimit.WAITING)
+    return True
 
 
 def site(
@@ -370,6 +470,8 @@ def site(
     clock: IReactorTime,
     counts: HttpCounts,
     contexts: TlsContexts | None = None,
+    hosts: Hosts | None = None,
 ) -> _BoundedFactory:
     """Return what serves the answers of ``Api.answer`` on a port, in TLS if there are contexts."""
-    return _BoundedFactory(_QuietSite(answer, clock, counts), contexts)
+    names = hosts or Hosts(frozenset)
+    return _BoundedFactory(_QuietSite(answer, clock, counts, names), contexts)

@@ -46,7 +46,8 @@ class AdminConfig:
     http_token: str = setting(
         "",
         key="httpAdminToken",
-        doc="What a request that changes anything has to bear: 'Authorization: Bearer TOKEN'.",
+        doc="What a request has to bear that changes anything or reads entries: "
+        "'Authorization: Bearer TOKEN'.",
         secret=True,
     )
     http_token_file: str = setting(
@@ -57,7 +58,14 @@ class AdminConfig:
     http_open_writes: bool = setting(
         False,
         key="httpAdminAllowUnauthenticatedWrites",
-        doc="Let requests that change something do without a token, as Java does.",
+        doc="Let requests that change something do without a token, as Java does. Reading entries "
+        "needs one all the same.",
+    )
+    http_allowed_hosts: tuple[str, ...] = setting(
+        (),
+        key="httpServerAllowedHosts",
+        doc="Names that a request may have in 'Host' beside this host's own, addresses, and names "
+        "that no public DNS has; * for any. Others may be a page in somebody's browser.",
     )
     http_tls: bool = setting(
         False, key="httpServerTlsEnable", doc="Serve HTTP in TLS, and in nothing else."

@@ -37,7 +37,7 @@ from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.address_groups import group_of
 from bookied.server.limits.backpressure import Backpressure, Limits
-from bookied.server.limits.hits import Limit, LimitHits
+from bookied.server.limits.hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.timeouts import Patience, Waiting, Watch
 from bookied.server.read_lanes import ReadLanes, RunBlocking
@@ -151,7 +151,7 @@ class BookieServer(Factory):
         self.connections_max = connections_max
         self.address_connections_max = address_connections_max
         self._by_group: Counter[str] = Counter()
-        self.hits = LimitHits(clock)
+        self.hits = LimitHits(clock, MEANINGS)
         self._watch = Watch(clock, patience or Patience(), lambda: self.connections)
         self._is_in_group = False
         self._unflushed: list[BookieConnection] = []

@@ -87,6 +87,7 @@ REVIEWED: Final = {
         "metadata; lazy, and the reactor has its turn after each step"
     ),
     "_counted: range(fragment.first, fragment.last + 1)": "STEP_ENTRIES at most",
+    "AnswerBody.resumeProducing: bytes(chunk)": _BUFFER,
     "DirectAppendFile.write: bytes(self._view[:fill])": _BUFFER,
     "DirectAppendFile.flush: bytes(BLOCK_BYTES - self._fill)": _BLOCK,
     "EntryLogWriter._give_up: cutting.truncate(kept)": "what a file of ours has had",

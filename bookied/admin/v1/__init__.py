@@ -13,6 +13,7 @@ import attrs
 
 from bookied.admin.control import Control
 from bookied.admin.exchange import FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, Asked, Reply
+from bookied.admin.open_paths import OPEN
 from bookied.admin.v1 import bookie as v1_bookie
 from bookied.admin.v1 import cluster as v1_cluster
 
@@ -36,9 +37,15 @@ class Endpoint:
     otherwise: str = _ONLY_GET
     status: int = NOT_FOUND
 
-    def changes(self, method: str) -> bool:
-        """Whether a request changes anything."""
-        return method != "GET" and method in self.handlers and self.path != HEARTBEAT
+    reads_entries: bool = False
+    """Whether it gives what is in entries."""
+    is_heavy: bool = False
+    """Whether its answer may be as large as the cluster has ledgers, or as entries are."""
+
+    def is_guarded(self, method: str) -> bool:
+        """Whether a request needs the token or a certificate."""
+        is_open = self.path == HEARTBEAT or (method == "GET" and self.path in OPEN)
+        return method in self.handlers and not is_open
 
     async def answer(self, control: Control, asked: Asked) -> Reply:
         """Return the answer.
@@ -67,9 +74,11 @@ def _ledger(at: str) -> Iterator[Endpoint]:
     does = v1_cluster
     delete = "Not found method. Should be DELETE method"
     yield Endpoint(f"{at}delete", {"DELETE": does.delete_ledger}, delete)
-    yield Endpoint(f"{at}list", {"GET": does.list_ledgers})
+    yield Endpoint(f"{at}list", {"GET": does.list_ledgers}, is_heavy=True)
     yield Endpoint(f"{at}metadata", {"GET": does.ledger_metadata})
-    yield Endpoint(f"{at}read", {"GET": does.read_ledger}, does.NO_LEDGER)
+    yield Endpoint(
+        f"{at}read", {"GET": does.read_ledger}, does.NO_LEDGER, reads_entries=True, is_heavy=True
+    )
 
 
 def _bookie(at: str) -> Iterator[Endpoint]:
@@ -147,7 +156,9 @@ def _autorecovery(at: str) -> Iterator[Endpoint]:
         {"GET": does.autorecovery, "PUT": does.set_autorecovery},
         "Not found method. Should be GET or PUT method",
     )
-    yield Endpoint(f"{at}list_under_replicated_ledger", {"GET": does.list_underreplicated})
+    yield Endpoint(
+        f"{at}list_under_replicated_ledger", {"GET": does.list_underreplicated}, is_heavy=True
+    )
     yield Endpoint(f"{at}who_is_auditor", {"GET": does.who_is_auditor})
     yield Endpoint(
         f"{at}lost_bookie_recovery_delay", {"GET": does.delay, "PUT": does.set_delay}, _ONLY_PUT

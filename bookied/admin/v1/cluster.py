@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from decimal import ROUND_DOWN, Decimal
 from typing import Final
 
@@ -34,13 +35,15 @@ ENTRIES_OF_PAGE: Final = 1000
 PROBLEM: Final = "X-Problem"
 PROBLEMS_TOLD: Final = 10
 KILO: Final = 1000
+_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_LONG_LIMIT: Final = 2**63
 UNITS: Final = ("", "KB", "MB", "GB", "TB")
 
 
 async def delete_ledger(control: Control, asked: Asked) -> Reply:
     if "ledger_id" not in asked.query:
         return refusal("Not ledger found. Should provide ledger_id=<id>")
-    ledger_id = LedgerId(int(asked.query["ledger_id"]))
+    ledger_id = LedgerId(_long(asked.query["ledger_id"]))
     await control.store.remove_ledger(ledger_id)  # One that is not there is no error, as in Java.
     return in_json(f"Deleted ledger: {ledger_id}")
 
@@ -49,7 +52,7 @@ async def list_ledgers(control: Control, asked: Asked) -> Reply:
     if asked.query.get("print_metadata") != "true":
         lines = [f'  "{ledger_id}" : null' async for ledger_id in control.ledger_ids()]
         return Reply(OK, "{\n" + ",\n".join(lines) + "\n}" if lines else "{ }", JSON)
-    page = int(asked.query.get("page", "-1"))
+    page = _long(asked.query.get("page", "-1"))
     decode = asked.query.get("decode_meta") == "true"
     found: dict[str, object] = {}
     number = 0
@@ -61,6 +64,18 @@ async def list_ledgers(control: Control, asked: Asked) -> Reply:
     return in_json(found)
 
 
+def _long(text: str) -> int:
+    """Return what ``Long.parseLong`` makes of a text.
+
+    Raises:
+        ValueError: it is no number of 64 bits.
+    """
+    found = int(text) if _LONG.fullmatch(text) else _LONG_LIMIT
+    if not -_LONG_LIMIT <= found < _LONG_LIMIT:
+        raise ValueError(f"no number of 64 bits: {text[:40]!r}")
+    return found
+
+
 def _is_on_page(number: int, page: int) -> bool:
     """Say it as Java does, whose first page begins with number 0: it has one ledger less."""
     return (page - 1) * LEDGERS_OF_PAGE <= number <= page * LEDGERS_OF_PAGE - 1
@@ -69,7 +84,7 @@ def _is_on_page(number: int, page: int) -> bool:
 async def ledger_metadata(control: Control, asked: Asked) -> Reply:
     if "ledger_id" not in asked.query:
         return refusal(ONLY_GET)
-    ledger_id = LedgerId(int(asked.query["ledger_id"]))
+    ledger_id = LedgerId(_long(asked.query["ledger_id"]))
     return in_json({str(ledger_id): _metadata(ledger_id, await control.metadata(ledger_id))})
 
 
@@ -111,9 +126,9 @@ async def read_ledger(control: Control, asked: Asked) -> Reply:
     query = asked.query
     if "ledger_id" not in query:
         return refusal(NO_LEDGER)
-    ledger_id = LedgerId(int(query["ledger_id"]))
-    first, last = int(query.get("start_entry_id", "0")), int(query.get("end_entry_id", "-1"))
-    page = int(query.get("page", "-1"))
+    ledger_id = LedgerId(_long(query["ledger_id"]))
+    first, last = _long(query.get("start_entry_id", "0")), _long(query.get("end_entry_id", "-1"))
+    page = _long(query.get("page", "-1"))
     found: dict[str, str] = {}
     if page > 0:
         page_first = (page - 1) * ENTRIES_OF_PAGE

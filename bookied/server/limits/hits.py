@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
@@ -48,15 +49,19 @@ MEANINGS: Final = {
 """What the log says of each."""
 
 
-class LimitHits:
+L = TypeVar("L", bound=Enum)
+
+
+class LimitHits(Generic[L]):
     """Counts each time a limit held; a flood of them is one line in ``TELL_EVERY_S``."""
 
-    def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
-        self.counts = dict.fromkeys(Limit, 0)
-        self._told: dict[Limit, tuple[int, float]] = {}
+    def __init__(self, clock: IReactorTime, meanings: Mapping[L, str], *, what: str = "") -> None:
+        """Begin at 0; ``meanings`` are the limits there are, ``what`` is put before "limit"."""
+        self._clock, self._meanings, self._what = clock, meanings, what
+        self.counts = dict.fromkeys(meanings, 0)
+        self._told: dict[L, tuple[int, float]] = {}
 
-    def hit(self, limit: Limit, who: str = "", why: object = "") -> None:
+    def hit(self, limit: L, who: str = "", why: object = "") -> None:
         """Count one; ``who`` and ``why`` are told of the one that gets its line."""
         self.counts[limit] += 1
         now_s = self._clock.seconds()
@@ -66,9 +71,10 @@ class LimitHits:
         self._told[limit] = self.counts[limit], now_s
         log.emit(
             LogLevel.info if limit is Limit.IN_FLIGHT else LogLevel.warn,
-            "limit {limit}: {meaning}; {times} since the last word{who}{why}",
+            "{what}limit {limit}: {meaning}; {times} since the last word{who}{why}",
             limit=limit.value,
-            meaning=MEANINGS[limit],
+            what=self._what,
+            meaning=self._meanings[limit],
             times=self.counts[limit] - told,
             who=f", now {plain(who)}" if who else "",
             why=f": {why}" if why else "",

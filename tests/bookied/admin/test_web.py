@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionLost
 from twisted.internet.protocol import Protocol
@@ -10,8 +14,20 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bookied.admin.exchange import JSON, Asked, Reply
+from bookied.admin.http.bounds import (
+    ANSWER_S,
+    ANSWERS_BYTES_MAX,
+    BODY_BYTES_MAX,
+    CONNECTIONS_MAX,
+    IDLE_S,
+    OF_ADDRESS_MAX,
+    REQUEST_S,
+    SHARE,
+    Hosts,
+    Turns,
+)
 from bookied.admin.monitoring.http_counts import HttpCounts
-from bookied.admin.web import BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_S, Access, Credentials, site
+from bookied.admin.web import Access, Credentials, site
 
 
 class Transport(StringTransport):
@@ -29,7 +45,7 @@ class Server:
         self.asked: list[tuple[str, Asked, Credentials]] = []
         self.given_up = 0
         self.reply = reply
-        self.counts = HttpCounts()
+        self.counts = HttpCounts(self.clock)
         self.factory = site(self.answer, self.clock, self.counts)
 
     async def answer(self, path: str, asked: Asked, given: Credentials) -> Reply:
@@ -41,11 +57,15 @@ class Server:
     def _give_up(self, _answer: object) -> None:
         self.given_up += 1
 
-    def connect(self) -> tuple[Protocol, Transport]:
-        protocol, transport = self.factory.buildProtocol(None), Transport()
+    def connect(self, host: str = "10.0.0.1", transport: Any = None) -> tuple[Protocol, Any]:
+        protocol, transport = self.factory.buildProtocol(address(host)), transport or Transport()
         assert protocol is not None
         protocol.makeConnection(transport)
         return protocol, transport
+
+
+def address(host: str) -> IPv4Address | IPv6Address:
+    return IPv6Address("TCP", host, 1) if ":" in host else IPv4Address("TCP", host, 1)
 
 
 def test_a_request_becomes_a_value_and_the_answer_bytes() -> None:
@@ -91,15 +111,219 @@ def test_a_body_that_is_too_long_cuts_the_connection_announced_or_not() -> None:
     assert server.counts.bodies_cut == 2
 
 
-def test_connections_are_counted_and_idle_ones_end() -> None:
+def test_idle_connections_end() -> None:
     server = Server(Reply(200, "fine"))
-    held = [server.connect() for _ in range(CONNECTIONS_MAX)]
-    assert server.factory.buildProtocol(None) is None
-    assert server.counts.connections_refused == 1
+    held = [server.connect() for _ in range(3)]
     server.clock.advance(IDLE_S + 1)
     assert all(transport.disconnecting for _, transport in held)
-    held[0][0].connectionLost(Failure(ConnectionLost()))
-    assert server.factory.buildProtocol(None) is not None
+
+
+# Limits -------------------------------------------------------------------------------------------
+
+GET = b"GET /x HTTP/1.1\r\nHost: b\r\n\r\n"
+
+
+def hits(server: Server) -> dict[str, int]:
+    (family,) = (one for one in server.counts.families() if "limit_hits" in one.name)
+    return {labels["limit"]: int(count) for labels, count in family.samples if count}
+
+
+def test_of_connections_that_wait_the_oldest_goes_for_another_one() -> None:
+    server = Server()
+    busy = [server.connect(f"10.0.0.{number}") for number in range(CONNECTIONS_MAX - 2)]
+    for protocol, _ in busy:
+        protocol.dataReceived(GET)
+    silent = server.connect("10.0.1.1")
+    server.clock.advance(1)
+    slow = server.connect("10.0.1.2")
+    slow[0].dataReceived(GET[:9])
+    for gone in (silent, slow):
+        server.connect("10.0.2.1")[0].dataReceived(GET)
+        assert gone[1].aborted
+    assert server.factory.buildProtocol(address("10.0.3.1")) is None
+    assert not any(transport.aborted for _, transport in busy)
+    assert hits(server) == {"waiting_connections": 2, "connections": 1}
+    busy[0][0].connectionLost(Failure(ConnectionLost()))
+    assert server.factory.buildProtocol(address("10.0.3.1")) is not None
+
+
+@pytest.mark.parametrize("hosts", ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::%d"])
+def test_an_address_has_a_share_of_the_connections(hosts: str) -> None:
+    server = Server()
+    for number in range(OF_ADDRESS_MAX):
+        server.connect(hosts.replace("%d", str(number)))[0].dataReceived(GET)
+    assert server.factory.buildProtocol(address(hosts.replace("%d", "f"))) is None
+    assert server.factory.buildProtocol(address("10.0.0.2")) is not None
+    assert hits(server) == {"connections_of_address": 1}
+
+
+def test_requests_that_come_at_once_are_answered_one_in_a_turn() -> None:
+    server = Server(Reply(200, "fine"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(GET * 500)
+    assert len(server.asked) == 1
+    server.clock.advance(0)
+    assert len(server.asked) == 500
+    assert transport.value().count(b"HTTP/1.1 200") == 500
+
+
+def test_nothing_is_answered_while_answers_are_not_taken() -> None:
+    server = Server(Reply(200, "x" * 1_000_000))
+    protocol, transport = server.connect()
+    protocol.dataReceived(GET * 500)
+    transport.producer.pauseProducing()
+    held = len(transport.value())
+    for _ in range(10):
+        server.clock.advance(0)
+    assert len(server.asked) == 1
+    assert len(transport.value()) == held
+    transport.producer.resumeProducing()
+    server.clock.advance(0)
+    server.clock.advance(0)
+    assert len(server.asked) >= 2
+
+
+class Slow(Transport):
+    """Takes 64 KiB, and more when it is told to, as a socket does."""
+
+    room_bytes = 65536
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.room_bytes -= len(data)
+        if self.room_bytes < 0 and self.producer is not None:
+            self.producer.pauseProducing()
+
+    def take(self, count: int = 65536) -> None:
+        self.room_bytes = count
+        if self.producer is not None:
+            self.producer.resumeProducing()
+
+
+def test_an_answer_is_sent_as_it_is_taken_and_the_next_one_after_it() -> None:
+    server = Server(Reply(200, "x" * 1_000_000))
+    protocol, transport = server.connect(transport=Slow())
+    protocol.dataReceived(GET * 2)
+    for _ in range(40):
+        server.clock.advance(0)
+        assert len(transport.value()) <= 200_000 + 65536 * 40
+        if len(server.asked) == 2:
+            break
+        transport.take()
+    assert len(transport.value()) >= 1_000_000
+    assert len(server.asked) == 2
+
+
+def test_all_answers_that_are_not_taken_have_a_bound() -> None:
+    server = Server(Reply(200, "x" * (ANSWERS_BYTES_MAX // 4)))
+    held = [server.connect(f"10.0.0.{number}", Slow()) for number in range(6)]
+    for protocol, _ in held:
+        protocol.dataReceived(GET)
+    told = [transport.value()[9:12] for _, transport in held]
+    assert told == [b"200"] * 4 + [b"503"] * 2
+    assert hits(server) == {"unsent_answers": 2}
+    for protocol, _ in held[:2]:
+        protocol.connectionLost(Failure(ConnectionLost()))
+    protocol, transport = server.connect("10.0.1.1", Slow())
+    protocol.dataReceived(GET)
+    assert transport.value()[9:12] == b"200"
+
+
+def test_a_request_has_to_come_whole_in_time_however_it_drips() -> None:
+    server = Server(Reply(200, "fine"))
+    protocol, transport = server.connect()
+    for byte in GET[: REQUEST_S - 1]:
+        protocol.dataReceived(bytes([byte]))
+        server.clock.advance(1)
+    assert not transport.aborted
+    server.clock.advance(1)
+    assert transport.aborted
+    assert hits(server) == {"request_time": 1}
+
+
+def test_a_second_request_has_its_own_time() -> None:
+    server = Server(Reply(200, "fine"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(GET + GET[:5])
+    server.clock.advance(0)
+    server.clock.advance(REQUEST_S - 1)
+    protocol.dataReceived(GET[5:])
+    server.clock.advance(REQUEST_S + 1)
+    assert not transport.aborted
+    assert len(server.asked) == 2
+
+
+def test_an_answer_has_to_be_taken_in_time() -> None:
+    server = Server(Reply(200, "x" * 1_000_000))
+    protocol, transport = server.connect(transport=Slow())
+    protocol.dataReceived(GET)
+    for _ in range(ANSWER_S // 10):
+        server.clock.advance(10)
+        transport.take(1)
+    assert transport.aborted
+    assert hits(server) == {"answer_time": 1}
+
+
+def test_http_has_a_part_of_the_reactors_time() -> None:
+    clock = Clock()
+    turns, done = Turns(clock), list[float]()
+
+    def work() -> None:
+        done.append(clock.seconds())
+        clock.advance(0.02)
+
+    for _ in range(50):
+        turns.ask(work)
+    clock.pump([0.001] * 3000)
+    assert len(done) == 50
+    assert 50 * 0.02 * (SHARE - 1) < done[-1] - done[0] < 50 * 0.02 * (SHARE + 1)
+
+
+# Whom a request is for, and what it shows ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("10.0.0.1", True), ("10.0.0.1:8080", True), ("[2001:db8::1]:8080", True), ("[::1]", True),
+        ("localhost:8080", True), ("bookie1:8080", True), ("bookie-0.bookie.ns.svc", True),
+        ("b1.ns.svc.cluster.local:8080", True), ("b1.example.org", True), ("B1.example.ORG.", True),
+        ("evil.example.org", False), ("b1.example.org.evil.com:8080", False),
+        ("1.2.3.4.nip.io", False),
+        (None, True), ("", True),
+    ],
+)  # fmt: skip
+def test_names_that_a_stranger_may_own_are_refused(host: str | None, *, is_ours: bool) -> None:
+    assert Hosts(lambda: frozenset({"b1.example.org"})).allows(host) == is_ours
+    assert Hosts(lambda: frozenset({"*"})).allows(host)
+
+
+def test_a_request_for_another_host_is_not_answered() -> None:
+    server = Server(Reply(200, "secret"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET /metrics HTTP/1.1\r\nHost: rebound.evil.com:8080\r\n\r\n")
+    assert transport.value().startswith(b"HTTP/1.1 421 ")
+    assert b"secret" not in transport.value()
+    assert server.asked == []
+    assert hits(server) == {"host": 1}
+
+
+@pytest.mark.parametrize("header", [b"Authorization: Bearer \xff", b"Host: \xff"])
+def test_a_header_that_is_no_text_is_a_bad_request(header: bytes) -> None:
+    server = Server(Reply(200, "fine"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET / HTTP/1.1\r\n" + header + b"\r\n\r\n")
+    assert transport.value().startswith(b"HTTP/1.1 400 ")
+    assert server.asked == []
+
+
+def test_reading_entries_needs_the_token_even_where_changes_do_not() -> None:
+    for token in ("", "t0ken"):
+        access = Access(token, open_to_all=True)
+        assert access.refusal(Credentials()) is None
+        assert access.refusal(Credentials(), reads_entries=True) is not None
+    assert access.refusal(Credentials("Bearer t0ken"), reads_entries=True) is None
+    assert access.refusal(Credentials(certified="CN=me"), reads_entries=True) is None
 
 
 def test_only_the_token_opens() -> None:

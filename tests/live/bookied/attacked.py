@@ -39,19 +39,19 @@ class Live:
     """The bookie, and what it tells of itself."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
-        self._http_port = free_port()
+        self.http_port = free_port()
         conf = write_conf(
             directory / "b1",
             make_cluster(directory / "metadata.db"),
             httpServerEnabled="true",
-            httpServerPort=self._http_port,
+            httpServerPort=self.http_port,
             **settings,
         )
         self.process = BookieProcess(conf).ready()
         self.port = self.process.port
 
     def metrics(self) -> dict[str, float]:
-        with urlopen(f"http://127.0.0.1:{self._http_port}/metrics", timeout=WAIT_S) as answer:
+        with urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=WAIT_S) as answer:
             lines = answer.read().decode().splitlines()
         return {
             name: float(value)

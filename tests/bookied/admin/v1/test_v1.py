@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
+from bookied.admin.endpoints import ENDPOINTS, PREFIX
+from bookied.admin.open_paths import OPEN
 from bookied.admin.v1.bookie import NO_OBJECT
 from bookied.admin.web import Access
 from bookied.config.bookie import StorageClass
@@ -416,12 +419,39 @@ def test_a_bookie_that_has_not_started_is_alive_and_not_ready(early: Operator) -
 
 
 def test_what_changes_something_needs_the_token(operator: Operator) -> None:
-    changing = [(one, m) for one in v1.ENDPOINTS for m in v1.METHODS if one.changes(m)]
-    assert len(changing) == 13
+    changing = [(one, m) for one in v1.ENDPOINTS for m in v1.METHODS if one.is_guarded(m)]
+    assert len(changing) == 15
     operator.token = "guess"
     for endpoint, method in changing:
         assert operator.ask(method, endpoint.path, b"{}").status == 401, endpoint.path
     assert operator.get(f"{BOOKIE}/state/readonly") == {"readOnly": False}
+
+
+def test_what_is_open_is_what_the_docs_list_and_nothing_else() -> None:
+    asked = {(one.path, method) for one in v1.ENDPOINTS for method in one.handlers}
+    is_open = {path for path, method in asked if method == "GET"} - {
+        one.path for one in v1.ENDPOINTS if one.is_guarded("GET")
+    }
+    is_open |= {PREFIX + one.path for one in ENDPOINTS if one.method == "GET"}
+    is_open |= {f"{PREFIX}/metrics", f"{PREFIX}/openapi.json"}
+    assert is_open == OPEN.keys()
+    page = (Path(__file__).parents[4] / "docs/http.md").read_text()
+    told = dict(re.findall(r"^\| `(/[^`]*)` \| ([^|]*) \|$", page, re.MULTILINE))
+    assert told == OPEN
+
+
+def test_without_a_token_nothing_is_written_or_read(operator: Operator) -> None:
+    operator.token = ""
+    for path in (f"{BOOKIE}/sanity", "/api/v1/ledger/read?ledger_id=0"):
+        assert operator.ask("GET", path).status == 401
+    assert operator.get("/api/v1/ledger/list") == {}
+
+
+def test_numbers_beyond_64_bits_are_refused(operator: Operator) -> None:
+    for number in (2**63, 10**30, -(2**63) - 1):
+        reply = operator.ask("GET", f"/api/v1/ledger/metadata?ledger_id={number}")
+        assert (reply.status, reply.body) == (500, "Internal Server Error")
+        assert operator.ask("GET", f"/api/v2/ledgers/{number}").status == 400
 
 
 def test_without_a_token_nothing_can_be_changed_unless_that_is_wanted(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""One HTTP connection and what all of them may take."""

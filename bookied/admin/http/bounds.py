@@ -1,0 +1,164 @@
+"""What HTTP may take of a bookie, whoever asks: connections, memory, time, and the reactor's time.
+
+All HTTP connections of a port together hold at most ``ANSWERS_BYTES_MAX`` of answers that are not
+taken yet, and some 300 KiB each beside that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from ipaddress import ip_address
+from typing import Final
+
+from twisted.internet.interfaces import IReactorTime
+
+CONNECTIONS_MAX: Final = 64
+OF_ADDRESS_MAX: Final = 32
+"""Connections of one address; of IPv6, of one network."""
+
+BODY_BYTES_MAX: Final = 64 * 1024
+"""A request with a longer body is cut off."""
+
+ANSWERS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Answers that wait for their clients to take them, over all connections."""
+
+IDLE_S: Final = 60
+"""How long a connection may bring nothing."""
+
+REQUEST_S: Final = 10
+"""How long a request may take to come, from its first byte to its last."""
+
+ANSWER_S: Final = 120
+"""How long it may take then until its answer is taken."""
+
+SHARE: Final = 4
+"""HTTP has a fourth of the reactor's time at most."""
+
+BURST_S: Final = 0.01
+"""What it may take at once beyond that."""
+
+
+class HttpLimit(Enum):
+    """What a client can run into; the value is the metric's label."""
+
+    CONNECTIONS = "connections"
+    ADDRESS = "connections_of_address"
+    WAITING = "waiting_connections"
+    REQUEST_TIME = "request_time"
+    ANSWER_TIME = "answer_time"
+    BODY = "body"
+    UNSENT = "unsent_answers"
+    HOST = "host"
+
+
+HTTP_MEANINGS: Final = {
+    HttpLimit.CONNECTIONS: "refused connections: no more are allowed",
+    HttpLimit.ADDRESS: "refused connections: their address has its share",
+    HttpLimit.WAITING: "closed connections that had no whole request: others came",
+    HttpLimit.REQUEST_TIME: "cut connections: a request did not come whole in time",
+    HttpLimit.ANSWER_TIME: "cut connections: an answer was not taken in time",
+    HttpLimit.BODY: "cut connections: the body of a request is too long",
+    HttpLimit.UNSENT: "refused requests: too many answers are not taken, over all connections",
+    HttpLimit.HOST: "refused requests for other hosts: httpServerAllowedHosts can name them",
+}
+"""What the log says of each."""
+
+
+class AnswerRoom:
+    """Counts the bytes of answers that are not taken; one answer fits in always."""
+
+    def __init__(self, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
+        self._bytes_max, self.held_bytes = bytes_max, 0
+
+    def take(self, size_bytes: int) -> bool:
+        """Hold so many bytes; say whether there was room for them."""
+        if self.held_bytes and self.held_bytes + size_bytes > self._bytes_max:
+            return False
+        self.held_bytes += size_bytes
+        return True
+
+    def hold(self, size_bytes: int) -> None:
+        """Hold a few bytes whatever there is: those that say that there is no room."""
+        self.held_bytes += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """Hold so many bytes less."""
+        self.held_bytes -= size_bytes
+        assert self.held_bytes >= 0
+
+
+class Turns:
+    """Who answers when: one after another, and in ``1 / SHARE`` of the reactor's time at most.
+
+    As long as it takes less, all are answered at once. Waiting ones are as many as connections.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._paid_s = clock.seconds()
+        self._is_called = False
+
+    def ask(self, work: Callable[[], None]) -> None:
+        """Do a piece of work, now or when it is its turn."""
+        self._waiting.append(work)
+        if not self._is_called:
+            self._run()
+
+    def _run(self) -> None:
+        self._is_called = False
+        began_s = self._clock.seconds()
+        if self._paid_s <= began_s + BURST_S:
+            self._waiting.popleft()()
+            took_s = self._clock.seconds() - began_s
+            self._paid_s = max(began_s, self._paid_s) + SHARE * took_s
+        if self._waiting:
+            self._is_called = True
+            wait_s = self._paid_s - BURST_S - self._clock.seconds()
+            self._clock.callLater(max(0.0, wait_s), self._run)
+
+
+# Hosts --------------------------------------------------------------------------------------------
+
+_ANY: Final = "*"
+_LOCAL_SUFFIXES: Final = (".localhost", ".local", ".internal", ".svc", ".localdomain")
+"""Names below these are nobody's in the public DNS."""
+
+
+class Hosts:
+    """Which names a request may have in ``Host``: those of a page in a browser are not among them.
+
+    A name that a stranger owns can be made to point here (DNS rebinding), and what a browser loads
+    from there would have our answers. An address cannot, nor a name without a dot, nor one below a
+    domain that the public DNS does not have.
+    """
+
+    def __init__(self, names: Callable[[], frozenset[str]]) -> None:
+        """Take the names of this host, in lower case, ``*`` among them for any; asked each time."""
+        self._names = names
+
+    def allows(self, header: str | None) -> bool:
+        """Return whether a request with this header is for us; one without is no browser's."""
+        if header is None:
+            return True
+        host = _without_port(header.strip().lower()).rstrip(".")
+        if "." not in host or _is_address(host) or host.endswith(_LOCAL_SUFFIXES):
+            return True
+        names = self._names()
+        return host in names or _ANY in names
+
+
+def _without_port(header: str) -> str:
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

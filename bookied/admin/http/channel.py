@@ -1,0 +1,140 @@
+"""One HTTP connection: one request at a time, and no more of an answer than its client takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.interfaces import IDelayedCall, IPushProducer
+from twisted.web.http import HTTPChannel
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from bookied.admin.http.bounds import ANSWER_S, REQUEST_S, HttpLimit
+
+CHUNK_BYTES: Final = 64 * 1024
+"""Written at once of an answer."""
+
+
+class AdminChannel(HTTPChannel):
+    """One connection. The next request waits in a later turn of the reactor, until its turn.
+
+    What a client sends ahead waits in 16 KiB and in its own buffers. What is not answered stays
+    unread until the answer before has been taken but for what the system holds.
+    """
+
+    site: Any
+    transport: Any
+    since_s = 0.0
+    """Since when it waits for a request, or for the rest of one."""
+
+    is_busy = False
+    """Whether it has a request that is not answered, or whose answer is not taken."""
+
+    _call: IDelayedCall | None = None
+    _answered: Request | None = None
+
+    def connectionMade(self) -> None:
+        """Begin to wait for a request."""
+        self.since_s = self.site.clock.seconds()
+        super().connectionMade()  # type: ignore[no-untyped-call]
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take bytes; with the first of a request its time begins."""
+        if not self.is_busy and self._call is None:
+            self._watch(REQUEST_S, HttpLimit.REQUEST_TIME)
+        super().dataReceived(data)  # type: ignore[no-untyped-call]
+
+    def allContentReceived(self) -> None:
+        """Have a whole request answered."""
+        self.is_busy = True
+        self._watch(ANSWER_S, HttpLimit.ANSWER_TIME)
+        super().allContentReceived()  # type: ignore[no-untyped-call]
+
+    def requestDone(self, request: Request) -> None:  # noqa: N802 -- Twisted's
+        """Go on with the next request in a later turn, once the answer to this one is taken."""
+        self._answered = request
+        if not self._waitingForTransport:
+            self.site.clock.callLater(0, self._go_on)
+
+    def resumeProducing(self) -> None:
+        """Go on, for the client has taken what was sent."""
+        super().resumeProducing()  # type: ignore[no-untyped-call]
+        if self._answered is not None:
+            self.site.clock.callLater(0, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._answered is None or self._waitingForTransport:
+            return
+        request, self._answered = self._answered, None
+        self.is_busy, self.since_s = False, self.site.clock.seconds()
+        self._unwatch()
+        if self._dataBuffer:
+            self._watch(REQUEST_S, HttpLimit.REQUEST_TIME)
+        super().requestDone(request)  # type: ignore[no-untyped-call]
+
+    def connectionLost(self, reason: Any) -> None:  # type: ignore[override]
+        """Forget what waits."""
+        self._unwatch()
+        self._answered = None
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+    def _watch(self, wait_s: float, limit: HttpLimit) -> None:
+        self._unwatch()
+        self._call = self.site.clock.callLater(wait_s, self._is_late, limit)
+
+    def _unwatch(self) -> None:
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+        self._call = None
+
+    def _is_late(self, limit: HttpLimit) -> None:
+        self._call = None
+        self.cut(limit)
+
+    def cut(self, limit: HttpLimit) -> None:
+        """End the connection now, and count why."""
+        self.site.counts.hit(limit, self.site.host_of(self.transport))
+        self.transport.abortConnection()
+
+    def forceAbortClient(self) -> None:  # noqa: N802 -- Twisted's
+        """End the connection now; Twisted's says a word for each."""
+        self._abortingCall = None
+        self.transport.abortConnection()
+
+
+@implementer(IPushProducer)
+class AnswerBody:
+    """The body of an answer on its way: in chunks, as its client takes them."""
+
+    def __init__(self, request: Request, body: bytes, written: Callable[[int], None]) -> None:
+        """Prepare; ``begin`` sends. ``written`` is told of bytes that are held no more."""
+        self._request, self._rest, self._written = request, memoryview(body), written
+        self._is_paused = self._is_over = False
+
+    def begin(self) -> None:
+        """Send what the client takes now; the rest later."""
+        self._request.registerProducer(self, True)
+        self.resumeProducing()
+
+    def pauseProducing(self) -> None:
+        """Wait: the client has enough to take."""
+        self._is_paused = True
+
+    def resumeProducing(self) -> None:
+        """Go on."""
+        self._is_paused = False
+        while self._rest and not self._is_paused and not self._is_over:
+            chunk, self._rest = self._rest[:CHUNK_BYTES], self._rest[CHUNK_BYTES:]
+            self._written(len(chunk))
+            self._request.write(bytes(chunk))
+        if not self._rest and not self._is_over:
+            self._is_over = True
+            self._request.unregisterProducer()
+            self._request.finish()
+
+    def stopProducing(self) -> None:
+        """End: the client is gone."""
+        self._is_over = True
+        self._written(len(self._rest))
+        self._rest = memoryview(b"")
