@@ -13,9 +13,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from shell.line import LineError, UnfinishedError, parse
-from shell.preferences import Preferences
 from shell.program import Program
 from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
+from shell.terminal.preferences import Preferences
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -68,7 +68,7 @@ def _run(
     shell.is_typed = True
     if is_plain(os.environ):
         return run_plain(shell)
-    from shell.prompt import run_prompt
+    from shell.terminal.prompt import run_prompt
 
     with kept_terminal(sys.stdin.fileno()):
         return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)

@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import click
 
-from shell.aliases import Aliases
-from shell.audit import Audit
 from shell.builtin import commands
 from shell.context import Current
 from shell.line import Line, LineError, quoted
 from shell.live import Live, State
-from shell.preferences import Preferences
 from shell.program import Program
 from shell.running import Redirected, run_system
 from shell.settings import Settings
+from shell.terminal.aliases import Aliases
+from shell.terminal.audit import Audit
+from shell.terminal.preferences import Preferences
 from shell.tree import Place, resolve
 
 DONE: Final = 0

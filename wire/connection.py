@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, ProtocolVersion
 from wire.errors import RemoteProtocolError, TlsOrderError
+from wire.frames import v2, v3
 from wire.messages import NEED_DATA, Answer, Received, Request, Signal, StartTlsRequest
 
 TLS_BEGIN: Final = b"\x16\x03"

@@ -29,8 +29,8 @@ import attrs
 
 from wire.codes import ENTRY_HEADER_BYTES, LAC_HEADER_BYTES, DigestType
 from wire.errors import DigestMismatchError, LocalProtocolError
+from wire.frames.packets import LENGTH, Packets
 from wire.ids import EntryId, LedgerId
-from wire.packets import LENGTH, Packets
 
 ENTRY_HEADER: Final = struct.Struct(">qqqq")
 """Ledger id, entry id, last add confirmed, length."""

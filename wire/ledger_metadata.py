@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import attrs
 
-from wire import protobuf, text_form
 from wire.codes import DigestType, LedgerState
 from wire.errors import FormatError, MetadataFormatError
+from wire.frames import protobuf, text_form
+from wire.frames.varint import encode_varint
 from wire.ids import NO_ENTRY, BookieId, EntryId, is_valid_bookie_id
 from wire.pb import data_formats_pb2 as pb
-from wire.varint import encode_varint
 
 NEWEST_FORMAT: Final = 3
 _MAGIC: Final = b"BookieMetadataFormatVersion\t"

@@ -19,8 +19,8 @@ from wire.codes import (
     ReadFlag,
     ReturnCode,
 )
+from wire.frames.packets import NO_PACKETS, Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
-from wire.packets import NO_PACKETS, Packets
 
 
 class Signal(enum.Enum):

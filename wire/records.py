@@ -14,8 +14,8 @@ from typing import Final
 
 import attrs
 
-from wire import protobuf, text_form
 from wire.errors import FormatError
+from wire.frames import protobuf, text_form
 from wire.ids import BookieId, EntryId
 from wire.pb import data_formats_pb2 as pb
 

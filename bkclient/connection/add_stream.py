@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bkclient.errors import ClientError, RequestTimeoutError
-from wire.adds import Key
 from wire.codes import ProtocolVersion
+from wire.frames.adds import Key
 from wire.ids import BookieId, LedgerId
 
 

@@ -8,8 +8,8 @@ from typing import Union
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from wire.frames.reads import PlainRead
 from wire.messages import Response
-from wire.reads import PlainRead
 
 BulkAnswer = Union[PlainRead, Response]
 

@@ -38,10 +38,12 @@ from bkclient.errors import (
     WriteFailedError,
     refusal,
 )
-from wire.adds import Key, take_acks_v2, take_acks_v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
 from wire.errors import RemoteProtocolError
+from wire.frames.adds import Key, take_acks_v2, take_acks_v3
+from wire.frames.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
+from wire.frames.varint import encode_varint
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -61,8 +63,6 @@ from wire.messages import (
     StartTlsRequest,
     WriteLacRequest,
 )
-from wire.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
-from wire.varint import encode_varint
 
 if TYPE_CHECKING:
     from bkclient.connection.request_trace import RequestTrace

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from wire import v3
-from wire.adds import AddFramesV2, AddFramesV3, Key, Packed
 from wire.codes import AddFlag, V2Flag
 from wire.digest import Digester, Entry
+from wire.frames import v3
+from wire.frames.adds import AddFramesV2, AddFramesV3, Key, Packed
+from wire.frames.varint import encode_varint
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest
-from wire.varint import encode_varint
 
 
 @attrs.frozen(kw_only=True)

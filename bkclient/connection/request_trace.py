@@ -15,13 +15,13 @@ from twisted.python.failure import Failure
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.channel import OPERATIONS
 from wire.codes import ReturnCode
+from wire.frames.reads import PlainRead
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
-from wire.reads import PlainRead
 
 if TYPE_CHECKING:
     from bkclient.connection.bulk_read import BulkAnswer
     from bkclient.errors import ClientError
-    from wire.adds import Key
+    from wire.frames.adds import Key
     from wire.ids import BookieId
     from wire.messages import Request
 

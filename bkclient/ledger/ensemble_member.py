@@ -15,8 +15,8 @@ from bkclient.connection.channel import BookieChannel
 from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, TooManyRequestsClientError
-from wire.adds import Packed
 from wire.codes import ProtocolVersion
+from wire.frames.adds import Packed
 from wire.ids import NO_ENTRY, BookieId, EntryId
 
 log = Logger()

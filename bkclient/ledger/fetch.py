@@ -42,6 +42,7 @@ from bkclient.quorum.read import (
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
 from wire.errors import DigestMismatchError
+from wire.frames.reads import PlainRead
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import (
@@ -53,7 +54,6 @@ from wire.messages import (
     ReadResponse,
     Response,
 )
-from wire.reads import PlainRead
 
 log = Logger()
 T = TypeVar("T")

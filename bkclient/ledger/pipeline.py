@@ -49,9 +49,9 @@ from bkclient.quorum.add import (
     WriterEnding,
 )
 from bkclient.quorum.distribution import is_striped_to
-from wire.adds import Packed
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError
+from wire.frames.adds import Packed
 from wire.ids import BookieId, EntryId
 
 log = Logger()

@@ -29,9 +29,9 @@ from bkclient.ledger.ensemble_member import Member
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
 from bkclient.repair.check import OURS, ViewedLedger
-from wire.adds import Packed
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
+from wire.frames.adds import Packed
 from wire.ids import BookieId, EntryId
 
 log = Logger()

@@ -32,10 +32,10 @@ from bkclient.repair.check import OURS, ViewedLedger, view
 from wire.codes import ENTRY_HEADER_BYTES, ReturnCode
 from wire.digest import Entry, header
 from wire.errors import DigestMismatchError
+from wire.frames.reads import PlainRead
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Response
-from wire.reads import PlainRead
 
 ENTRIES_AT_ONCE: Final = 64
 """Entries that are asked for singly."""

@@ -32,11 +32,11 @@ from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage import LedgerState, LedgerStorage
-from wire import v3
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.errors import BookKeeperError
-from wire.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
-from wire.varint import encode_varint
+from wire.frames import v3
+from wire.frames.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
+from wire.frames.varint import encode_varint
 
 Acknowledge = Callable[[bytes, int, int, int], None]
 """Takes response frames, the size of the frames they answer, how many they are, when it began."""

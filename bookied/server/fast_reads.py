@@ -13,12 +13,12 @@ from typing import Final
 
 from bookied.metrics.stats import RequestStats
 from bookied.storage.storages import Storages
-from wire import v3
 from wire.codes import OpCode
 from wire.errors import BookKeeperError
+from wire.frames import v3
+from wire.frames.reads import answer_v3, match_request_v3
+from wire.frames.v2 import LENGTH, pack_header
 from wire.ids import NO_ENTRY, LedgerId
-from wire.reads import answer_v3, match_request_v3
-from wire.v2 import LENGTH, pack_header
 
 _HEADER: Final = pack_header(OpCode.READ_ENTRY)
 _FIRST: Final = struct.pack(">i", _HEADER)

@@ -44,10 +44,10 @@ from bookied.server.read_lanes import ReadLanes, RunBlocking
 from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
-from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReturnCode
 from wire.connection import TLS_BEGIN, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError, TlsOrderError
+from wire.frames import v2, v3
 from wire.ids import LedgerId
 from wire.messages import (
     AddRequest,

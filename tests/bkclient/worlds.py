@@ -24,9 +24,11 @@ from bkclient.config.client import ClientConfig
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bkclient.placement.topology import RunScript
 from bkclient.quorum.distribution import write_set
-from wire import digest, v2, v3
+from wire import digest
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ServerConnection
+from wire.frames import v2, v3
+from wire.frames.packets import Packets
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import (
@@ -53,7 +55,6 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from wire.packets import Packets
 from wire.records import BookieServiceInfo, Endpoint, encode_entry_list
 
 T = TypeVar("T")

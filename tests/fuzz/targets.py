@@ -41,15 +41,16 @@ from tests.fuzz import security
 from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
 from tests.fuzz.hunt import Target
 from tests.wire.vectors import load
-from wire import adds, reads, records, v2, v3
+from wire import records
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection, ServerConnection
 from wire.digest_md5 import AuthenticationError
 from wire.errors import FormatError, RemoteProtocolError
+from wire.frames import adds, reads, v2, v3
+from wire.frames.varint import decode_varint
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import NEED_DATA
-from wire.varint import decode_varint
 
 EVENTS_MAX: Final = 10_000
 

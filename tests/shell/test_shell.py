@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from shell.line import parse
-from shell.preferences import Preferences
 from shell.shell import Shell
+from shell.terminal.preferences import Preferences
 from tests.shell.toy import ToyProgram, make_shell
 
 

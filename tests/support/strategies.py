@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from wire.codes import AddFlag, BookieInfoFlag, DigestType, LedgerState, ReadFlag, ReturnCode
+from wire.frames.packets import Packets
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import (
@@ -30,7 +31,6 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from wire.packets import Packets
 from wire.records import BookieServiceInfo, Cookie, Endpoint, UnderreplicatedMark
 
 i64 = st.integers(-(2**63), 2**63 - 1)

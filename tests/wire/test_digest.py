@@ -20,7 +20,7 @@ from wire.digest import (
     master_key,
 )
 from wire.errors import DigestMismatchError, LocalProtocolError
-from wire.packets import Packets
+from wire.frames.packets import Packets
 
 
 @pytest.mark.parametrize("vector", wire_vectors("master_key"), ids=by_name)

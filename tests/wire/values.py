@@ -16,6 +16,7 @@ from wire.codes import (
     V2Flag,
 )
 from wire.digest import digester, master_key
+from wire.frames.packets import Packets
 from wire.messages import (
     AddRequest,
     AddResponse,
@@ -41,7 +42,6 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from wire.packets import Packets
 
 Inputs = dict[str, Any]
 

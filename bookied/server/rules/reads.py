@@ -22,9 +22,9 @@ from wire.errors import (
     NoSuchLedgerError,
     UnknownLedgerStateError,
 )
+from wire.frames.packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
-from wire.packets import Packets
 
 BATCH_FIXED_BYTES: Final = 36
 """Of a batch read's frame: prefix, head and request id."""

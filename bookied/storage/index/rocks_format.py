@@ -27,8 +27,8 @@ from bookied.storage.index.format import (
     IndexHeader,
     decode_native,
 )
-from wire import protobuf
 from wire.errors import FormatError
+from wire.frames import protobuf
 from wire.pb.data_formats_pb2 import DbLedgerFormat
 
 LEDGERS: Final = "ledgers"

@@ -23,8 +23,10 @@ from bkclient.errors import (
     RequestTimeoutError,
     WriteFailedError,
 )
-from wire import v2, v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode
+from wire.frames import v2, v3
+from wire.frames.packets import Packets
+from wire.frames.varint import encode_varint
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -39,8 +41,6 @@ from wire.messages import (
     ReplyTo,
     Response,
 )
-from wire.packets import Packets
-from wire.varint import encode_varint
 
 L = LedgerId(7)
 

@@ -21,7 +21,7 @@ from tests.bkctl.support.terminal import FakeHost
 HEAVY = ("twisted", "kazoo", "rich", "pyspark", "pyarrow", "attr", "attrs", "google.protobuf",
          "sqlite3", "crc32c", "asyncio", "bkclient", "bookied", "wire")  # fmt: skip
 DATA_PATH = ("bkclient.ledger.context", "bkclient.connection.channel", "bkclient.ledger.reader",
-             "bkclient.ledger.writer", "wire.v2", "wire.messages", "rich")  # fmt: skip
+             "bkclient.ledger.writer", "wire.frames.v2", "wire.messages", "rich")  # fmt: skip
 
 
 def _walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:

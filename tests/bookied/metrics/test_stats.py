@@ -9,6 +9,7 @@ import pytest
 
 from bookied.metrics.stats import JournalStats, RequestStats, operation_of
 from wire.codes import AddFlag, BookieInfoFlag, ReadFlag, ReturnCode
+from wire.frames.packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -21,7 +22,6 @@ from wire.messages import (
     ReadResponse,
     Request,
 )
-from wire.packets import Packets
 
 L, E = LedgerId(7), EntryId(0)
 

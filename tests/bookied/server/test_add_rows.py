@@ -10,8 +10,8 @@ import pytest
 
 from bookied.server.add_rows import ROWS, V2_ALIKE_BYTES, V2Rows, V3Rows, is_worth_a_try
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, packet
-from wire import v2, v3
 from wire.codes import AddFlag
+from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest
 

@@ -16,8 +16,8 @@ from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
 from bookied.server.rules.bookie import Bookie, Writes
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
-from wire import v2, v3
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag
+from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest, ReadRequest, Request
 

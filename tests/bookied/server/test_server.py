@@ -18,8 +18,8 @@ from bookied.server.read_lanes import HELD_BYTES_MAX
 from bookied.server.server import CLOSE_S, READS_FREE
 from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
-from wire import v2, v3
 from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode
+from wire.frames import v2, v3
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import (
     AddRequest,

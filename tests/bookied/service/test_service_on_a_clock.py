@@ -18,8 +18,8 @@ from tests.bkclient.metadata.values import closed
 from tests.bookied.worlds.clock_world import World, started
 from tests.bookied.worlds.fakes import done
 from tests.bookied.worlds.serving import KEY, packet
-from wire import v2
 from wire.codes import AddFlag, ReturnCode
+from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest
 

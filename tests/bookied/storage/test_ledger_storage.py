@@ -32,7 +32,7 @@ from tests.bookied.worlds.storage_world import Blocking, Turns
 from tests.sim.world.disk import SimFiles
 from wire.codes import ReturnCode
 from wire.errors import NoSuchEntryError
-from wire.packets import Packets
+from wire.frames.packets import Packets
 
 L0, L1, I0 = Path("/l0/current"), Path("/l1/current"), Path("/i0/current")
 SMALL = StorageLimits(

@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tests.bookied.worlds.serving import KEY, packet
-from wire import v2
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
 from wire.digest_md5 import DigestMd5Client
+from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     NEED_DATA,

@@ -22,10 +22,10 @@ from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.fakes import done
-from wire import v2, v3
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection
 from wire.digest import master_key
+from wire.frames import v2, v3
 from wire.messages import NEED_DATA, Answer, Request
 
 KEY = master_key(b"pw")

@@ -34,7 +34,7 @@ from tests.interop.peers.java_client import (
     java_load,
 )
 from tests.interop.peers.jvm import FAST_JVM, LOG_LEVEL_PROPERTY, JavaError, JavaVM, java_command
-from wire import v2
+from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import ReadRequest
 

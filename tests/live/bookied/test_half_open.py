@@ -20,8 +20,8 @@ from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.attacked import Live, WellBehaved, kept_service, until
 from tests.support.reactor import call, run, the_reactor
 from tests.support.tcp_proxy import TcpProxy
-from wire import v2
 from wire.codes import ReturnCode
+from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import ReadRequest
 

@@ -13,8 +13,8 @@ import pytest
 from tests.bookied.worlds.wedged_disk import WATCHDOG_S, Wedged
 from tests.live.bookied.attacked import is_cut, until
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess
-from wire import v2
 from wire.codes import ReturnCode
+from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddResponse, ReadRequest
 

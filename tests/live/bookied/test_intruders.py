@@ -27,10 +27,10 @@ from tests.bookied.worlds.serving import KEY, WRONG_KEY, packet
 from tests.live.bookied.attacked import until
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.certificates import Authority, Issued, bookie_keys, client_keys, write_pem
-from wire import v2, v3
 from wire.codes import FRAME_BYTES_MAX, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
 from wire.digest_md5 import DigestMd5Client
+from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     NEED_DATA,

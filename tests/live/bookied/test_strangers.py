@@ -10,7 +10,7 @@ import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.attacked import Live, WellBehaved, is_cut, kept_service, until
-from wire import v2
+from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import SASL, AuthRequest, ReadRequest
 

@@ -23,9 +23,9 @@ from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.reactor import begin, call, the_reactor
-from wire import v2, v3
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.connection import ServerConnection
+from wire.frames import v2, v3
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import ReadRequest, Received, StartTlsRequest, StartTlsResponse
 

@@ -22,9 +22,9 @@ from twisted.python.failure import Failure
 from bookied.errors import PortInUseError
 from bookied.runtime.listener import BoundPort
 from tests.sim.world.processes import Process, SimClock
-from wire import v2, v3
 from wire.codes import ProtocolVersion
 from wire.connection import FrameBuffer
+from wire.frames import v2, v3
 from wire.messages import (
     AddRequest,
     BatchReadRequest,

@@ -27,9 +27,9 @@ from bkctl.commands.export.run import (
     spark_session,
 )
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
-from wire import v2
 from wire.codes import DigestType, LedgerState
 from wire.digest import digester, master_key
+from wire.frames import v2
 from wire.messages import AddRequest
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]

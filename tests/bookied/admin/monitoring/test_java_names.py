@@ -18,8 +18,8 @@ from tests.bookied.metrics.java import Shape, excused, is_excused, java_seen, sh
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from tests.bookied.worlds.serving import KEY, packet
-from wire import v2, v3
 from wire.codes import AddFlag, ReadFlag
+from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest, ReadRequest
 

@@ -16,8 +16,8 @@ from tests.bookied.worlds.serving import KEY, packet
 from tests.support.certificates import PASSWORD, Authority, Issued, Pem, write_pem
 from tests.support.keytool import key_store, trust_store
 from tests.support.tls_link import Link
-from wire import v2, v3
 from wire.codes import ProtocolVersion, ReturnCode
+from wire.frames import v2, v3
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import AddRequest, AuthRequest, ReadRequest, StartTlsRequest
 

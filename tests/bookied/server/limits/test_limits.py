@@ -20,8 +20,8 @@ from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S,
 from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Patience, Waiting
 from bookied.server.server import BookieConnection, BookieServer
 from tests.bookied.worlds.serving import KEY, Client, Serving, Transport, packet
-from wire import v2
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
+from wire.frames import v2
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import AddRequest, AuthRequest, ReadRequest
 

@@ -20,7 +20,7 @@ from bookied.storage.entrylog.rows import (
     cut_rows,
 )
 from tests.sim.world.disk import SimFiles
-from wire.packets import Packets
+from wire.frames.packets import Packets
 
 A, PATH = Path("/a"), Path("/a/3.log")
 BASE = layout.location(3, layout.HEADER_BYTES)

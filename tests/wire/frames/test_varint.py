@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.errors import LocalProtocolError
+from wire.frames.varint import decode_varint, encode_varint
 from wire.pb import bookkeeper_pb2 as pb
-from wire.varint import decode_varint, encode_varint
 
 
 @given(st.integers(-(2**63), 2**64 - 1))

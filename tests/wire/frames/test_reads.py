@@ -5,11 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire import v2, v3
 from wire.codes import Operation, ProtocolVersion, ReadFlag, ReturnCode
-from wire.ids import EntryId, LedgerId
-from wire.messages import AddResponse, ReadRequest, ReadResponse, ReplyTo
-from wire.reads import (
+from wire.frames import v2, v3
+from wire.frames.reads import (
     answer_v3,
     match_read_v2,
     match_read_v3,
@@ -17,6 +15,8 @@ from wire.reads import (
     read_frames_v2,
     read_frames_v3,
 )
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddResponse, ReadRequest, ReadResponse, ReplyTo
 
 IDS = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))
 LACS = st.none() | st.integers(-1, 2**63 - 1)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shell.audit import SYSLOG, Audit, told, user_name
 from shell.line import parse
-from shell.preferences import Preferences
 from shell.shell import Shell
+from shell.terminal.audit import SYSLOG, Audit, told, user_name
+from shell.terminal.preferences import Preferences
 from tests.shell.toy import ToyProgram
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.support import strategies
 from tests.wire import values
 from tests.wire.vectors import by_name, wire_vectors
-from wire import v2
 from wire.codes import AddFlag, Operation, ProtocolVersion, ReadFlag, ReturnCode
 from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.frames import v2
 from wire.messages import (
     AddRequest,
     AddResponse,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.document import Document
 
-from shell.colours import TreeLexer
+from shell.terminal.colours import TreeLexer
 from tests.shell.toy import make_shell
 
 

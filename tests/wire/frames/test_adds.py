@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire import v2, v3
-from wire.adds import AddFramesV2, AddFramesV3, take_acks_v2, take_acks_v3
 from wire.codes import Operation, ProtocolVersion, ReturnCode, V2Flag
+from wire.frames import v2, v3
+from wire.frames.adds import AddFramesV2, AddFramesV3, take_acks_v2, take_acks_v3
+from wire.frames.varint import encode_varint
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest, AddResponse, ReadResponse, ReplyTo
-from wire.varint import encode_varint
 
 KEY = bytes(range(20))
 IDS = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from wire import protobuf
 from wire.codes import (
     MASTER_KEY_BYTES,
     RETURN_CODE_BY_V2,
@@ -32,6 +31,8 @@ from wire.codes import (
     V2Flag,
 )
 from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.frames import protobuf
+from wire.frames.packets import Packets
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -49,7 +50,6 @@ from wire.messages import (
     Request,
     Response,
 )
-from wire.packets import Packets
 from wire.pb import bookkeeper_pb2 as pb
 
 ADD_HEADER: Final = 0x02010000

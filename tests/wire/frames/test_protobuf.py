@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wire import protobuf, records, v2, v3
+from wire import records
 from wire.errors import FormatError, MetadataFormatError, RemoteProtocolError
+from wire.frames import protobuf, v2, v3
 from wire.ledger_metadata import decode_metadata
 from wire.pb import bookkeeper_pb2 as pb
 from wire.pb import data_formats_pb2 as stored

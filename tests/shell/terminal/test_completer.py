@@ -9,9 +9,9 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from shell.completer import TreeCompleter
 from shell.live import Live, Questions
 from shell.shell import Shell
+from shell.terminal.completer import TreeCompleter
 from tests.shell.toy import Later, ToyProgram, make_shell
 
 EVENT = CompleteEvent(completion_requested=True)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tests.support import strategies
 from tests.wire import values
 from tests.wire.vectors import by_name, wire_vectors
-from wire import v3
 from wire.codes import AddFlag, Operation, ProtocolVersion, ReadFlag, ReturnCode
 from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.frames import v3
+from wire.frames.varint import decode_varint, encode_varint
 from wire.messages import (
     AddRequest,
     AddResponse,
@@ -28,7 +29,6 @@ from wire.messages import (
     ReplyTo,
 )
 from wire.pb import bookkeeper_pb2 as pb
-from wire.varint import decode_varint, encode_varint
 
 KEY = bytes(range(20))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.history import InMemoryHistory
 
-from shell.history import SIZE_BYTES_MAX, history_path, open_history
 from shell.secret import is_private
+from shell.terminal.history import SIZE_BYTES_MAX, history_path, open_history
 
 
 def _typed(path: Path) -> list[str]:

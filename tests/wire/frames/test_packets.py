@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.packets import NO_PACKETS, Packets
+from wire.frames.packets import NO_PACKETS, Packets
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8))

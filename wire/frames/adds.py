@@ -13,10 +13,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Union
 
-from wire import v2
 from wire.codes import OpCode, V2Flag
+from wire.frames import v2
+from wire.frames.varint import decode_varint, encode_varint
 from wire.ids import LedgerId
-from wire.varint import decode_varint, encode_varint
 
 Packed = tuple[int, bytes]
 """Entry id and entry packet."""

@@ -13,10 +13,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from wire import v2
 from wire.codes import OpCode
+from wire.frames import v2
+from wire.frames.varint import decode_varint, encode_varint
 from wire.ids import LedgerId
-from wire.varint import decode_varint, encode_varint
 
 _V2_REQUEST: Final = struct.Struct(">iiqq")
 _V2_REQUEST_REST: Final = _V2_REQUEST.size - 4

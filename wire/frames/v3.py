@@ -14,7 +14,6 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from wire import protobuf
 from wire.codes import (
     V3_VERSION,
     AddFlag,
@@ -25,6 +24,8 @@ from wire.codes import (
     ReturnCode,
 )
 from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.frames import protobuf
+from wire.frames.varint import decode_varint, encode_varint
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -54,7 +55,6 @@ from wire.messages import (
     WriteLacResponse,
 )
 from wire.pb import bookkeeper_pb2 as pb
-from wire.varint import decode_varint, encode_varint
 
 HIGH_PRIORITY: Final = 100
 """The header priority Java sends; any number above 0 means the same."""

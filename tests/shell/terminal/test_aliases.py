@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from shell.aliases import Aliases
 from shell.line import LineError, parse
+from shell.terminal.aliases import Aliases
 
 
 def _aliases(**texts: str) -> Aliases:

@@ -1,0 +1,1 @@
+"""The prompt: input, completion, history, colours."""
