@@ -27,6 +27,15 @@ class FrameBuffer:
         self.buffer = bytearray()
         self._payload_bytes_max = frame_bytes_max - _PREFIX_BYTES
 
+    @property
+    def frame_bytes_max(self) -> int:
+        """The longest frame that is taken, with its prefix; may change between frames."""
+        return self._payload_bytes_max + _PREFIX_BYTES
+
+    @frame_bytes_max.setter
+    def frame_bytes_max(self, frame_bytes_max: int) -> None:
+        self._payload_bytes_max = frame_bytes_max - _PREFIX_BYTES
+
     def receive_data(self, data: bytes) -> None:
         self.buffer += data
 

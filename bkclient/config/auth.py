@@ -134,6 +134,13 @@ class ClientAuthConfig(JaasConfig):
         choices=("standard", "system"),
     )
 
+    auth_required: bool = setting(
+        False,
+        key="clientAuthRequired",
+        doc=f"With {SASL_CLIENT}: leave a bookie that asks nobody who it is. It may not be the "
+        "one that it seems to be. Not a key of Java.",
+    )
+
     @property
     def has_sasl(self) -> bool:
         """Whether bookies are told who we are."""

@@ -619,6 +619,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         And that writers end before who is silent is noticed, and can be replaced.
         """
         yield from super().cross_check()
+        yield from self.tls_problems()
         yield from self.placement_faults()
         quorum_s, add_s = self.add_quorum_timeout_s, self.add_timeout_s
         if 0 < quorum_s <= add_s:

@@ -256,9 +256,10 @@ class ClientTlsConfig(TlsConfig):
         doc="File with that file's password.",
     )
     tls_check_host: bool = setting(
-        False,
+        True,
         key="tlsHostnameVerificationEnabled",
-        doc="Insist that a bookie's certificate is for the host it is reached at.",
+        doc="Insist that a bookie's certificate is for the host it is reached at. Java's default "
+        "is false, for clusters whose certificates name no host.",
     )
     start_tls_timeout_s: int = setting(
         10,
@@ -272,6 +273,16 @@ class ClientTlsConfig(TlsConfig):
     def tls(self) -> TlsSettings | None:
         """What the client's end is told; ``None`` where TLS is off."""
         return self._own_tls(shows=self.tls_client_authentication) if self.has_tls else None
+
+    def tls_problems(self) -> Iterator[Finding]:
+        """Warn where any bookie's certificate would do for any other."""
+        if self.has_tls and not self.tls_check_host:
+            yield Finding(
+                Severity.WARNING,
+                FindingKind.RISKY,
+                "tlsHostnameVerificationEnabled",
+                "is false: who has the key of one bookie can stand in for all of them",
+            )
 
     @property
     def https(self) -> TlsSettings:

@@ -46,6 +46,7 @@ class Greeting:
         clock: for time-outs.
         tls: our end of TLS; ``None`` to speak in clear.
         read_login: gives who we are; ``None`` to say nothing about it.
+        insists: whether a bookie that asks nobody who it is will not do.
         new_nonce: chance, for proofs that nobody can have recorded.
     """
 
@@ -54,6 +55,8 @@ class Greeting:
         clock: IReactorTime,
         tls: TlsContexts | None = None,
         read_login: Callable[[], Login] | None = None,
+        *,
+        insists: bool = False,
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
         """Read who we are.
@@ -62,7 +65,7 @@ class Greeting:
             SecurityError: it cannot be read.
         """
         self._clock, self._tls = clock, tls
-        self._read_login, self._new_nonce = read_login, new_nonce
+        self._read_login, self._new_nonce, self._insists = read_login, new_nonce, insists
         self._login = None if read_login is None else read_login()
 
     def reload(self) -> None:
@@ -115,6 +118,11 @@ class Greeting:
         exchange, token = DigestMd5Client(login.user, login.password, self._new_nonce), b""
         while not exchange.is_done:
             answer = await self._exchange(channel, token, who)
+            if answer.plugin == AUTH_DISABLED and self._insists:
+                raise ClientUnauthorizedError(
+                    f"bookie {channel.bookie_id} asks nobody for a password, and"
+                    " clientAuthRequired is set"
+                )
             if answer.plugin == AUTH_DISABLED:
                 log.debug("bookie {bookie} asks nobody who it is", bookie=channel.bookie_id)
                 return
@@ -165,4 +173,5 @@ def greeting_of(config: ClientConfig, clock: IReactorTime) -> Greeting | None:
     def read_login() -> Login:
         return read_jaas(config.jaas_path).login(config.jaas_section)
 
-    return Greeting(clock, tls, read_login if config.has_sasl else None)
+    login = read_login if config.has_sasl else None
+    return Greeting(clock, tls, login, insists=config.auth_required)

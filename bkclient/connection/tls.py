@@ -92,6 +92,9 @@ def reason(error: BaseException | None, *, shows: bool = True) -> str | None:
 EXPIRY_WARNING_DAYS: Final = 30
 """How long before its own certificate's end a process begins to warn."""
 
+DEFAULT_SUITES: Final = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20:!aNULL"
+"""TLS 1.2 where no suites are set: with forward secrecy, and without CBC."""
+
 _NUMBERS: Final = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
 _OPTIONS: Final = SSL.OP_NO_COMPRESSION | SSL.OP_NO_TICKET | SSL.OP_CIPHER_SERVER_PREFERENCE
 _RENEGOTIATION_OFF: Final[int] = getattr(SSL, "OP_NO_RENEGOTIATION", 0)
@@ -308,6 +311,8 @@ def _limit(context: SSL.Context, settings: TlsSettings) -> None:
         raise SecurityError("tlsEnabledCipherSuites has no suite of tlsEnabledProtocols")
     context.set_min_proto_version(_NUMBERS[names[0]])
     context.set_max_proto_version(_NUMBERS[names[-1]])
+    if not suites:
+        old = [DEFAULT_SUITES]
     try:
         if old:
             context.set_cipher_list(":".join(old).encode())

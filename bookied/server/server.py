@@ -32,6 +32,7 @@ from bookied.server.access.auth_gate import (
     TlsGate,
     host_of,
 )
+from bookied.server.access.login_delays import LoginDelays
 from bookied.server.access.start_tls import Upgrade, refuse_tls
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
@@ -63,6 +64,12 @@ if TYPE_CHECKING:
 
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""
+
+STRANGER_FRAME_BYTES_MAX: Final = 10 * 1024
+"""The longest frame of a client that has yet to show who it is, as before TLS where that is asked.
+
+A login takes less, and what is longer would be refused when it is all there.
+"""
 
 READS_FREE: Final = 4
 """Reads of one connection that may wait for the disk however many others' do."""
@@ -129,6 +136,7 @@ class BookieServer(Factory):
         self.stats = bookie.stats
         self.tls, self.tls_required, self.auth = tls, tls_required, auth
         self.refusals = Refusals(clock)
+        self.login_delays = LoginDelays(clock)
         self.fast_reads = FastReads(bookie.storages, bookie.stats)
         self.backpressure = Backpressure(
             self.limits,
@@ -371,7 +379,7 @@ class BookieConnection(Protocol):
         transport.registerProducer(self, True)
         server = self._server
         self._host = str(getattr(transport.getPeer(), "host", ""))
-        self._gate = self._tls_gate() if server.tls_required else self._name_gate()
+        self._stand_before(self._tls_gate() if server.tls_required else self._name_gate())
         server.connection_made(self, self._host)
         self.update_reading()
 
@@ -576,7 +584,7 @@ class BookieConnection(Protocol):
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
-            if end - at < frame_bytes <= self._server.frame_bytes_max:
+            if end - at < frame_bytes <= self._wire.frame_bytes_max:
                 self._frame_bytes = frame_bytes
                 self._server.half_frames.note(self, end - at)
                 break
@@ -644,8 +652,7 @@ class BookieConnection(Protocol):
             return None
         if gate is not None and not begins_tls:
             server.stats.packets_received += 1
-            self._ask_gate(gate, received, reply)
-            return None
+            return self._ask_gate(gate, received, reply)
         refused_before = server.stats.keys_refused
         cancel = self._bookie.handle(request, received.reply_to, reply)
         server.stats.handled(request, reply.began_ns)
@@ -659,8 +666,21 @@ class BookieConnection(Protocol):
 
     # Who it is, and TLS ------------------------------------------------------------------------
 
-    def _ask_gate(self, gate: Gate, received: Received, reply: _Reply) -> None:
-        """Answer a client that has not shown who it is."""
+    def _ask_gate(self, gate: Gate, received: Received, reply: _Reply) -> Cancel | None:
+        """Answer a client that has not shown who it is, later where its address guesses."""
+        wait_s = gate.wait_s(received.request)
+        if not wait_s:
+            self._answer_of_gate(gate, received, reply)
+            return None
+        late = self._server.clock.callLater(wait_s, self._answer_late, gate, received, reply)
+        return late.cancel
+
+    def _answer_late(self, gate: Gate, received: Received, reply: _Reply) -> None:
+        self._polls.pop(reply, None)
+        self._answer_of_gate(gate, received, reply)
+        self.flush()
+
+    def _answer_of_gate(self, gate: Gate, received: Received, reply: _Reply) -> None:
         verdict = gate.judge(received.request, received.reply_to)
         self._pass_gate()
         if verdict.response is None:
@@ -674,7 +694,8 @@ class BookieConnection(Protocol):
         server, host = self._server, host_of(self._transport())
         if server.auth is None:
             return None
-        return NameGate(server.auth.begin(), server.stats, host, server.refusals.tell)
+        stats, tell = server.stats, server.refusals.tell
+        return NameGate(server.auth.begin(), stats, host, tell, server.login_delays)
 
     def _tls_gate(self) -> Gate:
         server = self._server
@@ -682,7 +703,15 @@ class BookieConnection(Protocol):
 
     def _pass_gate(self) -> None:
         if self._gate is not None and self._gate.is_open:
-            self._gate = None
+            self._stand_before(None)
+
+    def _stand_before(self, gate: Gate | None) -> None:
+        """Have a gate before the client, or none; strangers get short frames."""
+        self._gate = gate
+        largest = self._server.frame_bytes_max
+        self._wire.frame_bytes_max = (
+            largest if gate is None else min(largest, STRANGER_FRAME_BYTES_MAX)
+        )
 
     @property
     def _is_upgrading(self) -> bool:
@@ -698,7 +727,7 @@ class BookieConnection(Protocol):
         self._send(reply, reply_to, StartTlsResponse(ReturnCode.EOK))
         self.flush()
         server = self._server
-        self._gate = self._name_gate()
+        self._stand_before(self._name_gate())
         tell = server.refusals.tell
         self._upgrade = Upgrade(tls.end(), self._transport(), server.clock, server.stats, tell)
 

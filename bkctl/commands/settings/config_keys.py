@@ -40,6 +40,7 @@ NOTES: Final = MappingProxyType(
         "cuts that to 1.0.",
         "readOnlyModeEnabled": "Java's older pages contradict each other; its code says true.",
         "stickyReadSEnabled": "Java's sample file sets true, its code has false by default.",
+        "tlsHostnameVerificationEnabled": "Java's default is false.",
         "tlsClientAuthentication": "Java's sample file hints at true; its code has false.",
         "zkRetryBackoffStartMs": "Java's sample file says 1000; its code takes zkTimeout.",
         "zkRetryBackoffMaxMs": "Java's sample file says 10000; its code takes zkTimeout.",

@@ -14,6 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bookied.metrics.stats import RequestStats
+from bookied.server.access.login_delays import LoginDelays
 from bookied.server.rules.refusal import refusal
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.digest_md5 import AuthenticationError
@@ -120,6 +121,10 @@ class Gate(Protocol):
         """Whether the client may ask for anything."""
         ...
 
+    def wait_s(self, request: Request) -> float:
+        """Return how long to wait before a request is judged; called once for each."""
+        ...
+
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
         """Answer a request, which is not obeyed."""
         ...
@@ -139,6 +144,10 @@ class TlsGate:
 
     def __init__(self, stats: RequestStats, host: str, tell: Tell) -> None:
         self._stats, self._host, self._tell = stats, host, tell
+
+    def wait_s(self, request: Request) -> float:  # noqa: ARG002
+        """Return 0: a refusal takes no time."""
+        return 0.0
 
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
         """Refuse a request, whatever it is."""
@@ -162,13 +171,25 @@ def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
 class NameGate:
     """What one client may do until it has shown who it is."""
 
-    def __init__(self, proof: Proof, stats: RequestStats, host: str, tell: Tell) -> None:
+    def __init__(
+        self, proof: Proof, stats: RequestStats, host: str, tell: Tell, delays: LoginDelays
+    ) -> None:
         self._proof, self._stats, self._host, self._tell = proof, stats, host, tell
+        self._delays = delays
+        self._is_turned_away = False
 
     @property
     def is_open(self) -> bool:
         """Whether the client may ask for anything."""
         return self._proof.user is not None
+
+    def wait_s(self, request: Request) -> float:
+        """Return how long a password of this address has to wait."""
+        if not isinstance(request, AuthRequest) or not request.payload:
+            return 0.0
+        wait_s = self._delays.wait_s(self._host)
+        self._is_turned_away = wait_s is None
+        return wait_s or 0.0
 
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
         """Answer a request of a client that has not shown who it is."""
@@ -185,11 +206,16 @@ class NameGate:
             why = f"it speaks of plugin {request.plugin[:40]!r}, where {wanted} is wanted"
             self._refuse("plugin", why)
             return Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=is_v2)
+        refused = Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=True)
+        if self._is_turned_away:
+            self._refuse("guesses", "it has sent too many wrong passwords lately")
+            return refused
         try:
             token = self._proof.answer(request.payload)
         except AuthenticationError as error:
+            self._delays.failed(self._host)
             self._refuse("proof", str(error))
-            return Verdict(None if is_v2 else ErrorResponse(ReturnCode.EUA), closes=True)
+            return refused
         self._note_success()
         return Verdict(AuthResponse(ReturnCode.EOK, wanted, token))
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
 from bkclient.connection.handshake import Greeting
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
 from bookied.server.access.auth_gate import TOLD_EVERY_S
 from bookied.server.access.authenticators import open_again
+from bookied.server.access.login_delays import (
+    ADDRESSES_MAX,
+    DELAY_S_MAX,
+    FORGOTTEN_AFTER_S,
+    FREE_FAILURES,
+    WAIT_S_MAX,
+    LoginDelays,
+)
+from bookied.server.server import STRANGER_FRAME_BYTES_MAX
 from tests.bookied.worlds.secured import AUTHORITY, Connection, Stage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, packet
 from tests.support.certificates import write_pem
@@ -102,6 +115,17 @@ def test_a_bookie_that_asks_nobody_is_fine_with_a_name(tmp_path: Path) -> None:
     stage = with_passwords(tmp_path)
     stage.bookie_settings = {}
     assert stage.connect().is_greeted
+
+
+def test_a_client_can_insist_on_a_bookie_that_asks(tmp_path: Path) -> None:
+    stage = with_passwords(tmp_path)
+    stage.client_settings["clientAuthRequired"] = "true"
+    assert stage.connect().is_greeted
+    other = with_passwords(tmp_path / "other")
+    other.bookie_settings = {}
+    assert other.refused(clientAuthRequired="true") == (
+        "bookie b1 asks nobody for a password, and clientAuthRequired is set"
+    )
 
 
 @pytest.mark.parametrize("section", ["Wrong", "Stranger"])
@@ -282,11 +306,125 @@ def test_a_client_takes_its_new_password_once_it_is_read_again(stage: Stage) -> 
 
 def test_names_that_a_client_makes_up_do_not_fill_the_log(stage: Stage, logs: list[str]) -> None:
     for number in range(20):
-        client = stage.serving.connect(V3)
-        exchange = DigestMd5Client(f"bookkeeper{number}", "guess", lambda: "n")
-        client.ask(AuthRequest(SASL, exchange.answer(challenged(client))))
+        guess(stage, f"bookkeeper{number}")
+        stage.clock.advance(2 * DELAY_S_MAX)
     assert stage.stats.auth_failures == 20
-    assert len([line for line in logs if "refused" in line]) == 1
+    # Once a minute, and twenty guesses take longer.
+    assert len([line for line in logs if "refused" in line]) == 4
+
+
+# Guessing
+
+
+def guess(stage: Stage, user: str = "bookkeeper", password: str = "guess") -> Client:
+    client = stage.serving.connect(V3)
+    exchange = DigestMd5Client(user, password, lambda: "n")
+    client.request(AuthRequest(SASL, exchange.answer(challenged(client))))
+    return client
+
+
+def test_an_address_that_guesses_waits_longer_each_time(stage: Stage) -> None:
+    waits = []
+    for _ in range(FREE_FAILURES + 8):
+        client, began_s = guess(stage), stage.clock.seconds()
+        while not client.is_closed:
+            stage.clock.advance(0.25)
+        waits.append(stage.clock.seconds() - began_s)
+    assert waits == [0, 0, 0, 0.25, 0.5, 1, 2, 4, *[DELAY_S_MAX] * 3]
+    assert stage.stats.auth_failures == len(waits)
+
+
+def test_many_connections_guess_no_faster_and_the_last_are_turned_away(stage: Stage, logs) -> None:
+    for _ in range(FREE_FAILURES + 5):
+        guess(stage)
+        stage.clock.advance(DELAY_S_MAX)
+    failures = stage.stats.auth_failures
+    clients = [guess(stage) for _ in range(50)]
+    turned_away = [client for client in clients if client.is_closed]
+    assert len(turned_away) >= 50 - WAIT_S_MAX / DELAY_S_MAX - 2
+    assert any("too many wrong passwords lately" in line for line in logs)
+    stage.clock.pump([1.0] * int(WAIT_S_MAX + 2 * DELAY_S_MAX))
+    assert all(client.is_closed for client in clients)
+    assert stage.stats.auth_failures == failures + 50
+
+
+def test_the_right_password_waits_too_and_is_let_in(stage: Stage) -> None:
+    for _ in range(FREE_FAILURES):
+        guess(stage)
+    client = guess(stage, password="secret")
+    assert client.answers() == []
+    stage.clock.advance(0.25)
+    (answer,) = client.answers()
+    assert answer.rc is ReturnCode.EOK
+    assert client.ask(add()).rc is ReturnCode.EOK
+
+
+def test_who_leaves_while_it_waits_is_forgotten(stage: Stage) -> None:
+    for _ in range(FREE_FAILURES):
+        guess(stage)
+    failures = stage.stats.auth_failures
+    guess(stage).connection.connectionLost(Failure(ConnectionDone()))
+    stage.clock.advance(60)
+    assert stage.stats.auth_failures == failures
+    assert not stage.clock.getDelayedCalls()
+
+
+def test_wrong_passwords_are_forgotten_after_a_while() -> None:
+    clock = Clock()
+    delays = LoginDelays(clock)
+    for _ in range(20):
+        delays.failed("192.0.2.1")
+    assert delays.wait_s("192.0.2.2") == 0
+    assert delays.wait_s("::ffff:192.0.2.1") == DELAY_S_MAX
+    clock.advance(FORGOTTEN_AFTER_S + 1)
+    assert delays.wait_s("192.0.2.1") == 0
+
+
+def test_an_ipv6_network_is_one_address_and_what_is_remembered_is_bounded() -> None:
+    delays = LoginDelays(Clock())
+    for number in range(10):
+        delays.failed(f"2001:db8::{number:x}")
+    assert delays.wait_s("2001:db8::ffff") == DELAY_S_MAX
+    for number in range(ADDRESSES_MAX + 5):
+        delays.failed(f"2001:db8:{number:x}::1")
+    assert len(delays._failures) == ADDRESSES_MAX
+
+
+# The size of what a stranger sends
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_stranger_gets_short_frames_and_who_is_let_in_long_ones(stage, protocol) -> None:
+    client = stage.serving.connect(protocol)
+    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX - 4))
+    assert not client.is_closed
+    client = stage.serving.connect(protocol)
+    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX - 3))
+    assert client.is_closed
+    client = stage.serving.connect(protocol)
+    assert client.ask(response_to(challenged(client))).rc is ReturnCode.EOK
+    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX * 100))
+    assert not client.is_closed
+
+
+def test_where_tls_is_wanted_frames_before_it_are_short(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.bookie_settings["tlsRequired"] = "true"
+    stage.set_up()
+    client = stage.serving.connect(V3)
+    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX - 3))
+    assert client.is_closed
+    connection = stage.connect()
+    assert connection.is_greeted
+    entry = packet(L, 0, payload=b"x" * 50_000)
+    assert connection.ask(AddRequest(L, E, KEY, entry)).rc is ReturnCode.EOK
+
+
+def test_where_nobody_has_to_log_in_frames_are_as_long_as_set(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, tls=False)
+    client = stage.serving.connect(V3)
+    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX * 100))
+    assert not client.is_closed
 
 
 def test_a_pattern_that_lets_nobody_in_is_warned_about(stage: Stage, logs: list[str]) -> None:

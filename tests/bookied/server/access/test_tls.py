@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from OpenSSL import SSL
 from twisted.internet.defer import Deferred
 
 from bkclient.connection.channel import BookieChannel
@@ -144,9 +145,25 @@ def test_what_is_wrong_with_the_bookies_certificate_is_said(stage: Stage) -> Non
     ]
 
 
-def test_the_host_is_of_no_concern_unless_that_is_asked_for(stage: Stage) -> None:
+def test_the_host_is_checked_unless_a_setting_says_otherwise(stage: Stage) -> None:
     issue(stage, stage.bookie_pem, AUTHORITY.issue("bookie", hosts=["other.example"]))
+    assert "its certificate is for other.example, not for bookie.example" in stage.refused()
+    stage.client_settings["tlsHostnameVerificationEnabled"] = "false"
     assert stage.connect().is_greeted
+
+
+@pytest.mark.parametrize(
+    "suite", ["AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA256", "ECDHE-RSA-AES256-SHA"]
+)
+def test_suites_without_forward_secrecy_or_with_cbc_take_a_setting(stage: Stage, suite) -> None:
+    stage.client_settings |= {
+        "tlsEnabledProtocols": "TLSv1.2", "tlsEnabledCipherSuites": suite
+    }  # fmt: skip
+    assert not stage.connect().is_greeted
+    offered = SSL.Connection(stage.contexts().end()._context, None).get_cipher_list()
+    assert offered
+    assert not [name for name in offered if "GCM" not in name and "CHACHA20" not in name]
+    assert not [name for name in offered if not name.startswith(("TLS_", "ECDHE-", "DHE-"))]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +351,7 @@ def serial(connection: Connection) -> int:
 
 
 def renewed(stage: Stage) -> Issued:
-    own = AUTHORITY.issue("bookie")
+    own = AUTHORITY.issue("bookie", hosts=["bookie.example"])
     write_pem(stage.bookie_pem.key.parent, own, AUTHORITY)
     return own
 
