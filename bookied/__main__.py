@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import ConfigError, Finding, Findings, Severity, changed
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieStopError, ExitStatus, StopTimeoutError
 from bookied.process.command_line import (
-    AUTORECOVERY,
     Options,
     configure,
     configure_client,
@@ -42,10 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one bookie until it is told to stop; return the exit status."""
     open_closed_streams(keep_output=False)
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["stop"]:
-        from bookied.process import daemon
-
-        return daemon.stop(given[1:], os.environ)
     options = parse_options(given)
     try:
         config, findings = configure(options, os.environ)
@@ -57,31 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PropertiesError as error:
         return _end(error, ExitStatus.INVALID_CONFIGURATION)
     if options.check_config:
+        findings = (*findings, *open_to_others(config))
         return _show(findings, "the settings can be used")
-    if options.daemonize:
-        return _run_in_background(config, client_config, findings, options)
     return _run(config, client_config, findings, options)
-
-
-def _run_in_background(
-    config: BookieConfig,
-    client_config: ClientConfig | None,
-    findings: Findings,
-    options: Options,
-) -> int:
-    from bookied.process import daemon
-
-    service = AUTORECOVERY if options.autorecovery_only else "bookie"
-    try:
-        started = daemon.daemonize(daemon.pid_path(options.pid_file, os.environ, service))
-    except daemon.PidFileError as error:
-        return _end(error, error.status)
-    if isinstance(started, int):
-        return started
-    try:
-        return _run(config, client_config, findings, options)
-    finally:
-        started.remove()
 
 
 def _refused(options: Options, error: ConfigError) -> int:
@@ -116,6 +90,7 @@ def _run(
 ) -> int:
     from bookied.process.log import Logging
 
+    os.umask(os.umask(0o777) | config.umask)
     try:
         logging = Logging(
             level=log_level(options, os.environ, config),
@@ -341,7 +316,7 @@ class Process:
         ignored = [found.key for found in self._findings if found.severity is Severity.NOTE]
         if ignored:
             self._log.info("settings without effect here: {keys}", keys=", ".join(ignored))
-        for found in self._findings:
+        for found in (*self._findings, *open_to_others(self._config)):
             if found.severity is Severity.WARNING:
                 self._warn(found)
 

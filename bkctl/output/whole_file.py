@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
+from typing import Any
 
 from bkctl.errors import ConflictError, NothingFoundError
 
@@ -32,6 +34,17 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
         with contextlib.suppress(OSError):
             os.unlink(part)  # noqa: PTH108
         raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+
+
+def keep_private(stream: Any) -> None:
+    """Let nobody else read what is written to a file of our own; streams elsewhere stay."""
+    try:
+        number = stream.fileno()
+        found = os.fstat(number)
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+            os.fchmod(number, stat.S_IMODE(found.st_mode) & 0o700)
+    except (AttributeError, OSError, ValueError):
+        return  # It is no file of the system.
 
 
 def _private(path: str, flags: int) -> int:

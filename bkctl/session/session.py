@@ -301,6 +301,10 @@ class Session:
         if self._emitter is None:
             from bkctl.output.emit import Emitter
 
+            if self.options.show_secrets:
+                from bkctl.output.whole_file import keep_private
+
+                keep_private(self.host.stdout)
             self._emitter = Emitter(self.options, self.host, title=self._title, report=self._report)
         return self._emitter
 

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import (
     Properties,
     PropertiesError,
@@ -60,7 +61,11 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
         )
     named = properties.get(URI_KEY)
     source = str(named.origin) if named is not None else path or ""
-    warnings = tuple(str(found) for found in findings if found.severity is Severity.WARNING)
+    warnings = tuple(
+        str(found)
+        for found in (*findings, *open_to_others(config))
+        if found.severity is Severity.WARNING
+    )
     return ClusterSettings(config.service_uri, config, source, warnings)
 
 

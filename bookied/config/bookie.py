@@ -7,6 +7,7 @@ otherwise; see ``java_keys``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
@@ -42,6 +43,12 @@ LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 """From which on events can be logged."""
 
 __all__ = ["BookieConfig", "StorageClass", "load_bookie_config", "load_client_config"]
+
+
+def _not_an_umask(text: str) -> str | None:
+    if re.fullmatch("0?[0-7]{3}", text) is None:
+        return "is not an octal number of three digits, as 027"
+    return "takes permissions from the bookie itself" if int(text, 8) & 0o700 else None
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
@@ -103,6 +110,19 @@ class IdentityConfig:
     permitted_users: tuple[str, ...] = setting(
         (), key="permittedStartupUsers", doc="Users that may start the bookie; any where empty."
     )
+    file_umask: str = setting(
+        "027",
+        key="fileUmask",
+        doc="Permissions in octal that no directory or file of the bookie has, beside those that "
+        "the process may not give anyway: 027 makes directories 0750 and files 0640. Not a key "
+        "of Java.",
+        refuse=_not_an_umask,
+    )
+
+    @property
+    def umask(self) -> int:
+        """What is taken from the permissions of new directories and files."""
+        return int(self.file_umask, 8)
 
     def identity_problems(self) -> Iterator[Finding]:
         """Give what Java's validate() and start refuse about identity."""

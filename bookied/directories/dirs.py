@@ -27,6 +27,8 @@ CURRENT: Final = "current"
 VERSION: Final = "VERSION"
 DIRTY: Final = "DIRTY"
 LOCK: Final = "bookied.lock"
+LOCK_MODE: Final = 0o600
+_LOCKS: Final = Path("/proc/locks")
 CONVERTING: Final = "bookied.converting"
 """In the first root while the index is moved to another kind of storage."""
 
@@ -178,9 +180,10 @@ def _lock(root: Path) -> int:
     path = root / LOCK
     try:
         root.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, LOCK_MODE)
     except OSError as error:
         raise DirectoryError(f"{root} cannot be used: {error.strerror or error}") from error
+    _keep_others_out(fd, path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -193,12 +196,24 @@ def _lock(root: Path) -> int:
     return fd
 
 
+def _keep_others_out(fd: int, path: Path) -> None:
+    """Leave a lock file to its owner alone: who can open it can hold its lock against us."""
+    found = os.fstat(fd)
+    if os.geteuid() not in {found.st_uid, 0}:
+        os.close(fd)
+        raise DirectoryError(f"{path} belongs to user {found.st_uid}, who could lock us out")
+    if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+        os.fchmod(fd, LOCK_MODE)
+
+
 def is_locked(root: Path) -> bool:
     """Whether a running bookie of ours uses this root; for offline tools."""
     try:
         fd = os.open(root / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except PermissionError:  # Another user's: the system tells about its locks all the same.
+        return _has_lock((root / LOCK).stat().st_ino, _LOCKS.read_text(encoding="ascii"))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -206,6 +221,15 @@ def is_locked(root: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def _has_lock(inode: int, locks: str) -> bool:
+    """Whether a file has an exclusive lock, by the lines of /proc/locks (proc(5))."""
+    lines = (line.split() for line in locks.splitlines())
+    return any(
+        fields[1:4] == ["FLOCK", "ADVISORY", "WRITE"] and fields[5].endswith(f":{inode}")
+        for fields in lines
+    )
 
 
 def mark_dirty(files: Files, found: Directories) -> None:

@@ -30,6 +30,10 @@ AUTORECOVERY: Final = "autorecovery"
 DIRECTORY_KEYS: Final = frozenset(
     {"journalDirectory", "journalDirectories", "ledgerDirectories", "indexDirectories"}
 )
+LEFT_TO_SYSTEMD: Final = (
+    "is left to the service manager: systemctl start bookied, systemctl stop bookied; "
+    "bookied runs in the foreground"
+)
 CONF_VARIABLE: Final = "BOOKIE_CONF"
 LEVEL_VARIABLE: Final = "BOOKIE_ROOT_LOG_LEVEL"
 
@@ -69,12 +73,12 @@ class Options(argparse.Namespace):
     log_format: str
     log_level: str | None
     log_file: Path | None
-    daemonize: bool
-    pid_file: Path | None
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
     """Return the options; ends the process with status 0 after help, with 1 after nonsense."""
+    if arguments[:1] == ["stop"]:
+        bookie_parser().error(f"`bookied stop` {LEFT_TO_SYSTEMD}")
     if arguments[:1] == [AUTORECOVERY]:
         return autorecovery_parser().parse_args(arguments[1:], namespace=Options())
     return bookie_parser().parse_args(arguments, namespace=Options())
@@ -173,12 +177,7 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
     add("--log-format", choices=FORMATS, default="text", help="form of the log lines")
     add("--log-level", choices=LEVELS, help="least level that is logged (info)")
     add("--log-file", type=Path, metavar="FILE", help="log there rather than to stderr")
-    add(
-        "--daemonize",
-        action="store_true",
-        help="run in the background; returns once it serves. `bookied stop` ends it",
-    )
-    add("--pid-file", type=Path, metavar="FILE", help="its pid file (one in BOOKIE_PID_DIR)")
+    add("--daemonize", "--pid-file", action=_LeftToSystemd, nargs="?", help=argparse.SUPPRESS)
     add("--version", action=_ShowVersion, nargs=0, help="show the version, and end")
 
 
@@ -271,6 +270,17 @@ def _metadata_uri(options: Options) -> str | None:
 
 def _joined(directories: list[str] | None) -> str | None:
     return None if directories is None else ",".join(directories)
+
+
+class _LeftToSystemd(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        _options: object,
+        _value: object,
+        name: str | None = None,
+    ) -> None:
+        parser.error(f"{name} {LEFT_TO_SYSTEMD}")
 
 
 class _ShowVersion(argparse.Action):

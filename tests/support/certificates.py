@@ -149,6 +149,7 @@ def write_pem(directory: Path, own: Issued, trusted: Authority) -> Pem:
     """Write the files of one end, over those that are there."""
     directory.mkdir(parents=True, exist_ok=True)
     found = Pem(directory / "key.pem", directory / "certificate.pem", directory / "trust.pem")
+    found.key.touch(0o600)
     found.key.write_bytes(own.key_pem())
     found.certificate.write_bytes(own.certificate_pem)
     found.trust.write_bytes(trusted.certificate_pem)

@@ -399,11 +399,8 @@ ELSEWHERE: Final = (
     Elsewhere("bookkeeper autorecovery", "bookied autorecovery --conf FILE"),
     Elsewhere("bookkeeper help", "bkctl --help; bookied --help"),
     Elsewhere("bookkeeper CLASS", "not offered: there are no classes to run"),
-    Elsewhere(
-        "bookkeeper-daemon.sh start bookie",
-        "a systemd unit, or bookied --daemonize --pid-file FILE",
-    ),
-    Elsewhere("bookkeeper-daemon.sh stop bookie", "bookied stop --pid-file FILE [--force]"),
+    Elsewhere("bookkeeper-daemon.sh start bookie", "systemctl start bookied"),
+    Elsewhere("bookkeeper-daemon.sh stop bookie", "systemctl stop bookied"),
     Elsewhere("bookkeeper-cluster.sh", "not offered: units on the hosts do it"),
     Elsewhere("bkperf journal append", "bkctl bench journal"),
     Elsewhere("bkperf dlog", "not offered: DistributedLog is another product"),

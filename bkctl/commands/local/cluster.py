@@ -20,6 +20,7 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -119,6 +120,7 @@ class LocalCluster:
         self.directory = directory.absolute()
         self._zookeeper: ZooKeeperProcess | None = None
         self._uri = uri
+        refuse_others_directory(self.directory)
         known = self._known(bookies, zookeeper=zookeeper)
         self._proven: Mapping[str, str] = known.get("settings", {})
         """What the bookies were told at the last start, beyond what all are told."""
@@ -188,7 +190,7 @@ class LocalCluster:
             LocalStartError: a part did not start; its last log lines are in the message.
         """
         self._refuse_running()
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._with_zookeeper:
             told("starting ZooKeeper")
             self._start_zookeeper()
@@ -228,7 +230,7 @@ class LocalCluster:
             "elsewhere": self._uri,
             "settings": self._proven,
         }
-        (self.directory / STATE_FILE).write_text(json.dumps(state, indent=1) + "\n", "utf-8")
+        _write_private(self.directory / STATE_FILE, json.dumps(state, indent=1) + "\n")
         self.env_file.write_text(
             f"# The cluster in {self.directory}, for a shell: . {shlex.quote(str(self.env_file))}\n"
             f"export BKCTL_SERVICE_URI={shlex.quote(self.uri)}\n",
@@ -252,7 +254,7 @@ class LocalCluster:
             **BOOKIE_SETTINGS,
             **self._given,
         }
-        conf.write_text("".join(f"{key}={text}\n" for key, text in settings.items()), "utf-8")
+        _write_private(conf, "".join(f"{key}={text}\n" for key, text in settings.items()))
         command = [sys.executable, "-m", "bookied", "--conf", str(conf)]
         bookie.stopping = False
         bookie.process = ChildProcess(command, bookie.log, env=_environment())
@@ -331,9 +333,9 @@ class LocalCluster:
         directory.mkdir(parents=True, exist_ok=True)
         for bookie in self._bookies:
             text = (bookie.directory / CONF_FILE).read_text("utf-8")
-            (directory / f"{bookie.bookie_id}.conf").write_text(text, "utf-8")
+            _write_private(directory / f"{bookie.bookie_id}.conf", text)
         base = f"metadataServiceUri={value_text(self.uri)}\n"
-        (directory / "baseconf.conf").write_text(base, "utf-8")
+        _write_private(directory / "baseconf.conf", base)
 
     # One bookie ---------------------------------------------------------------------------------
 
@@ -397,6 +399,24 @@ class LocalCluster:
         ]
 
 
+def refuse_others_directory(directory: Path) -> None:
+    """Refuse a directory that another user owns or can change: what is in it tells us what to do.
+
+    Raises:
+        RefusedError: it is one.
+    """
+    for found in (read(directory) for read in (os.lstat, os.stat) if directory.exists()):
+        if found.st_uid != os.geteuid():
+            raise RefusedError(
+                f"{directory} belongs to user {found.st_uid}", next_step="give one of your own"
+            )
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH:
+            raise RefusedError(
+                f"every user can change what is in {directory}",
+                next_step=f"chmod o-w {shlex.quote(str(directory))}",
+            )
+
+
 def refuse_foreign(directory: Path) -> None:
     """Refuse a directory that holds what is not ours.
 
@@ -407,6 +427,14 @@ def refuse_foreign(directory: Path) -> None:
         return
     if any(child.name != BACKGROUND_LOG for child in directory.iterdir()):
         raise RefusedError(f"{directory} holds something else", next_step="give an empty directory")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that may hold a secret: nobody else reads it, and no link is followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
 
 
 def _ports(count: int, base: int, taken: list[int]) -> Iterator[int]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 DETACHED: Final = "BKCTL_LOCAL_DETACHED"
 """In the environment of a cluster in the background."""
+
+SETTINGS: Final = "BKCTL_LOCAL_SETTINGS"
+"""There, too: what the bookies are told, as JSON. A process's environment is its user's alone."""
 
 _LOOK_EVERY_S: Final = 0.5
 
@@ -71,7 +75,8 @@ def cluster_options(function: Any) -> Any:
         click.option("--port-base", "--port", "port_base", type=click.IntRange(1, 65000),
                      metavar="PORT", help="Ports from here on, not free ones."),
         click.option("--set", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",
-                     help="A setting for every bookie, as in bk_server.conf; DIR keeps it."),
+                     help="A setting for every bookie, as in bk_server.conf; DIR keeps it. "
+                     "KEY=@FILE takes a secret from a file: others see what is typed here."),
         click.option("--background", is_flag=True, help="Return when all are up; needs --dir."),
     )):  # fmt: skip
         function = option(function)
@@ -187,8 +192,12 @@ def _local(
     if session.dry_run:
         session.plan([f"start {bookies} bookies in {directory or 'a temporary directory'}"])
         return
+    given = {
+        **json.loads(session.host.environ.get(SETTINGS, "{}")),
+        **_without_secrets_shown(session, settings),
+    }
     if background:
-        _start_in_background(session, Path(str(directory)))
+        _start_in_background(session, Path(str(directory)), given)
         return
     cluster = LocalCluster(
         Path(directory) if directory else None,
@@ -196,7 +205,7 @@ def _local(
         zookeeper=zookeeper,
         uri=uri,
         port_base=port_base or 0,
-        settings={**(ALL if everything else {}), **dict(settings)},
+        settings={**(ALL if everything else {}), **given},
     )
     try:
         with running(session, cluster):
@@ -208,6 +217,42 @@ def _local(
             cluster.remove()
         elif cluster.is_temporary:
             session.note(f"kept in {cluster.directory}")
+
+
+def _without_secrets_shown(
+    session: Session, settings: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    """Return the settings with the secrets that are in files; warn of those that all can see.
+
+    Raises:
+        NothingFoundError: a file cannot be read.
+    """
+    from bkclient.config.settings import is_secret_key
+    from bkctl.errors import NothingFoundError
+
+    found = dict(settings)
+    for key, text in found.items():
+        if not is_secret_key(key):
+            continue
+        if not text.startswith("@"):
+            session.warn(f"others see {key} in the list of processes; use --set {key}=@FILE")
+            continue
+        try:
+            found[key] = Path(text[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise NothingFoundError(f"--set {key}={text}: cannot read {text[1:]}") from error
+    return found
+
+
+def without_settings(arguments: Iterable[str]) -> list[str]:
+    """Return a command line without ``--set`` and what is set, which may be a secret."""
+    words, kept = iter(arguments), []
+    for word in words:
+        if word == "--set":
+            next(words, None)
+        elif not word.startswith("--set="):
+            kept.append(word)
+    return kept
 
 
 @contextlib.contextmanager
@@ -281,15 +326,17 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
 # In the background -----------------------------------------------------------------------------
 
 
-def _start_in_background(session: Session, directory: Path) -> None:
+def _start_in_background(session: Session, directory: Path, settings: dict[str, str]) -> None:
     """Start this command again without --background; return when it says that all are up."""
-    from bkctl.commands.local.cluster import BACKGROUND_LOG, refuse_foreign
+    from bkctl.commands.local.cluster import BACKGROUND_LOG, refuse_foreign, refuse_others_directory
     from bkctl.errors import CommandError
 
+    refuse_others_directory(directory)
     refuse_foreign(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory / BACKGROUND_LOG
-    arguments = [word for word in session.options.args if word != "--background"]
+    words = (word for word in session.options.args if word != "--background")
+    arguments = without_settings(words)
     with log.open("ab") as errors:
         child = subprocess.Popen(
             [sys.executable, "-m", "bkctl", *arguments],
@@ -300,6 +347,7 @@ def _start_in_background(session: Session, directory: Path) -> None:
             env={
                 **os.environ,
                 DETACHED: "1",
+                SETTINGS: json.dumps(settings),
                 "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             },
         )

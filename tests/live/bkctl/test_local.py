@@ -19,6 +19,7 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import BACKGROUND_LOG, CONF_FILE, STATE_FILE, LocalCluster
+from bkctl.commands.local.commands import without_settings
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import free_port
 from bkctl.commands.local.zookeeper import settings as zookeeper_settings
@@ -432,3 +433,58 @@ def test_standalone_has_all_that_goes_with_a_bookie(tmp_path: Path) -> None:
     conf = (tmp_path / "configs" / f"{bookie['bookie_id']}.conf").read_text()
     assert "autoRecoveryDaemonEnabled=true" in conf
     assert "httpServerEnabled=true" in conf
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
+def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    path, link = tmp_path / "bk", tmp_path / "link"
+    path.mkdir(mode=0o700)
+    link.symlink_to(path)
+    os.lchown(link, 65534, 65534)
+    with pytest.raises(RefusedError, match="link belongs to user 65534"):
+        LocalCluster(link, 1)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(RefusedError, match="bk belongs to user 65534"):
+        LocalCluster(path, 1)
+
+
+def test_a_directory_that_every_user_can_change_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bk"
+    path.mkdir()
+    path.chmod(0o777)
+    with pytest.raises(RefusedError, match="every user can change what is in"):
+        LocalCluster(path, 1)
+
+
+def test_what_is_set_stays_out_of_the_command_line_of_the_background() -> None:
+    given = ["local", "1", "--set", "a=b", "--set=httpAdminToken=x", "--dir", "d", "--set", "c=d"]
+    assert without_settings(given) == ["local", "1", "--dir", "d"]
+
+
+@pytest.mark.processes
+def test_secrets_of_a_cluster_are_for_its_user(tmp_path: Path) -> None:
+    token, directory = tmp_path / "token", tmp_path / "bk"
+    token.write_text("hushhush\n")
+    command = (
+        *("local", 1, "--dir", directory, "--background"),
+        *("--set", f"httpAdminToken=@{token}", "--set", "httpServerEnabled=true"),
+        *("--set", "httpServerPort=0"),
+    )
+    started = _run(*command)
+    assert started.returncode == 0, started.stderr
+    try:
+        lines = [
+            Path(f"/proc/{pid}/cmdline").read_bytes()
+            for pid in (*_processes(directory), *_processes(directory, b"bkctl"))
+        ]
+        assert lines
+        assert not any(b"hushhush" in line or b"--set" in line for line in lines)
+        conf = directory / "bookie-1/bookie.conf"
+        assert "httpAdminToken=hushhush\n" in conf.read_text()
+        private = [conf, directory / "cluster.json"]
+        assert [path.stat().st_mode & 0o777 for path in private] == [0o600, 0o600]
+        assert directory.stat().st_mode & 0o777 == 0o700
+    finally:
+        for pid in _processes(directory, b"bkctl"):
+            os.kill(pid, signal.SIGTERM)
+        _until(lambda: not _processes(directory), "bookies are left behind")

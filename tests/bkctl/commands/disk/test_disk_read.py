@@ -106,6 +106,19 @@ def test_a_master_key_is_shown_only_when_asked_for() -> None:
     assert key in run(*meta, "--show-secrets").out
 
 
+@pytest.mark.processes
+def test_a_file_with_secrets_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    for secrets, mode in ((False, 0o644), (True, 0o600)):
+        words = ["disk", "index", "0", "--meta", *map(str, dirs("sorted/clean"))]
+        command = [sys.executable, "-m", "bkctl", *words, *["--show-secrets"] * secrets]
+        with path.open("w") as file:
+            path.chmod(0o644)
+            subprocess.run(command, check=True, stdout=file, timeout=120)
+        assert path.stat().st_mode & 0o777 == mode
+    assert expected("sorted/clean")["ledgers"]["0"]["masterKey"] in path.read_text()
+
+
 OUTCOMES = {
     "101": ("whole", 2, 597), "102": ("whole", 1, 561), "103": ("torn tail", 1, 553),
     "104": ("torn tail", 1, 553), "105": ("damaged", 1, 553), "106": ("damaged", 1, 553),

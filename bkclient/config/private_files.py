@@ -1,0 +1,43 @@
+"""Files with keys, passwords and tokens that other users of the host can read or change."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bkclient.config.declaration import declared
+from bkclient.config.findings import Finding, FindingKind, Severity
+
+SECRET_FILES: Final = frozenset(
+    {
+        *("tlsKeyStore", "tlsKeyStorePasswordPath", "tlsTrustStorePasswordPath"),
+        *("clientKeyStore", "clientKeyStorePasswordPath", "clientTrustStorePasswordPath"),
+        *("httpServerKeyStorePath", "httpAdminTokenFile"),
+        *("saslJaasConfigFile", "zkDigestAuthFile"),
+    }
+)
+"""Settings that name a file with a secret."""
+
+
+def open_to_others(config: Any) -> Iterator[Finding]:
+    """Warn of each file with a secret that a setting names, and whose permissions let others in."""
+    for one in declared(type(config)):
+        path = getattr(config, one.argument, None) if one.spec.key in SECRET_FILES else None
+        problem = problem_of(path) if path else None
+        if problem is not None:
+            yield Finding(Severity.WARNING, FindingKind.RISKY, one.spec.key, f"{path} {problem}")
+
+
+def problem_of(path: str) -> str | None:
+    """Return what other users can do to a file with a secret, and how to stop it; else None."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 -- pathlib costs bkctl its start time
+    except OSError:
+        return None  # What needs the file says so.
+    can = "change" if found.st_mode & stat.S_IWOTH else "read"
+    if found.st_mode & (stat.S_IROTH | stat.S_IWOTH):
+        mode = stat.S_IMODE(found.st_mode)
+        return f"has mode {mode:04o}: every user of this host can {can} it; chmod o-rwx {path}"
+    return None
