@@ -233,6 +233,8 @@ class Client:
 
         With ``explicit_ids`` entries get their ids from the caller (``LedgerHandleAdv``), with
         ``deferred_sync`` they are safe only once they were forced; see ``LedgerWriter``.
+        ``ledger_id`` must never have been a ledger's: a writer of the deleted ledger could still
+        add to the new one, or close it.
 
         Raises:
             QuorumError: the sizes do not fit.

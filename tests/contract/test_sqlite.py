@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bkclient.errors import IncorrectParameterError, MetadataStoreError
+from bkclient.errors import IncorrectParameterError, MetadataStoreError, MetadataVersionError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import (
     IncompatibleLayoutError,
@@ -344,6 +344,42 @@ class TestFiles:
             assert max(map(len, ranges)) == 10_000
             after = [i async for some in store.ledger_ranges(after=ids[500]) for i in some]
             assert after == ids[501:]
+
+        files.run(scenario())
+
+
+class TestLedgerIds:
+    def test_an_id_that_was_chosen_is_not_generated(self, files: SqliteDriver) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            assert await store.allocate_ledger_id() == 0
+            await store.create_ledger(LedgerId(2), metadata())
+            await store.remove_ledger(LedgerId(2))
+            assert await store.allocate_ledger_id() == 3
+            await store.create_ledger(LedgerId(1), metadata())
+            assert await store.allocate_ledger_id() == 4
+
+        files.run(scenario())
+
+    def test_the_highest_ids_do_not_use_up_the_others(self, files: SqliteDriver) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            await store.create_ledger(LedgerId(2**63 - 2), metadata())
+            assert await store.allocate_ledger_id() == 0
+
+        files.run(scenario())
+
+    def test_the_writer_of_a_deleted_ledger_changes_nothing_of_the_next_of_its_id(
+        self, files: SqliteDriver
+    ) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            stale = await store.create_ledger(LedgerId(7), metadata())
+            await store.remove_ledger(LedgerId(7))
+            await store.create_ledger(LedgerId(7), metadata())
+            with pytest.raises(MetadataVersionError):
+                await store.write_ledger(LedgerId(7), closed(), stale)
+            assert not (await store.read_ledger(LedgerId(7))).value.is_closed
 
         files.run(scenario())
 

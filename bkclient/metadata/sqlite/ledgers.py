@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, Version, Versioned, Watch
@@ -24,6 +25,9 @@ from wire.ledger_metadata import (
     validate_for_write,
 )
 
+_SKIPPED_END: Final = 2**62
+"""Ids from here on are not generated in any lifetime, so they are not skipped either."""
+
 
 class SqliteLedgers(SqlitePart):
     """Implements ``LedgerStore`` and ``LedgerIds``."""
@@ -33,9 +37,9 @@ class SqliteLedgers(SqlitePart):
         ledger_id: LedgerId,
         metadata: LedgerMetadata,
         *,
-        is_allocated: bool = False,  # noqa: ARG002 - no answer gets lost here.
+        is_allocated: bool = False,
     ) -> Version:
-        """See ``LedgerStore``."""
+        """See ``LedgerStore``; an id that was chosen is not generated afterwards."""
         check_new_id(ledger_id)
         validate_for_write(metadata)
         metadata = with_token(metadata, self._chance.randrange(1, 2**63 - 1))
@@ -44,6 +48,8 @@ class SqliteLedgers(SqlitePart):
         def create(rows: Rows, _session_id: int) -> Version:
             stored = rows.get(LEDGER, ledger_id)
             if stored is None:
+                if not is_allocated and ledger_id < _SKIPPED_END:
+                    rows.skip_to(LEDGER, ledger_id + 1)
                 return rows.insert(LEDGER, ledger_id, value)
             if not _same_creator(stored.value, metadata.creator_token):
                 raise LedgerExistsError(f"ledger {ledger_id} exists")

@@ -124,7 +124,7 @@ def quorum_options(function: Any) -> Any:
                 "wanted_id",
                 type=LEDGER_ID,
                 metavar="ID",
-                help="This id, instead of a new one.",
+                help="This id, instead of a new one; never one that existed.",
             ),
         ),
     )
@@ -168,6 +168,7 @@ def create(session: Session, /, **wanted: Any) -> None:
     if session.dry_run:
         session.plan([f"create a ledger: {new}"])
         return
+    lifecycle.warn_of_chosen_id(session, new)
     session.emit(session.call(lifecycle.create, new))
 
 

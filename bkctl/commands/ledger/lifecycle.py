@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from bkclient.admin import handover, operations
 from bkclient.admin.ledger_scan import read_ledgers
-from bkclient.errors import MetadataVersionError
+from bkclient.errors import LedgerIdOverflowError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
 from bkctl.commands.ledger.change_views import (
     EntriesAdded,
@@ -104,6 +104,26 @@ def new_ledger(
         custom={key: text.encode() for key, text in meta},
         ledger_id=wanted_id,
     )
+
+
+def warn_of_chosen_id(session: Session, new: NewLedger) -> None:
+    """Warn where a ledger of the chosen id may have existed."""
+    if new.ledger_id is None:
+        return
+    generated: LedgerId | None = session.call(_generated_id)
+    if generated is not None and new.ledger_id < generated:
+        session.warn(
+            f"ledger {new.ledger_id} may have existed: a writer of a deleted ledger of this id "
+            "could still close or add to the new one; without --ledger-id the id is a new one"
+        )
+
+
+async def _generated_id(client: Client) -> LedgerId | None:
+    """Return a new id, which is used up; None where the layout has no more."""
+    try:
+        return await client.store.allocate_ledger_id()
+    except LedgerIdOverflowError:
+        return None
 
 
 async def create(client: Client, new: NewLedger) -> LedgerCreated:

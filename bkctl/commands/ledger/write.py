@@ -189,6 +189,7 @@ def write(
         if session.dry_run:
             session.plan([f"create a ledger: {new}", f"fill it from {path}", "close it"])
             return
+        lifecycle.warn_of_chosen_id(session, new)
         session.emit(_write(session, new, source))
 
 

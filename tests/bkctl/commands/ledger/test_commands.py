@@ -78,6 +78,15 @@ def test_quorums_digest_and_id_are_as_asked(run: Run) -> None:
     assert taken.status == ExitStatus.CONFLICT
 
 
+def test_an_id_that_may_have_existed_is_warned_of(run: Run) -> None:
+    used = run("ledger", "create").id
+    run("ledger", "close", used)
+    run("ledger", "delete", used, "--yes")
+    warned = run("ledger", "create", "--ledger-id", used)
+    assert f"ledger {used} may have existed" in warned.err
+    assert "may have existed" not in run("ledger", "create", "--ledger-id", 888_001).err
+
+
 def test_quorums_that_do_not_fit_are_wrong_usage(run: Run) -> None:
     refused = run("ledger", "create", "-E", 2, "-W", 3, ok=False)
     assert refused.status == ExitStatus.USAGE
