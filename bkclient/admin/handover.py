@@ -102,7 +102,10 @@ async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
 
 
 async def release(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> LedgerMetadata:
-    """Hand the ledger over to whoever claims it next. The writer takes no more entries.
+    """Hand the ledger over to the writer that claims it next. The writer takes no more entries.
+
+    Returns the metadata as it was found last: of the next writer, where the reply to the release
+    was lost and the ledger was claimed meanwhile.
 
     First every add is confirmed; then the rest of the write quorum is waited for, at most
     ``settle_s``, so that the ledger is left with all its copies where that can be.
@@ -122,18 +125,30 @@ async def release(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> Ledger
     # From here on this process never writes again, whatever comes of the release.
     writer.retire()
 
+    may_be_done = False
+
     def needed(metadata: LedgerMetadata) -> bool:
+        is_ours = metadata.custom.get(WRITER_KEY) == nonce
+        if is_ours and metadata.custom.get(HANDOVER_KEY) == value:
+            return False
+        # Nothing but our release lets another writer claim, so it was applied.
+        if may_be_done and not is_ours:
+            return False
         if metadata.state is not LedgerState.OPEN:
             raise state_error(writer.ledger_id, metadata.state)
-        if metadata.custom.get(WRITER_KEY) != nonce:
+        if not is_ours:
             raise NotHandedOverError(f"ledger {writer.ledger_id} has another writer")
-        return metadata.custom.get(HANDOVER_KEY) != value
+        return True
 
     def released(metadata: LedgerMetadata) -> LedgerMetadata:
         custom = {**metadata.custom, HANDOVER_KEY: value}
         return attrs.evolve(metadata, custom=custom, creator_token=0)
 
-    return await writer.update_metadata(needed, released)
+    def lost_reply() -> None:
+        nonlocal may_be_done
+        may_be_done = True
+
+    return await writer.update_metadata(needed, released, lost_reply)
 
 
 async def _settle(writer: LedgerWriter, settle_s: float) -> None:

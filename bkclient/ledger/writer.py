@@ -406,9 +406,12 @@ class LedgerWriter:
         self,
         needed: Callable[[LedgerMetadata], bool],
         changed: Callable[[LedgerMetadata], LedgerMetadata],
+        lost_reply: Callable[[], None] = lambda: None,
     ) -> LedgerMetadata:
         """Change the ledger's metadata in this handle's name; see ``Updater.update``."""
-        return await self._cluster.updater.update(self.ledger_id, self._local, needed, changed)
+        return await self._cluster.updater.update(
+            self.ledger_id, self._local, needed, changed, lost_reply
+        )
 
     def retire(self) -> None:
         """Take no more entries, because somebody else will; nothing may be pending."""

@@ -75,10 +75,12 @@ class Updater:
         local: LocalMetadata,
         needed: Callable[[LedgerMetadata], bool],
         transform: Callable[[LedgerMetadata], LedgerMetadata],
+        lost_reply: Callable[[], None] = lambda: None,
     ) -> LedgerMetadata:
         """Apply ``transform`` unless ``needed`` says there is nothing to do; return what holds.
 
-        Both are asked again for each version met. There is no limit on conflicts.
+        Both are asked again for each version met. There is no limit on conflicts. ``lost_reply``
+        is called when a write may have been applied, before the metadata is read again.
 
         Raises:
             ClientError: what ``needed`` or ``transform`` raises to abort, or the store.
@@ -99,6 +101,7 @@ class Updater:
                 lost += 1
                 if lost > LOST_REPLIES_MAX:
                     raise
+                lost_reply()
                 log.info(
                     "ledger {ledger_id}: {error}; reading again", ledger_id=ledger_id, error=error
                 )

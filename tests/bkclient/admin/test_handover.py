@@ -135,6 +135,62 @@ def test_lost_replies_are_recognised_as_ones_own(fault: Fault) -> None:
     assert key_of(world, ledger_id) == {"v": 1, "last": 0, "length": 1}
 
 
+async def _claim_and_add(client: Client, ledger_id: LedgerId) -> Any:
+    writer = await handover.claim(client, ledger_id)
+    await writer.add(b"next")
+    return writer
+
+
+@pytest.mark.parametrize("act", [_claim_and_add, add_once, operations.recover_ledger])
+def test_a_release_is_done_whatever_comes_before_its_lost_reply_is_looked_for(act: Any) -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    ledger_id = create(world, client)
+    writer = world.run(handover.claim(client, ledger_id))
+    world.run(writer.add(b"x"))
+    lost = lose_set_replies(world, client.store.session_id, 1, Fault.ANSWER_LOST)
+    world.metadata.delay_s = lambda op: (
+        60.0 if op.session_id == client.store.session_id and op.name == "get" else 0.0
+    )
+    releasing = world.start(handover.release(writer))
+    world.settle(1)
+    assert (len(lost), releasing.done) == (1, False)
+    world.run(act(other, ledger_id, *((b"next",) if act is add_once else ())))
+    releasing.finish()
+
+
+def test_a_claim_that_meets_another_goes_on_behind_what_that_one_added() -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    ledger_id = create(world, client)
+    world.metadata.delay_s = lambda op: (
+        20.0 if op.session_id == client.store.session_id and op.name == "set" else 0.0
+    )
+    claiming = world.start(handover.claim(client, ledger_id))
+    world.settle(1)
+    assert world.run(add_once(other, ledger_id, b"a", b"bc")) == 1
+    writer = claiming.finish()
+    assert (writer.last_add_confirmed, writer.length) == (1, 3)
+    assert world.run(writer.add(b"d")) == 2
+    world.run(handover.release(writer))
+    reader = world.run(other.open_ledger(ledger_id))
+    assert world.run(collect(reader.read())) == [b"a", b"bc", b"d"]
+
+
+def test_a_writer_releases_nothing_that_another_has() -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    ledger_id = create(world, client)
+    writer = world.run(handover.claim(client, ledger_id))
+    stored = world.run(other.read_metadata(ledger_id))
+    custom = {**stored.value.custom, WRITER_KEY: b"another"}
+    theirs = attrs.evolve(stored.value, custom=custom)
+    world.run(other.store.write_ledger(ledger_id, theirs, stored.version))
+    with pytest.raises(NotHandedOverError):
+        world.run(handover.release(writer))
+    assert world.stored(ledger_id).custom == custom
+
+
 def test_replication_may_rewrite_the_metadata_in_between() -> None:
     world = World(3)
     client, other = world.client(), world.client(seed=1)
