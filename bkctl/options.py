@@ -291,7 +291,7 @@ _DECLARED: Final = (
         "-o",
         "--output",
         type=click.Choice(OUTPUTS),
-        help="How results are printed; errors too, where it is JSON.",
+        help="Format of results; with JSON also of errors.",
     ),
     _option(
         "--json", "as_json", is_flag=True, to="output", const="json", help="Short for -o json."
@@ -314,14 +314,14 @@ _DECLARED: Final = (
     _option(
         "--sort-by",
         metavar="A[:desc]",
-        help="Sort by a field, or several: a,b:desc. Nothing is printed before all is known.",
+        help="Sort by fields: a,b:desc. Rows are printed after the last one is read.",
     ),
     _option(
         "--filter",
         "filters",
         metavar="FIELD=VALUE",
         multiple=True,
-        help="Only what is so; also with != < <= > >=, and ~ for a part of a text.",
+        help="Show only rows where FIELD matches VALUE; also != < <= > >= and ~ (contains).",
     ),
     _option(
         "--watch",
@@ -351,7 +351,7 @@ _DECLARED: Final = (
         "timeout_s",
         type=Number(min=0),
         metavar="SECONDS",
-        help="Bound on the whole command; 0 is none.",
+        help="Time limit of the command; 0 is no limit.",
     ),
     _option(
         "--report",
@@ -373,7 +373,7 @@ _DECLARED: Final = (
         per_run=True,
         help="Wait so long for the lock.",
     ),
-    _option("-y", "--yes", is_flag=True, help="Answer yes to what would be asked."),
+    _option("-y", "--yes", is_flag=True, help="Answer yes to all questions."),
     _option("--no-input", is_flag=True, help="Never ask; refuse instead."),
     _option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
     _option(
@@ -394,6 +394,6 @@ _DECLARED: Final = (
     _option(
         "--log-level",
         type=click.Choice(LOG_LEVELS),
-        help="What is logged on stderr.",
+        help="Lowest level of log lines on stderr.",
     ),
 )

@@ -36,14 +36,14 @@ COMMANDS: Final = {
         "bkctl.commands.ledger.commands:ledger",
         "Ledgers: create, add, read, close, recover, delete.",
     ),
-    "bookie": ("bkctl.commands.bookie.commands:bookie", "Bookies: who is there, and how they are."),
+    "bookie": ("bkctl.commands.bookie.commands:bookie", "Bookies: list, inspect, change, remove."),
     "cluster": (
         "bkctl.commands.cluster.commands:cluster",
         "The cluster as a whole: make one, look at it, take it away.",
     ),
     "autorecovery": (
         "bkctl.commands.autorecovery.commands:autorecovery",
-        "Autorecovery: how the cluster mends what a lost bookie held.",
+        "Autorecovery: re-replicate ledgers after a bookie is lost.",
     ),
     "cookie": (
         "bkctl.commands.cookie.commands:cookie",
@@ -51,7 +51,7 @@ COMMANDS: Final = {
     ),
     "doctor": (
         "bkctl.commands.doctor.commands:doctor",
-        "Say what is wrong with a cluster, the worst first.",
+        "Report what is wrong with a cluster, the worst first.",
     ),
     "disk": (
         "bkctl.commands.disk.commands:disk",
@@ -66,7 +66,7 @@ COMMANDS: Final = {
         "Settings files: check, explain, compare, and what is in effect.",
     ),
     "profile": ("bkctl.commands.settings.profile:profile", "Profiles: clusters by name."),
-    "explain": ("bkctl.commands.about.explain:explain", "Say what an error means, and what to do."),
+    "explain": ("bkctl.commands.about.explain:explain", "Explain an error, and what to do."),
     "version": (
         "bkctl.commands.about.version_commands:version",
         "Show the version of this tool, and of all bookies.",
@@ -89,11 +89,11 @@ COMMANDS: Final = {
     "standalone": ("bkctl.commands.local.commands:standalone", "Short for `local 1 --all`."),
     "demo": (
         "bkctl.commands.about.demo:demo",
-        "Show the whole way once: write, crash, recover, read, export.",
+        "Run a demo: write, crash, recover, read, export.",
     ),
     "completion": (
         "bkctl.commands.about.completion:completion",
-        "Print what lets bash, zsh or fish complete bkctl.",
+        "Print the completion script for bash, zsh or fish.",
     ),
     "metaformat": (
         "bkctl.commands.cluster.commands:metaformat",

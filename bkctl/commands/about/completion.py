@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         ("bkctl completion fish | source", "in ~/.config/fish/config.fish"),
     ),
     replaces="nothing in Java's tools",
-    short_help="Print what lets bash, zsh or fish complete bkctl.",
+    short_help="Print the completion script for bash, zsh or fish.",
 )
 @click.argument("shell", type=click.Choice(tuple(SCRIPTS)))
 @click.pass_obj

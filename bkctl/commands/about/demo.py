@@ -52,7 +52,7 @@ KILLED: Final = 2
         ExitStatus.PARTLY, ExitStatus.INTERRUPTED,
     ),
     replaces="nothing in Java's tools",
-    short_help="Show the whole way once: write, crash, recover, read, export.",
+    short_help="Run a demo: write, crash, recover, read, export.",
 )  # fmt: skip
 @click.argument("path", metavar="[FILE]", required=False)
 @click.option("--dir", "directory", metavar="DIR", help="Where everything goes; a new directory.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command(
     "explain",
     cls=Command,
-    short_help="Say what an error means, and what to do.",
+    short_help="Explain an error, and what to do.",
     effect=Effect.READ,
     watch=False,
     takes_profile=False,

@@ -41,7 +41,7 @@ class ShellCommand(Command):
     effect=Effect.READ,
     watch=False,
     examples=(
-        ("bkctl shell", "a prompt; Tab completes, `help` lists what there is"),
+        ("bkctl shell", "a prompt; Tab completes, `help` lists the commands"),
         ("bkctl shell -c 'use ledger 42; ledger show; ledger read 0-9'", "a few commands"),
         ("bkctl shell nightly.bk --keep-going", "a script, one command a line"),
     ),

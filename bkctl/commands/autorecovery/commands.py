@@ -20,8 +20,8 @@ _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_L
 
 autorecovery = SubGroup(
     name="autorecovery",
-    short_help="Autorecovery: how the cluster mends what a lost bookie held.",
-    help="""Autorecovery: how the cluster mends what a lost bookie held.
+    short_help="Autorecovery: re-replicate ledgers after a bookie is lost.",
+    help="""Autorecovery: re-replicate ledgers after a bookie is lost.
 
     An auditor, elected among all that run autorecovery, marks the ledgers of a lost bookie. Workers
     take the marks one by one and copy what is missing to other bookies.
@@ -35,7 +35,7 @@ autorecovery = SubGroup(
     "status",
     effect=Effect.READ,
     examples=(
-        ("bkctl autorecovery status", "switch, auditor, delay, and how much is left to mend"),
+        ("bkctl autorecovery status", "switch, auditor, delay, and the number of marked ledgers"),
         ("bkctl autorecovery status --json", "the same for programs"),
     ),
     exits=_FAILURES,
@@ -43,7 +43,7 @@ autorecovery = SubGroup(
 )
 @click.pass_obj
 def status(session: Session) -> None:
-    """Show how autorecovery stands: its switch, its auditor, and what there is to mend."""
+    """Show autorecovery's switch, its auditor, and the number of marked ledgers."""
     from bkclient.repair import autorecovery as work
 
     session.reminds = False
@@ -54,7 +54,7 @@ def status(session: Session) -> None:
     "list",
     effect=Effect.READ,
     examples=(
-        ("bkctl autorecovery list", "every ledger that lacks replicas, and who mends it"),
+        ("bkctl autorecovery list", "every ledger that lacks replicas, and its worker"),
         ("bkctl autorecovery list --missing 10.0.0.1:3181 --count", "how many lack that bookie's"),
         ("bkctl autorecovery list --detail", "sizes, and what each one waits for"),
         ("bkctl autorecovery list --older-than 1h -o id", "ids of those that make no progress"),
@@ -103,7 +103,7 @@ def list_(
     "enable",
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl autorecovery enable", "the cluster mends itself again"),
+        ("bkctl autorecovery enable", "the cluster repairs itself again"),
         ("bkctl autorecovery enable --dry-run", "only say whether that would change anything"),
     ),
     exits=_FAILURES,
@@ -111,7 +111,7 @@ def list_(
 )
 @click.pass_obj
 def enable(session: Session) -> None:
-    """Switch autorecovery on, for the whole cluster; what waits is begun at once."""
+    """Switch autorecovery on, for the whole cluster; marked ledgers are repaired at once."""
     _switch(session, enabled=True)
 
 
@@ -133,13 +133,13 @@ def enable(session: Session) -> None:
     metavar="TIME",
     help="How long it is meant to be off; nothing switches it on by itself.",
 )
-@click.option("--reason", metavar="TEXT", help="Why, for whoever comes across it.")
+@click.option("--reason", metavar="TEXT", help="The reason, shown to other operators.")
 @click.pass_obj
 def disable(session: Session, *, for_s: float | None, reason: str | None) -> None:
     """Switch autorecovery off, for the whole cluster.
 
-    Copies that are under way go on; nothing new is begun, and no lost bookie is noticed. It stays
-    off until somebody switches it on: `bkctl doctor` says so, and every command that succeeds.
+    Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
+    off until `enable`: `bkctl doctor` and every command that succeeds say so.
     """
     _switch(session, enabled=False, for_s=for_s, reason=reason)
 
@@ -163,7 +163,7 @@ def _switch(
     "auditor",
     effect=Effect.READ,
     examples=(
-        ("bkctl autorecovery auditor", "its id; status 3 if there is none"),
+        ("bkctl autorecovery auditor", "its id; status 3 without an auditor"),
         ("bkctl autorecovery auditor --json", "the same for programs"),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
@@ -171,7 +171,7 @@ def _switch(
 )
 @click.pass_obj
 def auditor(session: Session) -> None:
-    """Print who is the auditor."""
+    """Print the bookie id of the elected auditor."""
     from bkclient.repair import autorecovery as work
     from bkctl.commands.autorecovery.work import Auditor
 
@@ -194,7 +194,7 @@ def auditor(session: Session) -> None:
 )  # fmt: skip
 @click.pass_obj
 def trigger(session: Session, checks: Sequence[str]) -> None:
-    """Have the auditor look for lost bookies now."""
+    """Start an audit for lost bookies now."""
     from bkctl.commands.autorecovery import work as autorecovery_work
 
     if session.dry_run:
@@ -209,7 +209,7 @@ def trigger(session: Session, checks: Sequence[str]) -> None:
     examples=(
         ("bkctl autorecovery delay", "print it"),
         ("bkctl autorecovery delay 30m", "give a bookie half an hour to come back"),
-        ("bkctl autorecovery delay 0", "mend at once; also begins what waits"),
+        ("bkctl autorecovery delay 0", "no delay; waiting repairs begin"),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell lostbookierecoverydelay -get | -set SECONDS",
@@ -217,10 +217,10 @@ def trigger(session: Session, checks: Sequence[str]) -> None:
 @click.argument("delay_s", type=DURATION, required=False, metavar="[TIME]")
 @click.pass_obj
 def delay(session: Session, delay_s: float | None) -> None:
-    """Print or set how long a lost bookie may stay away before its ledgers are mended.
+    """Print or set how long a lost bookie may stay away before its ledgers are repaired.
 
-    The auditor waits only where a single bookie is lost. It publishes its own setting if there is
-    none yet; what is stored wins from then on.
+    The auditor waits only where a single bookie is lost. It stores its own setting if no
+    delay is stored yet; the stored delay wins from then on.
     """
     from bkctl.commands.autorecovery import work as autorecovery_work
 

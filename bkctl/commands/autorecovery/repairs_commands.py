@@ -22,15 +22,15 @@ DAMAGED_MARK: Final = "damaged-mark"
 LAZY: Final = {
     "active": (
         "bkctl.commands.autorecovery.repairs_commands:active",
-        "List the ledgers that workers have now.",
+        "List the ledgers that workers repair now.",
     ),
     "forget": (
         "bkctl.commands.autorecovery.repairs_commands:forget",
-        "Remove the mark of a ledger that is gone or whole.",
+        "Delete the mark of a deleted or intact ledger.",
     ),
     "audit": (
         "bkctl.commands.autorecovery.repairs_commands:audit",
-        "Have the auditor look, and wait for it.",
+        "Start an audit, and wait until it ends.",
     ),
 }
 """For the group they hang in."""
@@ -39,7 +39,7 @@ LAZY: Final = {
 @click.command(
     "active",
     cls=Command,
-    short_help="List the ledgers that workers have now.",
+    short_help="List the ledgers that workers repair now.",
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery active", "each ledger under repair, and who has it since when"),
@@ -60,7 +60,7 @@ def active(session: Session) -> None:
 @click.command(
     "forget",
     cls=Command,
-    short_help="Remove the mark of a ledger that is gone or whole.",
+    short_help="Delete the mark of a deleted or intact ledger.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery forget 42", "every replica of every entry is read first"),
@@ -92,7 +92,7 @@ def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> No
 @click.command(
     "audit",
     cls=Command,
-    short_help="Have the auditor look, and wait for it.",
+    short_help="Start an audit, and wait until it ends.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery audit", "as `trigger`: look for lost bookies now"),

@@ -27,23 +27,23 @@ _EXITS: Final = (
 )
 
 LAZY: Final = {
-    "state": ("bkctl.commands.bookie.admin_commands:state", "Show what a running bookie is doing."),
+    "state": ("bkctl.commands.bookie.admin_commands:state", "Show the state of a running bookie."),
     "ready": (
         "bkctl.commands.bookie.admin_commands:ready",
-        "Ask whether a bookie is registered and serves.",
+        "Check that a bookie is registered and serves.",
     ),
     "readonly": (
         "bkctl.commands.bookie.admin_commands:readonly",
-        "Make a bookie read-only, take that back, or ask.",
+        "Make a bookie read-only or writable, or show which it is.",
     ),
-    "gc": ("bkctl.commands.bookie.admin_commands:gc", "Have a bookie collect garbage now."),
+    "gc": ("bkctl.commands.bookie.admin_commands:gc", "Start a bookie's garbage collection now."),
     "gc-status": (
         "bkctl.commands.bookie.admin_commands:gc_status",
-        "Show what a bookie's garbage collection does.",
+        "Show the state of a bookie's garbage collection.",
     ),
     "compaction": (
         "bkctl.commands.bookie.admin_commands:compaction",
-        "Suspend a bookie's compaction, resume it, or ask.",
+        "Suspend or resume a bookie's compaction, or show its state.",
     ),
     "config": (
         "bkctl.commands.bookie.admin_commands:config",
@@ -51,9 +51,9 @@ LAZY: Final = {
     ),
     "config-set": (
         "bkctl.commands.bookie.admin_commands:config_set",
-        "Change settings of a bookie that runs.",
+        "Change settings of a running bookie.",
     ),
-    "metrics": ("bkctl.commands.bookie.admin_commands:metrics", "Show what a bookie counts."),
+    "metrics": ("bkctl.commands.bookie.admin_commands:metrics", "Show a bookie's metrics."),
 }
 """For the group they hang in."""
 
@@ -106,7 +106,7 @@ def _admin(session: Session, bookie_id: BookieId, where: dict[str, Any]) -> Any:
 )
 @_asking
 def state(session: Session, bookie_id: BookieId, **where: Any) -> None:
-    """Show what a running bookie is doing."""
+    """Show the state of a running bookie."""
     from bkctl.bookies import admin_api
 
     session.emit(admin_api.state(_admin(session, bookie_id, where), bookie_id))
@@ -125,7 +125,7 @@ def state(session: Session, bookie_id: BookieId, **where: Any) -> None:
 )
 @_asking
 def ready(session: Session, bookie_id: BookieId, **where: Any) -> None:
-    """Ask whether a bookie is registered and serves.
+    """Check that a bookie is registered and serves.
 
     Status 7 says that it does not.
     """
@@ -149,7 +149,7 @@ def ready(session: Session, bookie_id: BookieId, **where: Any) -> None:
 @_asking
 @click.argument("wanted", type=click.Choice(["status", "on", "off"]), default="status")
 def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -> None:
-    """Make a bookie read-only, take that back, or ask.
+    """Make a bookie read-only or writable, or show which it is.
 
     What an operator has set only an operator takes back; full disks make it read-only besides.
     """
@@ -177,7 +177,7 @@ def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -
 @click.option("--major/--no-major", default=True, help="Allow a major compaction.")
 @click.option("--minor/--no-minor", default=True, help="Allow a minor compaction.")
 def gc(session: Session, bookie_id: BookieId, *, major: bool, minor: bool, **where: Any) -> None:
-    """Have a bookie collect garbage now.
+    """Start a bookie's garbage collection now.
 
     `gc-status` shows what becomes of it. What goes is what no ledger needs any more, as it would
     by itself in time.
@@ -204,7 +204,7 @@ def gc(session: Session, bookie_id: BookieId, *, major: bool, minor: bool, **whe
 )
 @_asking
 def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:
-    """Show what a bookie's garbage collection does.
+    """Show the state of a bookie's garbage collection.
 
     Counts and times are those since its start.
     """
@@ -233,7 +233,7 @@ def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:
 def compaction(
     session: Session, bookie_id: BookieId, wanted: str, *, major: bool, minor: bool, **where: Any
 ) -> None:
-    """Suspend a bookie's compaction, resume it, or ask.
+    """Suspend or resume a bookie's compaction, or show its state.
 
     It holds until the next start. Logs of which no ledger is left go all the same.
     """
@@ -267,7 +267,7 @@ def compaction(
 def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where: Any) -> None:
     """Show the settings that a bookie runs with.
 
-    A Java bookie tells those of its file alone. `config-set` changes some.
+    A Java bookie answers those of its file only. `config-set` changes some.
     """
     from bkctl.bookies import admin_api
     from bkctl.errors import UsageError
@@ -297,7 +297,7 @@ def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where
 def config_set(
     session: Session, bookie_id: BookieId, pairs: Sequence[tuple[str, str]], **where: Any
 ) -> None:
-    """Change settings of a bookie that runs.
+    """Change settings of a running bookie.
 
     They hold until the settings are read again. Only what SIGHUP changes too can be set, all that
     is given or none of it; the error names those settings. A Java bookie takes any.
@@ -333,7 +333,7 @@ def config_set(
 def metrics(
     session: Session, bookie_id: BookieId, pattern: str | None, *, jmx_names: bool, **where: Any
 ) -> None:
-    """Show what a bookie counts.
+    """Show a bookie's metrics.
 
     These are the samples of its /metrics.
     """

@@ -21,7 +21,7 @@ _FAILURES: Final = (
 @click.command(
     "flip-id",
     cls=Command,
-    short_help="Let a stopped bookie go by its new id.",
+    short_help="Change a stopped bookie's id to that of its settings.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bookie flip-id -c bk_server.conf", "shows what would change, and asks"),
@@ -50,7 +50,7 @@ def flip_id(session: Session, *, kind: str | None, ledgers: bool) -> None:
 @click.command(
     "expand-storage",
     cls=Command,
-    short_help="Let a stopped bookie use more directories.",
+    short_help="Add directories to a stopped bookie.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bookie expand-storage -c bk_server.conf", "after directories were added there"),

@@ -28,38 +28,38 @@ _TEST_REPLACES: Final = "bookkeeper shell bookiesanity [-entries N] [-timeout SE
 
 bookie = SubGroup(
     name="bookie",
-    short_help="Bookies: who is there, and how they are.",
-    help="Bookies: who is there, and how they are.",
+    short_help="Bookies: list, inspect, change, remove.",
+    help="Bookies: list, inspect, change, remove.",
     lazy={
         **LAZY,
         **LOAD,
         "flip-id": (
             "bkctl.commands.bookie.change_commands:flip_id",
-            "Let a stopped bookie go by its new id.",
+            "Change a stopped bookie's id to that of its settings.",
         ),
         "rename": (
             "bkctl.commands.bookie.rename_commands:rename",
-            "Put a bookie's new id in the place of its old one.",
+            "Replace a bookie's old id by its new one in ledger metadata.",
         ),
         "replace-id": (
             "bkctl.commands.bookie.rename_commands:replace_id",
-            "Put one bookie's id in the place of another's.",
+            "Replace one bookie's id by another's in ledger metadata.",
         ),
         "recover": (
             "bkctl.commands.bookie.retire_commands:recover",
-            "Copy what bookies held to others, now and from here.",
+            "Copy the entries of lost bookies to other bookies, from this process.",
         ),
         "decommission": (
             "bkctl.commands.bookie.retire_commands:decommission",
-            "Take a stopped bookie out for good.",
+            "Remove a stopped bookie for good: move its ledgers, delete its cookie.",
         ),
         "decommission-status": (
             "bkctl.commands.bookie.retire_commands:decommission_status",
-            "Show what is left on a bookie that is to go.",
+            "Show the ledgers left on a bookie that is being decommissioned.",
         ),
         "expand-storage": (
             "bkctl.commands.bookie.change_commands:expand_storage",
-            "Let a stopped bookie use more directories.",
+            "Add directories to a stopped bookie.",
         ),
     },
     order=("list", "show", "info", "test", "sanity"),
@@ -86,7 +86,7 @@ bookie = SubGroup(
 )
 @click.pass_obj
 def list_(session: Session, *, state: str, ask: bool) -> None:
-    """List bookies, those that are down included."""
+    """List bookies, including bookies that are down."""
     from bkctl.commands.cluster.summary_views import BookieSummary
 
     wanted = _STATES.get(state)
@@ -121,7 +121,7 @@ def list_(session: Session, *, state: str, ask: bool) -> None:
 @click.option("--ledgers", is_flag=True, help="Count the ledgers that list it, of all there are.")
 @click.pass_obj
 def info(session: Session, bookie_ids: Sequence[BookieId], *, ledgers: bool) -> None:
-    """Show bookies whole: what they published, their disks, their cookie; `-` is ids on stdin."""
+    """Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin."""
     from bkctl.commands.bookie import work as bookie_work
 
     bookie_work.show(session, bookie_work.named(session, bookie_ids), count_ledgers=ledgers)
@@ -142,7 +142,7 @@ def info(session: Session, bookie_ids: Sequence[BookieId], *, ledgers: bool) -> 
 @click.argument("bookie_id", type=BOOKIE_ID)
 @click.pass_obj
 def show(session: Session, bookie_id: BookieId) -> None:
-    """Show one bookie whole, with what its metrics say.
+    """Show one bookie in full, with its metrics.
 
     What it runs, since when and its load are known where it has published its HTTP server.
     """

@@ -43,7 +43,7 @@ def update_options(function: _F) -> _F:
 @click.command(
     "update-bookie",
     cls=Command,
-    short_help="Put one bookie id in the place of another.",
+    short_help="Replace one bookie id by another in ledger metadata.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl ledger update-bookie 10.0.0.1:3181 bk1.example:3181", "shows how many, and asks"),
@@ -61,7 +61,7 @@ def update_options(function: _F) -> _F:
 @update_options
 @click.pass_obj
 def update_bookie(session: Session, /, **options: Any) -> None:
-    """Put NEW in the place of OLD wherever a ledger lists it. No entry is copied.
+    """Replace OLD by NEW in every ledger that lists it. No entry is copied.
 
     This is for a bookie that has moved, disks and all. Before a ledger is changed, NEW must show
     the first and last entry of each of its fragments. `bkctl bookie flip-id` does all of it on the

@@ -23,7 +23,7 @@ _EXITS: Final = (
 @click.command(
     "rename",
     cls=Command,
-    short_help="Put a bookie's new id in the place of its old one.",
+    short_help="Replace a bookie's old id by its new one in ledger metadata.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bookie rename --from 10.0.0.1:3181 --to bk1.example:3181", "shows how many, asks"),
@@ -49,7 +49,7 @@ def rename(session: Session, /, **options: Any) -> None:
 @click.command(
     "replace-id",
     cls=Command,
-    short_help="Put one bookie's id in the place of another's.",
+    short_help="Replace one bookie's id by another's in ledger metadata.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bookie replace-id OLD:3181 NEW:3181", "NEW has to show entries of each first"),
@@ -63,7 +63,7 @@ def rename(session: Session, /, **options: Any) -> None:
 @update_options
 @click.pass_obj
 def replace_id(session: Session, /, **options: Any) -> None:
-    """Put DEST in the place of SRC wherever a ledger lists it, as `ledger update-bookie` does."""
+    """Replace SRC by DEST in every ledger that lists it, as `ledger update-bookie` does."""
     from bkctl.commands.bookie import ledgers_of
 
     ledgers_of.update_bookie(session, **options)

@@ -58,7 +58,7 @@ def _recover_options(function: Any) -> Any:
                          help="Copy to this bookie alone."),
             click.option("--concurrency", "at_once", type=click.IntRange(1),
                          default=AT_ONCE, show_default=True, metavar="N",
-                         help="Ledgers under way at a time."),
+                         help="Number of ledgers in progress at a time."),
             click.option("--plan", is_flag=True, help="The same as --dry-run."),
             click.option("--rate", "bytes_per_s", type=RATE, metavar="SIZE",
                          help="Bytes copied a second, at most.  [default: as configured]"),
@@ -71,7 +71,7 @@ def _recover_options(function: Any) -> Any:
 @click.command(
     "recover",
     cls=Command,
-    short_help="Copy what bookies held to others, now and from here.",
+    short_help="Copy the entries of lost bookies to other bookies, from this process.",
     effect=Effect.FENCES,
     examples=(
         ("bkctl bookie recover 10.0.0.1:3181", "shows what would move, and asks"),
@@ -147,7 +147,7 @@ def _is_ledger_id(text: str) -> bool:
 @click.command(
     "decommission",
     cls=Command,
-    short_help="Take a stopped bookie out for good.",
+    short_help="Remove a stopped bookie for good: move its ledgers, delete its cookie.",
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl bookie decommission 10.0.0.1:3181", "waits until nothing is left on it"),
@@ -166,7 +166,7 @@ def _is_ledger_id(text: str) -> bool:
 )  # fmt: skip
 @click.option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it.")
 @click.option("--keep-cookie", is_flag=True, help="Leave its cookie: it may start again, empty.")
-@click.option("--cancel", is_flag=True, help="Take back what a decommission began.")
+@click.option("--cancel", is_flag=True, help="Withdraw a decommission that has begun.")
 @where_to_ask
 @click.pass_obj
 def decommission(session: Session, /, bookie_id: BookieId | None, **options: Any) -> None:
@@ -189,7 +189,7 @@ def decommission(session: Session, /, bookie_id: BookieId | None, **options: Any
 @click.command(
     "decommission-status",
     cls=Command,
-    short_help="Show what is left on a bookie that is to go.",
+    short_help="Show the ledgers left on a bookie that is being decommissioned.",
     effect=Effect.READ,
     examples=(
         ("bkctl bookie decommission-status 10.0.0.1:3181", "how many ledgers, and how far"),

@@ -50,7 +50,7 @@ _FAILURES: Final = (
 )  # fmt: skip
 @click.pass_obj
 def init(session: Session, layout: str | None) -> None:
-    """Make a new cluster in the metadata service.
+    """Create a cluster in the metadata service.
 
     Nothing is touched where there is one already; that ends with status 7.
     """
@@ -75,7 +75,7 @@ def init(session: Session, layout: str | None) -> None:
 @click.option("--ledgers", is_flag=True, help="Count the ledgers too.")
 @click.pass_obj
 def info(session: Session, *, ledgers: bool) -> None:
-    """Show what the cluster is and who is in it."""
+    """Show the cluster's id, layout and bookies."""
     from bkctl.commands.cluster import work as cluster_work
 
     session.emit(session.call(cluster_work.info, count_ledgers=ledgers))
@@ -125,7 +125,7 @@ def health_check(session: Session, switch: str | None) -> None:
 
 @cluster.command(
     "format",
-    short_help="Forget all ledgers and bookies of a cluster.",
+    short_help="Delete all ledgers and cookies from a cluster's metadata.",
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl cluster format", "shows what goes, and asks for the cluster's id"),

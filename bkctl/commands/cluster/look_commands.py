@@ -17,11 +17,11 @@ LAZY: Final = {
     "id": ("bkctl.commands.cluster.look_commands:id_", "Print the cluster's instance id."),
     "status": (
         "bkctl.commands.cluster.look_commands:status",
-        "Say how the cluster is, and what is wrong with it.",
+        "Show the state of the cluster and its problems.",
     ),
     "ping": (
         "bkctl.commands.cluster.look_commands:ping",
-        "Ask the metadata service and each bookie for an answer.",
+        "Check that the metadata service and each bookie answer.",
     ),
     "test": (
         "bkctl.commands.cluster.look_commands:test",
@@ -85,7 +85,7 @@ def id_(session: Session) -> None:
 )
 @click.pass_obj
 def status(session: Session, *, fail_if_any: bool, ensemble_size: int, ledgers: bool) -> None:
-    """Say how the cluster is, and what is wrong with it.
+    """Show the state of the cluster and its problems.
 
     Headroom is how many writable bookies may go before no ledger of the ensemble can be made.
     Bookies of one host with disks of one size count as sharing them. `bkctl doctor` looks deeper.
@@ -109,7 +109,7 @@ def status(session: Session, *, fail_if_any: bool, ensemble_size: int, ledgers: 
 @click.option("--registered", is_flag=True, help="Leave out bookies that only have a cookie.")
 @click.pass_obj
 def ping(session: Session, *, registered: bool) -> None:
-    """Ask the metadata service and each bookie for an answer.
+    """Check that the metadata service and each bookie answer.
 
     Each bookie gets a connection of its own, with TLS or authentication where they are configured,
     and one request that it answers without its disks. Nothing is written.

@@ -27,11 +27,11 @@ LAZY: Final = {
     "backup": ("bkctl.commands.cluster.metadata_commands:backup", "Write all metadata to a file."),
     "restore": (
         "bkctl.commands.cluster.metadata_commands:restore",
-        "Bring metadata back from a backup.",
+        "Restore metadata from a backup.",
     ),
     "watch": (
         "bkctl.commands.cluster.metadata_commands:watch",
-        "Tell of bookies that come and go, as it happens.",
+        "Print changes of bookies, auditor and marks as they happen.",
     ),
 }
 """For the group they hang in."""
@@ -136,11 +136,11 @@ def backup(session: Session, file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--force", type=click.Choice([ROOT]), multiple=True,
-    help="Override a safety check by its name: with `root`, add what is missing to what is there.",
+    help="Override a safety check by its name: with `root`, add what is missing, replace nothing.",
 )  # fmt: skip
 @click.pass_obj
 def restore(session: Session, *, file: Path, force: Sequence[str]) -> None:
-    """Bring metadata back from a backup.
+    """Restore metadata from a backup.
 
     The root has to be empty. Nothing that is there is replaced: with --force root nodes that
     differ stay, and are named. Another cluster's metadata is refused. Versions begin anew, and new
@@ -169,7 +169,7 @@ def restore(session: Session, *, file: Path, force: Sequence[str]) -> None:
               help="Look at the latest after so long, though nothing was heard.")  # fmt: skip
 @click.pass_obj
 def watch(session: Session, *, for_s: float | None, interval: float) -> None:
-    """Tell of bookies that come and go, as it happens.
+    """Print changes of bookies, auditor and marks as they happen.
 
     Also of the auditor, of autorecovery's switch, of how many ledgers are under-replicated, and
     of the metadata service itself. It begins with how things are.

@@ -22,7 +22,7 @@ LAZY: Final = {
     ),
     "repair": (
         "bkctl.commands.cookie.local_commands:repair",
-        "Write a bookie's cookies anew where some are lost.",
+        "Write a bookie's lost cookies again.",
     ),
     "rename": (
         "bkctl.commands.cookie.local_commands:rename",
@@ -55,7 +55,7 @@ def verify(session: Session) -> None:
 @click.command(
     "repair",
     cls=Command,
-    short_help="Write a bookie's cookies anew where some are lost.",
+    short_help="Write a bookie's lost cookies again.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl cookie repair -c bk_server.conf", "shows what would be written, and asks"),

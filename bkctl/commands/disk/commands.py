@@ -34,11 +34,11 @@ disk = SubGroup(
         ),
         "entrylog": (
             "bkctl.commands.disk.look.entry_logs_commands:entrylog",
-            "Print the records of an entry log, or what it holds of each ledger.",
+            "Print the records of an entry log, or its bytes of each ledger.",
         ),
         "ledger": (
             "bkctl.commands.disk.look.ledgers_commands:ledger",
-            "Print where the entries of a ledger are, and what they hold.",
+            "Print the locations of a ledger's entries, and their content.",
         ),
         "ledgers": (
             "bkctl.commands.disk.look.ledgers_commands:ledgers",
@@ -46,11 +46,11 @@ disk = SubGroup(
         ),
         "index": (
             "bkctl.commands.disk.look.ledgers_commands:index",
-            "Print what the index has of a ledger.",
+            "Print a ledger's index.",
         ),
         "lastmark": (
             "bkctl.commands.disk.look.state:lastmark",
-            "Print where the next start begins to replay.",
+            "Print the position where the next start begins to replay.",
         ),
         "files": (
             "bkctl.commands.disk.look.state:files",
@@ -58,7 +58,7 @@ disk = SubGroup(
         ),
         "usage": (
             "bkctl.commands.disk.look.state:usage",
-            "Print what takes room, and what compaction would free.",
+            "Print the space that is used, and what compaction would free.",
         ),
         "check": (
             "bkctl.commands.disk.repair.check_commands:check",
@@ -66,7 +66,7 @@ disk = SubGroup(
         ),
         "lock-status": (
             "bkctl.commands.disk.look.state:lock_status",
-            "Tell who uses a bookie's directories.",
+            "Show the process that uses a bookie's directories.",
         ),
         "flush": (
             "bkctl.commands.disk.repair.rebuild_commands:flush",
@@ -74,11 +74,11 @@ disk = SubGroup(
         ),
         "rebuild-index": (
             "bkctl.commands.disk.repair.rebuild_commands:rebuild_index",
-            "Make index files anew from logs and journals.",
+            "Rebuild index files from entry logs and journals.",
         ),
         "rebuild-db": (
             "bkctl.commands.disk.repair.db_commands:rebuild_db",
-            "Make the databases of DbLedgerStorage anew.",
+            "Rebuild the databases of DbLedgerStorage.",
         ),
         "convert": (
             "bkctl.commands.disk.repair.db_commands:convert",
@@ -90,15 +90,15 @@ disk = SubGroup(
         ),
         "upgrade": (
             "bkctl.commands.disk.repair.upgrade_commands:upgrade",
-            "Bring directories of an old release up to date, or back.",
+            "Upgrade directories of an old release, or roll back.",
         ),
         "init": (
             "bkctl.commands.disk.repair.format_commands:init",
-            "Make sure that a new bookie can begin.",
+            "Check that a new bookie can begin.",
         ),
         "expand": (
             "bkctl.commands.bookie.change_commands:expand_storage",
-            "Let a stopped bookie use more directories.",
+            "Add directories to a stopped bookie.",
         ),
         "format": (
             "bkctl.commands.disk.repair.format_commands:format_",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @click.command(
     "doctor",
     cls=Command,
-    short_help="Say what is wrong with a cluster, the worst first.",
-    help="""Look at a cluster and say what is wrong, the worst first, and what mends it.
+    short_help="Report what is wrong with a cluster, the worst first.",
+    help="""Look at a cluster and say what is wrong, the worst first, and what repairs it.
 
     Nothing is changed. All ledgers' metadata is read, and every bookie is asked for its disks.
 

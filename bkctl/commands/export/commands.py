@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 @click.option(
     "--to", "target", required=True, metavar="DIR", help="Directory, or a URI that Spark can write."
 )
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--recover", is_flag=True, help="Close ledgers first: their writers are fenced off.")
 @click.option(
     "--compression", default="zstd", show_default=True,
     type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]), help="Of the Parquet files.",
 )  # fmt: skip
-@click.option("--again", is_flag=True, help="Also what has not changed since it was exported.")
+@click.option("--again", is_flag=True, help="Export unchanged ledgers again, too.")
 @click.pass_obj
 def export(
     session: Session,
@@ -55,9 +55,10 @@ def export(
 ) -> None:
     """Export ledgers to Parquet; `-` reads ids from stdin.
 
-    Each ledger becomes DIR/ledger=ID, which appears when it is whole and verified. Spark tasks read
-    straight from the bookies, up to what is confirmed, and fence nobody without --recover. Settings
-    go with them; the files that settings name (keys, passwords) must be on each of Spark's hosts.
+    Each ledger becomes DIR/ledger=ID, which appears when it is complete and verified. Spark tasks
+    read from the bookies, up to the last add confirmed, and fence no writer without --recover. The
+    settings go with the tasks; the files that settings name (keys, passwords) must be on each of
+    Spark's hosts.
     """
     from bkctl.commands.export.run import export_ledgers
     from bkctl.errors import NothingFoundError

@@ -97,7 +97,7 @@ def verify(
 @click.option("--keep-file", metavar="FILE", required=True,
               help="Ids of the ledgers that are in use; - is stdin.")  # fmt: skip
 @click.option("--older-than", type=DURATION, default="1d", show_default=True, metavar="TIME",
-              help="Leave out what was created since; the list may be older.")  # fmt: skip
+              help="Ignore ledgers younger than this; the list may be that old.")  # fmt: skip
 @click.pass_obj
 def orphans(session: Session, *, keep_file: str, older_than: float) -> None:
     """List ledgers that the application does not name, with what they say about their owner.

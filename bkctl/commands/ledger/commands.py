@@ -36,7 +36,10 @@ ledger = SubGroup(
         "add": ("bkctl.commands.ledger.write:add", "Add entries to a ledger."),
         "write": ("bkctl.commands.ledger.write:write", "Create a ledger, fill it, close it."),
         "read": ("bkctl.commands.ledger.read:read", "Print the entries of a ledger."),
-        "tail": ("bkctl.commands.ledger.read:tail", "Print the last entries, and those to come."),
+        "tail": (
+            "bkctl.commands.ledger.read:tail",
+            "Print the last entries, and new entries as they are confirmed.",
+        ),
         "verify": (
             "bkctl.commands.ledger.check_commands:verify",
             "Read and compare every copy of every entry.",
@@ -51,7 +54,7 @@ ledger = SubGroup(
         ),
         "update-bookie": (
             "bkctl.commands.bookie.ledgers_of_commands:update_bookie",
-            "Put one bookie id in the place of another.",
+            "Replace one bookie id by another in ledger metadata.",
         ),
         **MAPS,
     },
@@ -228,7 +231,7 @@ def list_(
 
 @ledger.command(
     "show",
-    short_help="Show ledgers whole: quorums, fragments, custom metadata.",
+    short_help="Show a ledger's full metadata: quorums, fragments, custom metadata.",
     effect=Effect.READ,
     examples=(
         ("bkctl ledger show 42", "quorums, state, fragments and custom metadata"),
@@ -310,7 +313,7 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
 
 @ledger.command(
     "fence",
-    short_help="End the life of a writer, without closing its ledger.",
+    short_help="Fence a ledger: its writer can add no more. The ledger stays open.",
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger fence 42", "its writer cannot add any more; it is not closed yet"),
@@ -360,14 +363,14 @@ def _insist_covered(fenced: Any) -> None:
 
 @ledger.command(
     "recover",
-    short_help="Find out where a ledger ends and close it there.",
+    short_help="Recover a ledger: fence its writer, find its last entry, close it.",
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger recover 42", "close a ledger whose writer has died"),
         ("bkctl ledger recover 42 --yes --timeout 60", "the same from a script"),
         (
             "bkctl ledger list -o id --state in-recovery | bkctl ledger recover -",
-            "all recoveries that somebody began and did not end",
+            "all recoveries that began and did not end",
         ),
     ),
     exits=(
@@ -457,7 +460,7 @@ def delete(
 
     Bookies free the space at their next garbage collection. A ledger that is not closed is left
     alone unless its check is overridden with --force open-ledger; so is one that a log is made of,
-    with --force log-ledger: `bkctl log trim` and `bkctl log delete` keep the log whole.
+    with --force log-ledger: `bkctl log trim` and `bkctl log delete` keep the log intact.
     """
     from bkctl.commands.ledger import ids as ledger_ids
     from bkctl.commands.ledger import lifecycle

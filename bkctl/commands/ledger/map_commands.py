@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LAZY: Final = {
     "map": (
         "bkctl.commands.ledger.map_commands:map_",
-        "Draw which bookies hold which fragments, and how whole.",
+        "Draw the bookies of each fragment, and which replicas are intact.",
     ),
     "where": (
         "bkctl.commands.ledger.map_commands:where",
@@ -44,10 +44,12 @@ _FAILURES: Final = (
     replaces="bookkeeper shell ledgermetadata -ledgerid ID, with readledger -bookie on each bookie",
 )
 @click.argument("ledger_id", type=LEDGER_ID)
-@click.option("--fail-if-any", is_flag=True, help="End with status 10 unless all is whole.")
+@click.option(
+    "--fail-if-any", is_flag=True, help="End with status 10 unless all replicas are intact."
+)
 @click.pass_obj
 def map_(session: Session, ledger_id: LedgerId, *, fail_if_any: bool) -> None:
-    """Draw which bookies hold which fragments, and how whole.
+    """Draw the bookies of each fragment, and which replicas are intact.
 
     Each bookie says itself which entries it holds; no entry is read unless it cannot say. Of an
     open ledger entries up to the last confirmed one count. Nobody is fenced.

@@ -65,7 +65,7 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
 )
 @click.argument("ledger_id", type=LEDGER_ID)
 @click.argument("path", metavar="FILE")
-@click.option("--replace", is_flag=True, help="Put it in the place of what is stored now.")
+@click.option("--replace", is_flag=True, help="Replace the stored metadata with this file's.")
 @click.option("--backup", metavar="FILE",
               help="Where to keep what is replaced.  [default: FILE.before-VERSION]")  # fmt: skip
 @click.pass_obj
@@ -74,7 +74,7 @@ def restore(
 ) -> None:
     """Store the metadata in FILE, or of stdin for `-`, as that of LEDGER_ID.
 
-    What is there already is only replaced with --replace: it shows field by field what changes,
+    Existing metadata is replaced only with --replace: it shows field by field what changes,
     keeps the old metadata in a file, and is refused if anybody changes it meanwhile. Entries that
     the new metadata does not lead to are deleted by the bookies that hold them.
     """

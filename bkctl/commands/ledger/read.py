@@ -78,7 +78,7 @@ def form_options(function: Any) -> Any:
 @click.option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet.")
 @click.option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off.")
 @click.option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie.")
-@click.option("--out", metavar="FILE", help="Write to FILE, which appears when it is whole.")
+@click.option("--out", metavar="FILE", help="Write to FILE, which appears when it is complete.")
 @click.option(
     "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
 )
@@ -169,7 +169,7 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
 
 @ledger.command(
     "tail",
-    short_help="Print the last entries, and those to come.",
+    short_help="Print the last entries, and new entries as they are confirmed.",
     effect=Effect.READ,
     watch=False,
     examples=(
@@ -186,7 +186,7 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
     help="How many entries from the end to begin with.",
 )  # fmt: skip
 @click.option(
-    "--follow/--exit-at-end", default=False, help="Go on with new entries until it is closed."
+    "--follow/--exit-at-end", default=False, help="Print new entries until the ledger is closed."
 )
 @click.option(
     "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."

@@ -41,7 +41,7 @@ def load_options(function: Any) -> Any:
         click.option("--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE",
                      help="Bytes of an entry."),
         click.option("--window", type=click.IntRange(1), default=400, show_default=True,
-                     metavar="N", help="Entries under way at a time; 1 measures latency alone."),
+                     metavar="N", help="Number of adds in flight; 1 measures latency."),
     )):  # fmt: skip
         function = option(function)
     return function

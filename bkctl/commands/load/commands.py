@@ -21,7 +21,7 @@ LAZY: Final = {
         "Watch the load of the cluster and of each bookie.",
     ),
     "slow": ("bkctl.commands.load.commands:slow", "Name bookies that are slower than most."),
-    "plot": ("bkctl.commands.load.commands:plot", "Draw how a figure of a bookie goes on."),
+    "plot": ("bkctl.commands.load.commands:plot", "Draw a metric of a bookie as a curve."),
 }
 """For the group they hang in."""
 
@@ -32,7 +32,7 @@ _INTERVAL: Final = click.option(
 )  # fmt: skip
 _STATS_PORT: Final = click.option(
     "--stats-port", type=click.IntRange(1, 65535), metavar="PORT",
-    help="Where bookies tell metrics that have published no HTTP server (Java's: 8000).",
+    help="Metrics port of bookies without a published HTTP server (Java's: 8000).",
 )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def plot(
     for_s: float,
     stats_port: int | None,
 ) -> None:
-    """Draw how a figure of a bookie goes on.
+    """Draw a metric of a bookie as a curve.
 
     METRIC is adds, reads, failures, in, out (a second), add-p50, add-p99, read-p50, read-p99,
     sync-p99, queue or disk; or the name of a metric: counts (_count, _total) become rates.

@@ -23,11 +23,12 @@ log = SubGroup(
     short_help="Logs: endless sequences made of ledgers.",
     help="""Logs: endless sequences made of ledgers.
 
-    A log is a list of ledgers, each going on where the one before ended. It has one writer at a
-    time: whoever appends takes it over, and ends the writer before. Readers follow it from ledger
-    to ledger, and what is not needed any more is trimmed off the front.
+    A log is a list of ledgers; each begins where the ledger before ended. A log has one writer at
+    a time: an append takes the log over and fences the writer before. Readers follow the log from
+    ledger to ledger. Old ledgers are trimmed.
 
-    A position in a log is INDEX:ENTRY: the how-manieth ledger, counted from 0, and an entry of it.
+    A position is INDEX:ENTRY: the ledger's index in the log, counted from 0, and the entry id in
+    that ledger.
     """,
     order=("create", "append", "tail", "list", "info", "trim", "sweep", "delete"),
 )
@@ -102,7 +103,7 @@ def create(session: Session, /, name: str, **wanted: Any) -> None:
 @click.argument("data", nargs=-1, metavar="[DATA... | -]")
 @click.option("--file", "path", metavar="FILE", help="Append what is in FILE.")
 @framing_options
-@click.option("--seal", is_flag=True, help="Let nothing be appended after it, ever.")
+@click.option("--seal", is_flag=True, help="Seal the log: no entry can be appended later.")
 @click.pass_obj
 def append(
     session: Session,
@@ -116,8 +117,8 @@ def append(
 ) -> None:
     """Append entries to the log NAME: each DATA is one, `-` reads stdin.
 
-    This takes the log over: a writer that is at work on it ends at its next entry. Where bookies
-    fail on the way that nobody can replace, it waits for them, for `logWriterPatienceSec` (60 s).
+    This takes the log over: its current writer fails at its next entry. If bookies fail and cannot
+    be replaced, it waits for them, for `logWriterPatienceSec` (60 s).
     """
     from bkctl.commands.ledger.write import Arguments, Source, open_source
     from bkctl.commands.log import work as log_work
@@ -140,7 +141,7 @@ def append(
 
 @log.command(
     "tail",
-    short_help="Print the entries of a log, and those to come.",
+    short_help="Print the entries of a log, and new entries as they arrive.",
     effect=Effect.READ,
     watch=False,
     examples=(
@@ -162,7 +163,7 @@ def append(
     help="Where to begin.",
 )
 @click.option(
-    "--follow/--exit-at-end", default=False, help="Go on with new entries, until it is sealed."
+    "--follow/--exit-at-end", default=False, help="Print new entries until the log is sealed."
 )
 @form_options
 @click.pass_obj
@@ -224,7 +225,7 @@ def info(session: Session, *, name: str) -> None:
 
 @log.command(
     "trim",
-    short_help="Drop the beginning of a log.",
+    short_help="Delete the beginning of a log.",
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log trim events --before 7:0", "the first seven ledgers, if they are closed"),
@@ -246,7 +247,7 @@ def info(session: Session, *, name: str) -> None:
 def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
     """Drop the ledgers of the log NAME that end before a position.
 
-    Only whole ledgers that are closed can go, and never the last: what is kept may begin earlier.
+    Only complete, closed ledgers are dropped, never the last: the kept part may begin earlier.
     """
     from bkctl.commands.log import work as log_work
 
@@ -261,7 +262,7 @@ def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
 
 @log.command(
     "sweep",
-    short_help="Delete a log's ledgers that it does not list.",
+    short_help="Delete ledgers that were made for a log and are not in it.",
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log sweep events", "what writers that died left behind, an hour old"),

@@ -35,14 +35,14 @@ config = SubGroup(
 @click.argument("path", metavar="[FILE]", type=click.Path(), required=False)
 @click.option(
     "--for", "side", type=click.Choice(["bookie", "client"]), default="bookie", show_default=True,
-    help="Who is to read it.",
+    help="The program that reads the file.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="An unknown key is an error.")
 @click.pass_obj
 def check(session: Session, *, path: str | None, side: str, strict: bool) -> None:
-    """Say what is odd about a settings file; without FILE, that of -c or of this host.
+    """Check a settings file; without FILE, that of -c or of this host.
 
-    Status 10 says that the file would be refused, 9 that there is something to look at.
+    Status 10 says that the file would be refused, 9 that there are warnings.
     """
     from bkctl.commands.settings import config_work
 
@@ -56,7 +56,7 @@ def check(session: Session, *, path: str | None, side: str, strict: bool) -> Non
     examples=(
         ("bkctl config explain gcWaitTime", "what it does, its default, and what is allowed"),
         ("bkctl config explain 'journal*'", "all of a kind"),
-        ("bkctl config explain --use refused -o id", "what must not stand in a file"),
+        ("bkctl config explain --use refused -o id", "keys that a file must not have"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
     replaces="nothing in Java's tools: its reference page",
@@ -64,7 +64,7 @@ def check(session: Session, *, path: str | None, side: str, strict: bool) -> Non
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @click.option(
     "--use", type=click.Choice(["honoured", "no effect", "warned", "refused"]),
-    help="Only keys with which this is done, be it for some values.",
+    help="Only keys with this use, even if only for some values.",
 )  # fmt: skip
 @click.pass_obj
 def explain(session: Session, *, keys: Sequence[str], use: str | None) -> None:
@@ -92,7 +92,7 @@ def explain(session: Session, *, keys: Sequence[str], use: str | None) -> None:
 @click.argument("second", metavar="[FILE]", type=click.Path(), required=False)
 @click.pass_obj
 def diff(session: Session, *, first: str, second: str | None) -> None:
-    """Compare what two settings files say, or one with the defaults.
+    """Compare the values of two settings files, or of one with the defaults.
 
     What is the same in other words (yes and true, another order, a default written out) is no
     difference.
@@ -113,11 +113,11 @@ def diff(session: Session, *, first: str, second: str | None) -> None:
     exits=(ExitStatus.NOT_FOUND,),
     replaces="nothing in Java's tools",
 )
-@click.option("--origin", is_flag=True, help="Say where each value is from.")
-@click.option("--all", "every", is_flag=True, help="Also what is as by default.")
+@click.option("--origin", is_flag=True, help="Show the source of each value.")
+@click.option("--all", "every", is_flag=True, help="Show values equal to the default, too.")
 @click.option(
     "--for", "side", type=click.Choice(["client", "bookie"]), default="client", show_default=True,
-    help="Whose settings.",
+    help="Settings of the client or of the bookie.",
 )  # fmt: skip
 @click.pass_obj
 def show(session: Session, *, origin: bool, every: bool, side: str) -> None:

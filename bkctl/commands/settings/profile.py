@@ -45,9 +45,13 @@ def _values(function: _F) -> _F:
             "--production/--no-production", default=None, help="Mark it: the shell's prompt is red."
         ),
         click.option(
-            "--admin-token-file", metavar="FILE", help="Token for what bookies are asked over HTTP."
+            "--admin-token-file",
+            metavar="FILE",
+            help="File with the token for the bookies' HTTP API.",
         ),
-        click.option("--ca-file", metavar="FILE", help="PEM file of whom to trust in TLS."),
+        click.option(
+            "--ca-file", metavar="FILE", help="PEM file of the authorities to trust in TLS."
+        ),
         click.option("--cert-file", metavar="FILE", help="PEM file with our certificate for TLS."),
         click.option("--key-file", metavar="FILE", help="PEM file with our key for TLS."),
         click.option("--key-password-file", metavar="FILE", help="File with that key's password."),
@@ -112,7 +116,7 @@ def show(session: Session, *, name: str | None) -> None:
 @click.argument("name", type=PROFILE)
 @_values
 def create(session: Session, name: str, **values: Any) -> None:
-    """Keep the cluster of -u or -c, and keys of -X, under NAME."""
+    """Save the cluster of -u or -c, and the keys of -X, as profile NAME."""
     from bkctl.commands.settings import profile_work
 
     profile_work.create(session, name, values)
@@ -132,7 +136,7 @@ def create(session: Session, name: str, **values: Any) -> None:
 @click.argument("name", type=PROFILE)
 @click.pass_obj
 def use(session: Session, *, name: str) -> None:
-    """Make NAME the default: it counts where neither -u nor -c names a cluster."""
+    """Make NAME the default profile, used if neither -u nor -c names a cluster."""
     from bkctl.commands.settings import profile_work
 
     profile_work.use(session, name)
@@ -145,7 +149,7 @@ def use(session: Session, *, name: str) -> None:
     examples=(
         ("bkctl profile edit prod -u zk+hierarchical://zk9:2181/ledgers", "change one thing"),
         ("bkctl profile edit prod --unset production --unset readTimeout", "take things out"),
-        ("bkctl profile edit", "the whole file, in $EDITOR"),
+        ("bkctl profile edit", "the file, in $EDITOR"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces=_NO_TWIN,
@@ -177,7 +181,7 @@ def edit(session: Session, name: str | None, *, unset: Sequence[str], **values: 
 @click.argument("name", type=PROFILE)
 @click.pass_obj
 def delete(session: Session, *, name: str) -> None:
-    """Forget a profile. The cluster itself is not touched."""
+    """Delete a profile. The cluster itself is not touched."""
     from bkctl.commands.settings import profile_work
 
     profile_work.delete(session, name)
@@ -204,7 +208,7 @@ def delete(session: Session, *, name: str) -> None:
 @click.option("--replace", is_flag=True, help="Take the place of profiles of the same name.")
 @click.pass_obj
 def import_(session: Session, *, path: str, name: str | None, replace: bool) -> None:
-    """Take profiles over from a TOML file, or one from a settings file of Java."""
+    """Import profiles from a TOML file, or one from a settings file of Java."""
     from bkctl.commands.settings import profile_work
 
     profile_work.take_over(session, path, name, replace=replace)

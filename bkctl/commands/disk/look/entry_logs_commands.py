@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @disk.command(
     "entrylog",
-    short_help="Print the records of an entry log, or what it holds of each ledger.",
+    short_help="Print the records of an entry log, or its bytes of each ledger.",
     effect=Effect.READ,
     examples=(
         ("bkctl disk entrylog 26 -c bk_server.conf", "every entry in 1a.log"),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     help="Begin here, where a record begins; in the first journal.",
 )  # fmt: skip
 @click.option("--payload", is_flag=True, help="Check digests and show what entries hold.")
-@click.option("--verify", is_flag=True, help="Print one line a journal: is it whole?")
+@click.option("--verify", is_flag=True, help="Print one line a journal: is it intact?")
 @directory_options
 @click.pass_obj
 def journal_(

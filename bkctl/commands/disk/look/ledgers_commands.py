@@ -26,7 +26,7 @@ def journal_option(function: Any) -> Any:
 
 @disk.command(
     "ledger",
-    short_help="Print where the entries of a ledger are, and what they hold.",
+    short_help="Print the locations of a ledger's entries, and their content.",
     effect=Effect.READ,
     examples=(
         ("bkctl disk ledger 42 -c bk_server.conf", "each entry: file, offset, size, digest"),
@@ -104,7 +104,7 @@ def ledgers(
 
 @disk.command(
     "index",
-    short_help="Print what the index has of a ledger.",
+    short_help="Print a ledger's index.",
     effect=Effect.READ,
     examples=(
         ("bkctl disk index 42 -c bk_server.conf", "entry log and offset of every entry"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @disk.command(
     "lastmark",
-    short_help="Print where the next start begins to replay.",
+    short_help="Print the position where the next start begins to replay.",
     effect=Effect.READ,
     examples=(
         ("bkctl disk lastmark -c bk_server.conf", "every copy, and which of them counts"),
@@ -77,7 +77,7 @@ def files(
 
 @disk.command(
     "usage",
-    short_help="Print what takes room, and what compaction would free.",
+    short_help="Print the space that is used, and what compaction would free.",
     effect=Effect.READ,
     examples=(
         ("bkctl disk usage -c bk_server.conf", "entry logs, those with most to free first"),
@@ -113,7 +113,7 @@ def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) ->
 
 @disk.command(
     "lock-status",
-    short_help="Tell who uses a bookie's directories.",
+    short_help="Show the process that uses a bookie's directories.",
     effect=Effect.READ,
     examples=(
         ("bkctl disk lock-status -c bk_server.conf", "each directory, and who works in it"),
@@ -129,7 +129,7 @@ def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) ->
 @directory_options
 @click.pass_obj
 def lock_status(session: Session, /, *, fail_if_any: bool, **dirs: tuple[str, ...]) -> None:
-    """Tell who uses a bookie's directories.
+    """Show the process that uses a bookie's directories.
 
     A running bookied holds a lock on each. A Java bookie holds none: it is found by the files that
     it has open, which only its own user and root can see, and leaves the file DIRTY as a sign.

@@ -18,7 +18,7 @@ _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
 
 @disk.command(
     "rebuild-db",
-    short_help="Make the databases of DbLedgerStorage anew.",
+    short_help="Rebuild the databases of DbLedgerStorage.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl disk rebuild-db --locations -c bk_server.conf", "where entries are, from the logs"),
@@ -50,7 +50,7 @@ def rebuild_db(
 ) -> None:
     """Make the databases of DbLedgerStorage anew, in RocksDB, from logs and journals.
 
-    The new database is written beside the old one and takes its place when it is whole; the old one
+    The new database is written beside the old one and replaces it when it is complete; the old one
     stays as a backup. Ledgers that were deleted, and whose entries are still in a log, come back
     until the next garbage collection.
     """

@@ -106,7 +106,7 @@ def bookieformat(
 
 @disk.command(
     "init",
-    short_help="Make sure that a new bookie can begin.",
+    short_help="Check that a new bookie can begin.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl disk init -c bk_server.conf", "checks only"),

@@ -20,7 +20,7 @@ _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
 
 @disk.command(
     "rebuild-index",
-    short_help="Make index files anew from logs and journals.",
+    short_help="Rebuild index files from entry logs and journals.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl disk rebuild-index 42 43 -c bk_server.conf", "two ledgers whose index is damaged"),

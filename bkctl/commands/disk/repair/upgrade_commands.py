@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @disk.command(
     "upgrade",
-    short_help="Bring directories of an old release up to date, or back.",
+    short_help="Upgrade directories of an old release, or roll back.",
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl disk upgrade --check -c bk_server.conf", "which layout each directory has"),
         ("bkctl upgrade --upgrade -c bk_server.conf", "up to date; the old data stays beside it"),
         ("bkctl upgrade --rollback -c bk_server.conf", "back to the old data"),
-        ("bkctl upgrade --finalize -c bk_server.conf", "removes the old data, when all is well"),
+        ("bkctl upgrade --finalize -c bk_server.conf", "delete the old data, after a good start"),
     ),
     exits=(
         ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.UNREACHABLE,
