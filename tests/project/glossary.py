@@ -1,0 +1,72 @@
+"""Words that this project's prose does not use, as data: what to write instead, and why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+
+@attrs.frozen
+class Term:
+    """A regular expression (case is ignored), what to write instead, and the reason."""
+
+    pattern: str
+    instead: str
+    reason: str
+
+
+_TERM: Final = "BookKeeper has a term for it"
+_NAME: Final = "name the thing: a reader skims, and must not look back for what a word stands for"
+_PLAIN: Final = "a plain verb is understood at the first reading"
+_METAPHOR: Final = "a metaphor costs a reader whose first language is another one a second reading"
+
+_STORED = (
+    r"(?:entr(?:y|ies)|ledgers?|files?|journals?|groups?|replicas?|cop(?:y|ies)|records?|logs?)"
+)
+
+GLOSSARY: Final = (
+    Term(r"\bmend(?:s|ed|ing)?\b", "repair, fix", _PLAIN),
+    Term(
+        rf"\b(?:{_STORED}|how|is|are|it|them|comes?|show(?:s|n)?) whole\b",
+        "complete, intact",
+        _TERM,
+    ),
+    Term(rf"\bwhole (?:{_STORED})\b", "complete, intact", _TERM),
+    Term(r"\bwho(?:so)?ever\b", "the client, the caller, each process that", _NAME),
+    Term(r"\b(?:is|are|was|be) let in\b|\blets? \w+ in\b", "authenticated, allowed", _METAPHOR),
+    Term(r"\b(?:gives?|gave|given|giving) up (?:a|the|its|that) connection", "close", _PLAIN),
+    Term(r"\bsomebody(?: else)?(?:'s)?\b", "another client's, another bookie's, a process", _NAME),
+    Term(r"\bunder way\b", "in progress, in flight", _PLAIN),
+    Term(r"\b(?:no|free|has|have|the|is|much|without|more|any|some|takes?) room\b", "space", _TERM),
+    Term(r"\bbe it for\b", "even if only for", _PLAIN),
+    Term(r"\b(?:is|are|was) none\b", "fails; is not a valid …", _PLAIN),
+    Term(r"\bat the most\b", "at most", _PLAIN),
+    Term(r"\bsuch an?\b", "the name of the thing", _NAME),
+    Term(
+        r"\bwhat (?:is|was) there\b|\bwhat there (?:is|are|was)\b"
+        r"|\bthat there (?:is|are)(?=\s*[.,;:)\]])",
+        "existing …",
+        _NAME,
+    ),
+    Term(r"\bhow-many\w*", "the index, the number", _PLAIN),
+    Term(r"\b(?:hands?|handed) out\b", "return", _PLAIN),
+    Term(r"\bnot be told\b|\b(?:is|are) told apart\b", "cannot be determined; distinguish", _PLAIN),
+    Term(
+        r"\b(?:bookies?|clients?|ledgers?|server|metadata|kernel) tells?\b", "reports, says", _PLAIN
+    ),
+    Term(r"\bpassed over in silence\b", "ignored without a message", _METAPHOR),
+    Term(
+        r"\bstand(?:s|ing)? in the way\b|\bstood still\b|\bstands? still\b",
+        "hang, pause",
+        _METAPHOR,
+    ),
+    Term(r"\bstands? longest\b|\bhelds? off\b", "say what happens", _METAPHOR),
+    Term(r"\blet go(?: of)?\b", "release, drop", _METAPHOR),
+    Term(r"\bin turns?\b a \b|\bas good as\b", "say it plainly", _PLAIN),
+    Term(r"\bis at work (?:on|here)\b|\bwho is at\b", "repairs, uses", _METAPHOR),
+    Term(r"\bends the life of\b|\bend the life of\b", "fence; delete", _METAPHOR),
+    Term(r"\bputs? \w+ in(?:to)? the place of\b", "replace", _PLAIN),
+    Term(r"\btaken? (?:it |them )?for none\b|: not known\b", "unknown", _PLAIN),
+    Term(r"\ball is well\b", "no problem found", _METAPHOR),
+)

@@ -1,0 +1,69 @@
+"""Checks prose: words of the glossary, and the length of sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from tests.project.glossary import GLOSSARY
+
+WORDS_MAX: Final = 40
+"""Of one sentence. Most should have fewer than twenty."""
+
+_TERMS = [(re.compile(term.pattern.replace(" ", r"\s+"), re.IGNORECASE), term) for term in GLOSSARY]
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]*`")
+_TARGET = re.compile(r"\]\([^)]*\)")
+_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*] |\d+\. |#|\|))")
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|;\s+")
+
+
+def without_code(markdown: str) -> str:
+    """Return a page with its code and link targets blanked out; lines keep their numbers."""
+    text = _FENCED.sub(lambda match: "\n" * match[0].count("\n"), markdown)
+    return _TARGET.sub("]", _CODE.sub("code", text))
+
+
+def glossary_offences(prose: str, where: str) -> Iterator[str]:
+    """Yield each use of a word of the glossary, with what to write instead."""
+    for pattern, term in _TERMS:
+        for match in pattern.finditer(prose):
+            line = prose.count("\n", 0, match.start()) + 1
+            used = " ".join(match[0].split())
+            yield f"{where}:{line}: {used!r}: write {term.instead} ({term.reason})"
+
+
+def long_sentences(prose: str, where: str) -> Iterator[str]:
+    """Yield each sentence with more than ``WORDS_MAX`` words; tables have none."""
+    for paragraph in _PARAGRAPH.split(prose):
+        if paragraph.lstrip().startswith("|"):
+            continue
+        for sentence in _SENTENCE_END.split(paragraph):
+            count = len(sentence.split())
+            if count > WORDS_MAX:
+                yield f"{where}: {count} words: {' '.join(sentence.split())[:80]}…"
+
+
+def help_texts(
+    command: click.Command, path: tuple[str, ...] = ("bkctl",)
+) -> Iterator[tuple[str, str]]:
+    """Yield (where, text) for the help of a command, its options, and all below it."""
+    name = " ".join(path)
+    for text in (command.help, command.short_help, command.epilog):
+        if text:
+            yield name, text
+    for parameter in command.params:
+        text = getattr(parameter, "help", None)
+        if text:
+            yield f"{name} {parameter.name}", text
+    for words, purpose in getattr(command, "examples", ()):
+        yield f"{name}: {words}", purpose
+    if isinstance(command, click.Group):
+        with click.Context(command) as context:
+            for child in command.list_commands(context):
+                below = command.get_command(context, child)
+                if below is not None:
+                    yield from help_texts(below, (*path, child))

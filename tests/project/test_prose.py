@@ -1,0 +1,77 @@
+"""Pages and help texts use plain words, and say one thing a sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bkctl.cli.root import cli
+from tests.project.glossary import GLOSSARY
+from tests.project.prose import glossary_offences, help_texts, long_sentences, without_code
+from tests.project.references import ROOT, SPEC
+
+DOCS = ROOT / "docs"
+GENERATED = DOCS / "commands.md"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+NOTES = [*sorted(SPEC.glob("*.md")), *sorted((ROOT / "tests").rglob("*.md"))]
+PAGES_MAX = 12
+LINES_MAX = 250
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTES], ids=_name)
+def test_a_page_has_no_word_of_the_glossary(page: Path) -> None:
+    prose = without_code(page.read_text(encoding="utf-8"))
+    assert not (found := list(glossary_offences(prose, _name(page)))), "\n".join(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_a_page_has_no_long_sentence(page: Path) -> None:
+    prose = without_code(page.read_text(encoding="utf-8"))
+    assert not (found := list(long_sentences(prose, _name(page)))), "\n".join(found)
+
+
+def test_help_has_no_word_of_the_glossary() -> None:
+    texts = {text: where for where, text in help_texts(cli)}
+    found = [one for text, where in texts.items() for one in glossary_offences(text, where)]
+    assert not found, "\n".join(found)
+
+
+def test_a_reader_finds_a_page_and_the_end_of_it() -> None:
+    pages = [page for page in DOCS.glob("*.md") if page != GENERATED]
+    assert len(pages) < PAGES_MAX
+    for page in pages:
+        assert page.read_text(encoding="utf-8").count("\n") < LINES_MAX, page.name
+
+
+@pytest.mark.parametrize(
+    ("prose", "offence"),
+    [
+        ("It mends the ledger.", "'mends'"),
+        ("until the ledger is\nwhole", "'is whole'"),
+        ("the whole cluster", ""),
+        ("the bookie under way", "'under way'"),
+        ("no room on the disk", "'no room'"),
+    ],
+)
+def test_the_glossary_finds_its_words_and_no_others(prose: str, offence: str) -> None:
+    found = "\n".join(glossary_offences(prose, "page"))
+    assert offence in found if offence else not found
+
+
+def test_code_is_no_prose() -> None:
+    assert not list(glossary_offences(without_code("`mend`\n```sh\nmend\n```\n"), "page"))
+    assert list(long_sentences("word " * 41 + ".", "page"))
+    assert not list(long_sentences("word " * 30 + ". " + "word " * 30, "page"))
+
+
+def test_each_term_says_what_to_write_and_why() -> None:
+    for term in GLOSSARY:
+        re.compile(term.pattern)
+        assert term.instead
+        assert term.reason
