@@ -1,6 +1,6 @@
 """What a client can report, one class for each result code of the Java client.
 
-Agrees with BookKeeper 4.18.0, BKException. ``code`` is Java's number; docs/client.md has them all.
+Agrees with BookKeeper 4.18.0, BKException. ``code`` is Java's number; docs/library.md has them all.
 Stricter: limbo (-108) is a class of its own, where Java's factory knows none and reports -999.
 """
 
@@ -140,7 +140,7 @@ class ProtocolVersionError(ClientError):
 
 
 class MetadataVersionError(ClientError):
-    """The ledger's metadata was changed by somebody else in a way that cannot be merged."""
+    """The ledger's metadata was changed by another client in a way that cannot be merged."""
 
     code = -17
     exit_status = 7
@@ -154,7 +154,7 @@ class MetaStoreListError(ClientError):
 
 
 class ClientClosedError(ClientError):
-    """The client is closed; what was in flight was let go of."""
+    """The client is closed; requests in flight failed."""
 
     code = -19
     outcome_unknown = True

@@ -26,7 +26,7 @@ CODES = {*range(-25, 0), *range(-108, -99), -200, -999}
 UNKNOWN = {-8, -12, -15, -19, -21, -23, -999}
 """After which nobody knows whether it was done."""
 
-GUIDE = Path(__file__).parents[2] / "docs" / "client.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "library.md"
 
 
 def test_every_code_has_its_class() -> None:

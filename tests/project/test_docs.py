@@ -1,4 +1,4 @@
-"""The tables of docs/protocol.md against the code."""
+"""The table of a writer's states in docs/internals.md against the code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import get_args
 
 from bkclient.quorum.add import AddQuorum, Event, State
 
-PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+INTERNALS = Path(__file__).parents[2] / "docs" / "internals.md"
 
 
 def test_the_writers_table_has_every_pair_and_no_other() -> None:
     rows = {
         cells[0]: cells[1:]
-        for line in PROTOCOL.read_text().splitlines()
+        for line in INTERNALS.read_text().splitlines()
         if (cells := [cell.strip() for cell in line.strip("|").split("|")])
         and cells[0] in {kind.__name__ for kind in get_args(Event)}
     }
@@ -21,11 +21,3 @@ def test_the_writers_table_has_every_pair_and_no_other() -> None:
     for kind in get_args(Event):
         for state, text in zip(State, rows[kind.__name__], strict=True):
             assert (text != "-") == ((state, kind) in AddQuorum.TRANSITIONS), (kind, state)
-
-
-def test_the_modules_named_exist() -> None:
-    package = PROTOCOL.parents[1] / "bkclient"
-    for line in PROTOCOL.read_text().splitlines():
-        for word in line.split("`"):
-            if word.endswith(".py") and "/" not in word and not word.startswith("test_"):
-                assert any(package.rglob(word)), word

@@ -79,7 +79,7 @@ def hunt_all(asked: Any) -> int:
 
 
 def print_table() -> int:
-    """Print the table of docs/simulation.md: each mutation, who notices, and how soon."""
+    """Print the table of README.md: each mutation, who notices, and how soon."""
     print("| mutation | what it does | rule | noticed as | by |\n| --- | --- | --- | --- | --- |")
     for name, mutation in MUTATIONS.items():
         noticed, by = (

@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, Any] = {"protocol": ProtocolVersion.V3, "how_soon_s": 0.0}
 """What scenarios are played with, where they are played with several."""
 ROWS = re.findall(
     r"^\| `([a-z-]+)` \| ([^|]+) \| [^|]+ \| [^|]+ \| ([^|]+) \|$",
-    (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(),
+    Path(__file__).with_name("README.md").read_text(),
     re.MULTILINE,
 )
 

@@ -20,7 +20,7 @@ from tests.sim.world.faults import FAULTS
 
 HUNT_S = float(os.environ.get("BOOKIED_SIM_S", "15"))
 FIXED, A_TURN = 80, 20
-DOCS = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+DOCS = Path(__file__).with_name("README.md").read_text()
 TOOK = {
     name: int(took)
     for name, took in re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| (\d+) \|$", DOCS, re.MULTILINE)

@@ -32,7 +32,7 @@ from bookied.offline.check.check import Severity as ProblemSeverity
 from wire.ids import BookieId, LedgerId
 from wire.records import Cookie, CookieDifference
 
-OPERATIONS = Path(__file__).parents[4] / "docs" / "operations.md"
+REPAIR = Path(__file__).parents[4] / "docs" / "repair.md"
 NOW_MS = 2_000_000_000_000
 OLD_MS = NOW_MS - 90 * 86_400_000
 
@@ -157,7 +157,7 @@ def test_every_finding_says_what_mends_it() -> None:
 
 
 def test_every_finding_is_in_the_manual() -> None:
-    manual = OPERATIONS.read_text(encoding="utf-8")
+    manual = REPAIR.read_text(encoding="utf-8")
     written = set(re.findall(r"^\| `([a-z-]+)` \|", manual, re.MULTILINE))
     names = {one.name for one in FINDINGS}
     assert {name for name in names if not name.startswith("local-")} <= written
