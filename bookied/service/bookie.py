@@ -61,6 +61,7 @@ from bookied.runtime.registration import Registration
 from bookied.runtime.state import SERVING, BookieState, Event, State
 from bookied.runtime.world import Parts, make_client
 from bookied.server.access.auth_gate import Authenticator
+from bookied.server.access.open_port import open_port
 from bookied.server.limits.backpressure import Limits
 from bookied.server.limits.timeouts import Patience
 from bookied.server.rules.bookie import Bookie, Writes
@@ -298,6 +299,8 @@ class BookieService:
             patience=_patience(config),
         )
         self._port.listen(self.server)
+        if said := open_port(config, listen_host(config, parts.host), identity.port):
+            log.warn("{said}", said=said)
         self._note("registering")
         self.registration = Registration(
             parts.store,
