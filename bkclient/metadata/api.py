@@ -453,6 +453,30 @@ class RawNodes(Protocol):
         ...
 
 
+class SiblingNodes(Protocol):
+    """What another program keeps beside the cluster's root: Pulsar's ``/managed-ledgers``.
+
+    Paths begin with ``/`` and are relative to the parent of the root: Pulsar keeps its own nodes
+    and its ledgers in one tree. Nothing is ever written here.
+    """
+
+    async def read_sibling(self, path: str) -> Versioned[bytes]:
+        """Return the value of a node.
+
+        Raises:
+            NotFoundError: there is no such node.
+        """
+        ...
+
+    async def sibling_names(self, path: str) -> list[str]:
+        """Return the names of a node's children, sorted.
+
+        Raises:
+            NotFoundError: there is no such node.
+        """
+        ...
+
+
 DamagedMark = Callable[[LedgerId, MetadataFormatError], None]
 """Hears of a mark that cannot be read, and why not."""
 
@@ -573,6 +597,7 @@ class MetadataStore(
     LogStore,
     ClusterAdmin,
     RawNodes,
+    SiblingNodes,
     UnderreplicationQueue,
     AuditorElection,
     Protocol,

@@ -33,6 +33,9 @@ LOGS: Final = ".logs"
 """Of ours: the records of logs made of ledgers. Beside the root and not below it, for Java takes
 whatever is below for its own: ``/ledgers.logs`` where the root is ``/ledgers``."""
 
+BESIDE: Final = "../"
+"""What the path of a node begins with that is not below the root but below the root's parent."""
+
 UNDERREPLICATION: Final = "/underreplication"
 UNDERREPLICATION_LAYOUT: Final = f"{UNDERREPLICATION}/LAYOUT"
 MARKS: Final = f"{UNDERREPLICATION}/ledgers"
@@ -289,7 +292,12 @@ def parent(path: str) -> str:
 
 def is_top(path: str) -> bool:
     """Return whether a node has none of ours above it."""
-    return path in {"", LOGS}
+    return path in {"", LOGS} or (path.startswith(BESIDE) and path.count("/") == 1)
+
+
+def beside(path: str) -> str:
+    """Return where a node is that another program keeps beside the root: ``/name/...``."""
+    return f"{BESIDE}{path.removeprefix('/')}"
 
 
 def log(name: str) -> str:

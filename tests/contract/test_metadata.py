@@ -31,6 +31,7 @@ from bkclient.metadata.api import (
     RegistrationExistsError,
     SessionEvent,
     StoredNode,
+    Versioned,
 )
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata, start
@@ -730,6 +731,36 @@ class TestCluster:
 
 async def all_nodes(store: Any, *path: str, **how: Any) -> dict[str, StoredNode]:
     return {node.path: node async for some in store.nodes(*path, **how) for node in some}
+
+
+class TestSiblingNodes:
+    def test_what_nobody_has_put_beside_the_root_is_not_found(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            for path in ("/managed-ledgers", "/managed-ledgers/a/b"):
+                with pytest.raises(NotFoundError):
+                    await store.read_sibling(path)
+                with pytest.raises(NotFoundError):
+                    await store.sibling_names(path)
+
+        driver.run(scenario())
+
+    def test_nodes_beside_the_root_are_read_with_value_version_and_names(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            tree = getattr(store, "_tree", None)
+            if tree is None:
+                return  # A file holds nothing of other programs.
+            await tree.create(zk_paths.beside("/other"))
+            for name in ("b", "a"):
+                await tree.create(zk_paths.beside(f"/other/{name}"), name.encode())
+            await tree.set(zk_paths.beside("/other/a"), b"new")
+            assert await store.sibling_names("/other") == ["a", "b"]
+            assert await store.read_sibling("/other/a") == Versioned(b"new", 1)
+            # They are no part of the cluster.
+            assert not [path for path in await all_nodes(store) if "other" in path]
+
+        driver.run(scenario())
 
 
 class TestRawNodes:

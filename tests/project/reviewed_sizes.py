@@ -159,5 +159,10 @@ REVIEWED: Final = {
     "TopState.lines: [''] * (height - 1 - len(body))": _SCREEN,
     "bar_text: f' {text}'[:columns].ljust(columns)": _SCREEN,
     "_to_first_column: ' ' * (columns - 1)": _SCREEN,
+    "_batch: range(count)": "checked against the bytes of the batch's payload",
+    "_cramjam.decode: bytearray(size)": "decompress refuses sizes above MESSAGE_BYTES_MAX",
+    "_cramjam.decode: bytes(out)": "a copy of what was unpacked",
+    "_cramjam.decode: bytes(out[:filled])": "a copy of what was unpacked",
+    "parts_of: range(count)": "decode_partitions refuses more than PARTITIONS_MAX",
 }
 """By function and expression, as ``ast.unparse`` writes it."""

@@ -22,7 +22,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 HERE: Final = Path(__file__).parent
-PROTOS: Final = ("bookkeeper", "data_formats")
+PROTOS: Final = ("bookkeeper", "data_formats", "pulsar")
 
 PYTHON_TYPES: Final = {
     FieldDescriptorProto.TYPE_STRING: "str",

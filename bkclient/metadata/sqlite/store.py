@@ -18,6 +18,7 @@ from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteLogs
 from bkclient.metadata.sqlite.raw import SqliteRaw
 from bkclient.metadata.sqlite.repair import SqliteElection, SqliteRepair
+from bkclient.metadata.sqlite.siblings import SqliteSiblings
 
 
 class SqliteMetadata(
@@ -27,6 +28,7 @@ class SqliteMetadata(
     SqliteLogs,
     SqliteAdmin,
     SqliteRaw,
+    SqliteSiblings,
     SqliteRepair,
     SqliteElection,
 ):

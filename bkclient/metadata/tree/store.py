@@ -19,6 +19,7 @@ from bkclient.metadata.tree.logs import TreeLogs
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, Tree, insist
 from bkclient.metadata.tree.raw import TreeRaw
 from bkclient.metadata.tree.repair import TreeRepair
+from bkclient.metadata.tree.siblings import TreeSiblings
 
 
 class TreeMetadata(
@@ -29,6 +30,7 @@ class TreeMetadata(
     TreeLogs,
     TreeAdmin,
     TreeRaw,
+    TreeSiblings,
     TreeRepair,
     TreeElection,
 ):

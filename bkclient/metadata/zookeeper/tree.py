@@ -19,6 +19,7 @@ from twisted.logger import Logger
 
 from bkclient.concurrency import RateLimit
 from bkclient.errors import ClientClosedError, MetadataStoreError
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     ANY,
     MetadataAccessError,
@@ -352,6 +353,8 @@ class KazooTree:
         return self._watched[key]
 
     def _full(self, path: str) -> str:
+        if path.startswith(zk_paths.BESIDE):
+            return f"{zk_paths.parent(self._uri.root)}/{path.removeprefix(zk_paths.BESIDE)}"
         return self._uri.root + path
 
     def _acl(self, *, open_to_all: bool) -> Any:

@@ -1,0 +1,1 @@
+"""Pulsar topics, read from their ledgers without a broker."""

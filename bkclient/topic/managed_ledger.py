@@ -1,0 +1,172 @@
+"""Which ledgers a topic is made of: the values that Pulsar keeps in the metadata store.
+
+====== ================================================================
+offset content of a compressed value; others are the bare protobuf message
+====== ================================================================
+0      magic 0x4778, 2 bytes
+2      size of what follows, 4 bytes
+6      ManagedInfoMetadata: codec and uncompressed size
+6 + n  the compressed message
+====== ================================================================
+
+Agrees with Pulsar 4.0, MetaStoreImpl. Older releases wrote the text form, which no release since
+2.0 reads any more.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Final
+
+import attrs
+
+from bkclient.topic.compression import decompress
+from bkclient.topic.errors import TopicFormatError
+from wire.frames import protobuf
+from wire.ids import LedgerId
+from wire.pb import pulsar_pb2 as pb
+
+PARTITIONS_MAX: Final = 100_000
+"""More partitions are taken for damage."""
+
+COMPACTION_CURSOR: Final = "__compaction"
+COMPACTED_LEDGER: Final = "CompactedTopicLedger"
+
+_HEAD: Final = struct.Struct(">HI")
+_MAGIC: Final = 0x4778
+
+
+@attrs.frozen(order=True)
+class MessageId:
+    """Where a message is. ``batch_index`` is -1 for a message that has an entry of its own."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+
+    def __str__(self) -> str:
+        batch = "" if self.batch_index < 0 else f":{self.batch_index}"
+        return f"{self.ledger_id}:{self.entry_id}{batch}"
+
+
+@attrs.frozen(kw_only=True)
+class TopicLedger:
+    """One ledger of a topic; ``entries``, ``size_bytes`` and ``closed_ms`` are 0 while it is open.
+
+    ``is_offloaded`` says that tiered storage has a copy; with ``is_deleted`` the bookies have none.
+    """
+
+    ledger_id: LedgerId
+    entries: int = 0
+    size_bytes: int = 0
+    closed_ms: int = 0
+    is_offloaded: bool = False
+    is_deleted: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class TopicLedgers:
+    """The ledgers of one topic or partition, oldest first.
+
+    ``terminated_at`` is the last message of a topic that takes no more.
+    """
+
+    ledgers: tuple[TopicLedger, ...]
+    terminated_at: MessageId | None = None
+    properties: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class TopicCursor:
+    """A subscription: all up to ``mark_deleted`` is acknowledged; None where a ledger keeps it.
+
+    ``ledger_id`` is the ledger with the newest state, or -1.
+    """
+
+    name: str
+    ledger_id: int
+    mark_deleted: MessageId | None
+    properties: dict[str, int] = attrs.field(factory=dict)
+
+
+def decode_managed_ledger(value: bytes) -> TopicLedgers:
+    """Return the ledgers that a topic's node lists.
+
+    Raises:
+        TopicFormatError: the value cannot be understood.
+        CodecMissingError: it is compressed, and the library is not installed.
+    """
+    info = protobuf.parse(pb.ManagedLedgerInfo, _uncompressed(value), TopicFormatError)
+    end = info.terminatedPosition
+    return TopicLedgers(
+        ledgers=tuple(_ledger(one) for one in info.ledgerInfo),
+        terminated_at=(
+            MessageId(end.ledgerId, end.entryId) if info.HasField("terminatedPosition") else None
+        ),
+        properties={_text(one.key): _text(one.value) for one in info.properties},
+    )
+
+
+def decode_cursor(name: str, value: bytes) -> TopicCursor:
+    """Return the subscription that a node below a topic's describes.
+
+    Raises:
+        TopicFormatError: the value cannot be understood.
+        CodecMissingError: it is compressed, and the library is not installed.
+    """
+    info = protobuf.parse(pb.ManagedCursorInfo, _uncompressed(value), TopicFormatError)
+    is_known = info.HasField("markDeleteLedgerId") and info.HasField("markDeleteEntryId")
+    return TopicCursor(
+        name=name,
+        ledger_id=info.cursorsLedgerId,
+        mark_deleted=(
+            MessageId(info.markDeleteLedgerId, info.markDeleteEntryId) if is_known else None
+        ),
+        properties={_text(one.name): one.value for one in info.properties},
+    )
+
+
+def decode_partitions(value: bytes) -> int:
+    """Return how many partitions a topic has.
+
+    Raises:
+        TopicFormatError: the value is no JSON object with a number of partitions.
+    """
+    try:
+        found = json.loads(value)["partitions"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TopicFormatError(f"no number of partitions in {value[:80]!r}") from error
+    if type(found) is not int or not 0 <= found <= PARTITIONS_MAX:
+        raise TopicFormatError(f"{found!r} is not a number of partitions")
+    return found
+
+
+def _ledger(info: pb.ManagedLedgerInfo.LedgerInfo) -> TopicLedger:
+    return TopicLedger(
+        ledger_id=LedgerId(info.ledgerId),
+        entries=info.entries,
+        size_bytes=info.size,
+        closed_ms=info.timestamp,
+        is_offloaded=info.offloadContext.complete,
+        is_deleted=info.offloadContext.complete and info.offloadContext.bookkeeperDeleted,
+    )
+
+
+def _uncompressed(value: bytes) -> bytes:
+    if len(value) < _HEAD.size:
+        return value
+    magic, size = _HEAD.unpack_from(value)
+    if magic != _MAGIC:
+        return value
+    end = _HEAD.size + size
+    if end > len(value):
+        raise TopicFormatError(f"a head of {size} bytes in a value of {len(value)}")
+    head = protobuf.parse(pb.ManagedInfoMetadata, value[_HEAD.size : end], TopicFormatError)
+    if head.uncompressedSize < 0:
+        raise TopicFormatError(f"a value of {head.uncompressedSize} bytes")
+    return decompress(value[end:], head.compressionType, head.uncompressedSize)
+
+
+def _text(value: str) -> str:
+    return protobuf.text(value, TopicFormatError)

@@ -1,0 +1,113 @@
+"""Names of topics: parse, write, and where Pulsar keeps what belongs to them.
+
+Agrees with Pulsar 4.0, TopicName, NamespaceName and Codec: names with a cluster
+(``persistent://tenant/cluster/namespace/topic``) are Pulsar 1's, and still found in old clusters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote_plus, unquote_plus
+
+import attrs
+
+from bkclient.topic.errors import TopicNameError
+
+MANAGED_LEDGERS: Final = "/managed-ledgers"
+PARTITIONED_TOPICS: Final = "/admin/partitioned-topics"
+SCHEMAS: Final = "/schemas"
+
+NO_PARTITION: Final = -1
+
+_DOMAIN: Final = "persistent"
+_SCHEME: Final = f"{_DOMAIN}://"
+_PARTITION: Final = re.compile(r"(?P<topic>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
+_MANAGED_LEDGER: Final = re.compile(
+    rf"(?P<namespace>[^/]+/[^/]+(?:/[^/]+)?)/{_DOMAIN}/(?P<topic>[^/]+)"
+)
+
+
+@attrs.frozen(order=True)
+class TopicName:
+    """The name of a persistent topic or of one partition.
+
+    ``namespace`` is ``tenant/namespace``, or ``tenant/cluster/namespace``. ``local`` is the last
+    part, as users write it.
+    """
+
+    namespace: str
+    local: str
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}{self.namespace}/{self.local}"
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition; ``NO_PARTITION`` for a topic."""
+        found = _PARTITION.fullmatch(self.local)
+        return NO_PARTITION if found is None else int(found["number"])
+
+    @property
+    def partitioned(self) -> TopicName:
+        """The topic that this partition belongs to; the topic itself where it is none."""
+        found = _PARTITION.fullmatch(self.local)
+        return self if found is None else attrs.evolve(self, local=found["topic"])
+
+    def partition_of(self, number: int) -> TopicName:
+        """Return the name of a partition."""
+        return attrs.evolve(self, local=f"{self.local}-partition-{number}")
+
+    @property
+    def managed_ledger(self) -> str:
+        """What Pulsar calls the topic's managed ledger, also in the metadata of its ledgers."""
+        return f"{self.namespace}/{_DOMAIN}/{encode(self.local)}"
+
+    @property
+    def managed_ledger_path(self) -> str:
+        """Where the list of ledgers is; the subscriptions are below."""
+        return f"{MANAGED_LEDGERS}/{self.managed_ledger}"
+
+    @property
+    def partitions_path(self) -> str:
+        """Where the number of partitions is, if the topic has any."""
+        return f"{PARTITIONED_TOPICS}/{self.managed_ledger}"
+
+    @property
+    def schema_path(self) -> str:
+        """Where the position of the schema is; partitions share their topic's."""
+        return f"{SCHEMAS}/{self.namespace}/{encode(self.partitioned.local)}"
+
+
+def parse_topic(text: str) -> TopicName:
+    """Return the topic that a user names; short names are in ``public/default``, as in Pulsar.
+
+    Raises:
+        TopicNameError: no persistent topic can have this name.
+    """
+    rest = text.removeprefix(_SCHEME)
+    if "://" in rest:
+        raise TopicNameError(f"{text!r} is not a persistent topic: only these are in ledgers")
+    parts = rest.split("/", 3)
+    if rest == text and len(parts) == 1:
+        parts = ["public", "default", *parts]
+    least = 3
+    if len(parts) < least or not all(parts) or "\0" in text:
+        raise TopicNameError(f"{text!r} is not a topic: persistent://TENANT/NAMESPACE/TOPIC")
+    return TopicName("/".join(parts[:-1]), parts[-1])
+
+
+def topic_of_managed_ledger(name: str) -> TopicName | None:
+    """Return the topic of a managed ledger (``tenant/ns/persistent/topic``); None for others."""
+    found = _MANAGED_LEDGER.fullmatch(name)
+    return None if found is None else TopicName(found["namespace"], decode(found["topic"]))
+
+
+def encode(local: str) -> str:
+    """Return a topic's last part as it is in paths: as Java's URLEncoder writes it."""
+    return quote_plus(local, safe="*").replace("~", "%7E")
+
+
+def decode(encoded: str) -> str:
+    """Return a topic's last part from a path."""
+    return unquote_plus(encoded, errors="replace")

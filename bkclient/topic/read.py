@@ -1,0 +1,333 @@
+"""Reading a topic: its ledgers one behind the other, their entries taken apart into messages.
+
+What is read is what a reader of the broker receives, in its order, up to what the bookies say is
+confirmed. Of the ledger that a broker writes to, that may be all but the newest entry: bookies
+learn that an entry is confirmed from the next one. Nothing is fenced.
+
+Transactions: messages of aborted ones are dropped, and reading ends before the first message of one
+that has not ended. Where reading begins behind the first message of such a transaction, a broker
+would hold back more. Offloaded ledgers can be read while the bookies still have them. Encrypted
+payloads are not decrypted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, Union
+
+from twisted.logger import Logger
+
+from bkclient.blocking import BlockingClient
+from bkclient.client import Client
+from bkclient.errors import (
+    IncorrectParameterError,
+    NoSuchEntryInLedgerError,
+    NoSuchLedgerError,
+)
+from bkclient.topic.chunks import ChunkAssembler
+from bkclient.topic.entry import StoredMessage, Txn, split_entry
+from bkclient.topic.errors import (
+    NoSuchTopicError,
+    OffloadedError,
+    TopicFormatError,
+    TopicTrimmedError,
+)
+from bkclient.topic.lookup import parts_of, topic_ledgers
+from bkclient.topic.managed_ledger import MessageId, TopicLedger
+from bkclient.topic.messages import TopicMessage, unpack
+from bkclient.topic.names import TopicName, parse_topic
+from bkclient.topic.schema import Decoder
+from bkclient.topic.transactions import Outcome, Transactions
+from wire.digest import Entry
+from wire.ids import LedgerId
+
+log = Logger()
+
+Limit = Union[MessageId, int]
+"""A message id, or a publish time in ms since 1970."""
+
+EARLIEST: Final = MessageId(-1, -1)
+
+
+class TopicReader:
+    """Reads one topic without partitions, or one partition, once.
+
+    Args:
+        client: the cluster.
+        topic: the topic or partition.
+        start: the first message wanted: by id, or by the time it was published.
+        end: the first message not wanted; by default all that is confirmed when the reader comes
+            to the last ledger. A message in chunks is where its first chunk is.
+        decoder: fills ``TopicMessage.decoded``.
+        fail_on_trimmed: raise ``TopicTrimmedError`` where messages were deleted while they were
+            read, or before ``start``; else go on with the first that is left, as a broker does.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        topic: TopicName,
+        *,
+        start: Limit | None = None,
+        end: Limit | None = None,
+        decoder: Decoder | None = None,
+        fail_on_trimmed: bool = False,
+    ) -> None:
+        self._client, self.topic = client, topic
+        self._start, self._end, self._decoder = start, end, decoder
+        self._fail_on_trimmed = fail_on_trimmed
+        self._chunks, self._transactions = ChunkAssembler(), Transactions()
+        self._looked_to = EARLIEST
+        self.held_back_at: MessageId | None = None
+        """The first message of a transaction that has not ended; reading ended before it."""
+
+    @property
+    def dropped_chunks(self) -> int:
+        """Messages that were dropped since chunks of them are missing, as a consumer does."""
+        return self._chunks.dropped
+
+    async def read(self) -> AsyncGenerator[list[TopicMessage], None]:
+        """Yield messages in order, some at a time, in bounded memory.
+
+        Raises:
+            NoSuchTopicError: there is no such topic.
+            TopicTrimmedError: see ``fail_on_trimmed``.
+            OffloadedError: the bookies have a ledger no more.
+            TopicFormatError: an entry is not what Pulsar writes; it names the entry.
+            ClientError: an entry cannot be read; those before it have been yielded.
+        """
+        first = self._start if isinstance(self._start, MessageId) else EARLIEST
+        end = self._end if isinstance(self._end, MessageId) else None
+        async with aclosing(self._entries(first, end)) as chunks:
+            async for entries in chunks:
+                messages: list[TopicMessage] = []
+                for entry in entries:
+                    found = await self._messages(entry)
+                    if found is None:
+                        self.held_back_at = MessageId(entry.ledger_id, entry.entry_id)
+                        break
+                    messages += found
+                if messages:
+                    yield messages
+                if self.held_back_at is not None:
+                    return
+        if end is not None and self._chunks.incomplete:
+            async with aclosing(self._completed_behind(end)) as completed:
+                async for message in completed:
+                    yield [message]
+
+    # Entries
+
+    async def _entries(
+        self, first: MessageId, end: MessageId | None
+    ) -> AsyncGenerator[list[Entry], None]:
+        """Yield the entries from ``first`` on, up to what is confirmed or to ``end``."""
+        ledgers = (await topic_ledgers(self._client, self.topic)).ledgers
+        is_listed = any(one.ledger_id == first.ledger_id for one in ledgers)
+        if self._fail_on_trimmed and first.ledger_id >= 0 and not is_listed:
+            raise self._trimmed(first.ledger_id)
+        for ledger in ledgers:
+            if ledger.ledger_id < first.ledger_id:
+                continue
+            if end is not None and ledger.ledger_id > end.ledger_id:
+                return
+            at = max(0, first.entry_id) if ledger.ledger_id == first.ledger_id else 0
+            stop = end if end is not None and end.ledger_id == ledger.ledger_id else None
+            try:
+                async with aclosing(self._of_ledger(ledger, at, stop)) as chunks:
+                    async for entries in chunks:
+                        yield entries
+            except (NoSuchLedgerError, NoSuchEntryInLedgerError) as error:
+                if await self._is_listed(ledger.ledger_id):
+                    raise
+                if self._fail_on_trimmed:
+                    raise self._trimmed(ledger.ledger_id) from error
+                log.info("{topic}: ledger {id} was trimmed", topic=self.topic, id=ledger.ledger_id)
+
+    async def _of_ledger(
+        self, ledger: TopicLedger, first: int, end: MessageId | None
+    ) -> AsyncGenerator[list[Entry], None]:
+        if ledger.is_deleted:
+            raise OffloadedError(
+                f"ledger {ledger.ledger_id} of {self.topic} is in tiered storage only"
+            )
+        reader = await self._client.open_ledger(ledger.ledger_id, recover=False)
+        try:
+            last = int(reader.last_add_confirmed)
+            if end is not None:
+                # Of the entry that `end` names, a part of its batch may be wanted.
+                last = min(last, end.entry_id if end.batch_index > 0 else end.entry_id - 1)
+            if first > last:
+                return
+            async with aclosing(reader.read_chunks(first, last)) as chunks:
+                async for entries in chunks:
+                    yield entries
+        finally:
+            reader.close()
+
+    async def _is_listed(self, ledger_id: LedgerId) -> bool:
+        try:
+            found = await topic_ledgers(self._client, self.topic)
+        except NoSuchTopicError:
+            return False
+        return any(one.ledger_id == ledger_id for one in found.ledgers)
+
+    def _trimmed(self, ledger_id: int) -> TopicTrimmedError:
+        return TopicTrimmedError(f"ledger {ledger_id} of {self.topic} was deleted")
+
+    # Messages
+
+    async def _messages(self, entry: Entry) -> list[TopicMessage] | None:
+        """Return the messages that end with an entry; None where reading ends before it."""
+        stored = self._split(entry)
+        if stored.is_marker:
+            self._transactions.see(stored)
+            return []
+        txn = stored.txn
+        if txn is not None:
+            outcome = await self._outcome(txn, entry)
+            if outcome is Outcome.OPEN:
+                return None
+            if outcome is Outcome.ABORTED:
+                return []
+        return await self._unpacked(entry, stored)
+
+    async def _unpacked(
+        self, entry: Entry, stored: StoredMessage, *, is_wanted: bool = False
+    ) -> list[TopicMessage]:
+        """Return the messages of an entry that are wanted; a chunk before the last gives none."""
+        try:
+            whole = self._chunks.add(stored) if stored.is_chunk else stored
+            if whole is None:
+                return []
+            messages = unpack(whole, entry.ledger_id, entry.entry_id, **self._place)
+        except TopicFormatError as error:
+            raise self._damaged(entry, error) from error
+        if not is_wanted:
+            messages = [one for one in messages if self._is_wanted(one)]
+        if self._decoder is None:
+            return messages
+        return [await self._decoder.decoded(one) for one in messages]
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"topic": str(self.topic), "partition": self.topic.partition}
+
+    def _is_wanted(self, message: TopicMessage) -> bool:
+        """Whether a message is between the limits."""
+        return (
+            self._start is None
+            or (
+                message.publish_time_ms >= self._start
+                if isinstance(self._start, int)
+                else message.message_id >= self._start
+            )
+        ) and (
+            self._end is None
+            or (
+                message.publish_time_ms < self._end
+                if isinstance(self._end, int)
+                else message.message_id < self._end
+            )
+        )
+
+    async def _completed_behind(self, end: MessageId) -> AsyncGenerator[TopicMessage, None]:
+        """Yield the messages that have their first chunk before ``end`` and their last behind.
+
+        So a topic that is read in pieces gives each message once.
+        """
+        async with aclosing(self._entries(MessageId(end.ledger_id, end.entry_id), None)) as chunks:
+            async for entries in chunks:
+                for entry in entries:
+                    stored = self._split(entry)
+                    if not stored.is_chunk or stored.metadata.chunkId == 0:
+                        continue
+                    for message in await self._unpacked(entry, stored, is_wanted=True):
+                        yield message
+                    if not self._chunks.incomplete:
+                        return
+
+    async def _outcome(self, txn: Txn, entry: Entry) -> Outcome:
+        """Return how a transaction ended, having read the markers behind the entry if need be."""
+        here = MessageId(entry.ledger_id, entry.entry_id)
+        found = self._transactions.outcome(txn)
+        if found is Outcome.OPEN and here >= self._looked_to:
+            async with aclosing(self._entries(here, None)) as chunks:
+                async for entries in chunks:
+                    for one in entries:
+                        self._transactions.see(self._split(one))
+                    self._looked_to = MessageId(entries[-1].ledger_id, entries[-1].entry_id)
+            found = self._transactions.outcome(txn)
+        return found
+
+    def _split(self, entry: Entry) -> StoredMessage:
+        try:
+            return split_entry(entry.payload)
+        except TopicFormatError as error:
+            raise self._damaged(entry, error) from error
+
+    def _damaged(self, entry: Entry, error: TopicFormatError) -> TopicFormatError:
+        where = f"entry {entry.entry_id} of ledger {entry.ledger_id}"
+        return TopicFormatError(f"{self.topic}: {where}: {error}")
+
+
+def read_topic(
+    client: BlockingClient,
+    topic: str,
+    start: Limit | None = None,
+    end: Limit | None = None,
+    *,
+    decode: str | None = None,
+    fail_on_trimmed: bool = False,
+) -> Iterator[TopicMessage]:
+    """Yield the messages of a topic, of a partitioned one partition by partition.
+
+    Args:
+        client: the cluster; nothing else may use it meanwhile.
+        topic: ``persistent://tenant/namespace/topic``, or a short name as Pulsar takes it.
+        start: the first message wanted: by id, or by publish time in ms.
+        end: the first message not wanted; by default all that is confirmed is read.
+        decode: ``string``, ``json`` or ``avro`` fills ``TopicMessage.decoded``.
+        fail_on_trimmed: see ``TopicReader``.
+
+    Raises:
+        IncorrectParameterError: a message id as limit of a partitioned topic, or no such decoder.
+        TopicError, ClientError: see ``TopicReader.read``.
+    """
+    parts = client.call(parts_of, parse_topic(topic))
+    if len(parts) > 1 and any(isinstance(limit, MessageId) for limit in (start, end)):
+        raise IncorrectParameterError("a message id is one of a partition: name the partition")
+
+    def reading(client: Client, part: TopicName) -> AsyncIterator[list[TopicMessage]]:
+        decoder = None if decode is None else Decoder(client, part, decode)
+        reader = TopicReader(
+            client,
+            part,
+            start=start,
+            end=end,
+            decoder=decoder,
+            fail_on_trimmed=fail_on_trimmed,
+        )
+        return reader.read()
+
+    for part in parts:
+        for messages in client.iterate(partial(reading, part=part)):
+            yield from messages
+
+
+async def end_of(client: Client, topic: TopicName) -> MessageId:
+    """Return the position behind the last confirmed entry of a topic or partition.
+
+    Raises:
+        NoSuchTopicError: there is no such topic.
+        ClientError: too few bookies answered to know it.
+    """
+    ledgers = (await topic_ledgers(client, topic)).ledgers
+    if not ledgers:
+        return MessageId(0, 0)
+    newest = ledgers[-1].ledger_id
+    reader = await client.open_ledger(newest, recover=False)
+    reader.close()
+    return MessageId(newest, reader.last_add_confirmed + 1)

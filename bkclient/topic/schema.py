@@ -1,0 +1,172 @@
+"""Schemas of topics, which Pulsar keeps in ledgers, and values decoded by them.
+
+A node names the entry of the newest schema, and of earlier ones with their versions. A message
+carries the version of its schema as 8 bytes.
+
+Agrees with Pulsar 4.0, BookkeeperSchemaStorage and SchemaRegistryServiceImpl.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from bkclient.client import Client
+from bkclient.errors import IncorrectParameterError
+from bkclient.metadata.api import NotFoundError
+from bkclient.topic.errors import CodecMissingError, TopicError, TopicFormatError
+from bkclient.topic.managed_ledger import MessageId
+from bkclient.topic.messages import TopicMessage
+from bkclient.topic.names import TopicName
+from wire.frames import protobuf
+from wire.ids import LedgerId
+from wire.pb import pulsar_pb2 as pb
+
+TYPES: Final = (
+    "NONE", "NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32",
+    "INT64", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "KEYVALUE", "INSTANT", "LOCALDATE",
+    "LOCALTIME", "LOCALDATETIME", "PROTOBUFNATIVE",
+)  # fmt: skip
+"""Names of the stored types of schemas, by number."""
+
+_PLAIN: Final[dict[str, Callable[[bytes], Any]]] = {
+    "string": lambda value: value.decode(),
+    "json": json.loads,
+}
+_VERSION_BYTES: Final = 8
+_STEPS_MAX: Final = 1000
+"""Entries that are read to find an early version."""
+
+
+@attrs.frozen(kw_only=True)
+class TopicSchema:
+    """One version of a topic's schema. ``definition`` is Avro's JSON for JSON and AVRO schemas."""
+
+    version: int
+    type: str
+    definition: bytes
+    time_ms: int
+    properties: dict[str, str]
+    is_deleted: bool
+
+
+async def read_schema(
+    client: Client, topic: TopicName, version: int | None = None
+) -> TopicSchema | None:
+    """Return a version of a topic's schema, by default the newest; None where there is none.
+
+    Raises:
+        TopicFormatError: what is stored cannot be understood.
+        ClientError: the entry with the schema cannot be read.
+    """
+    try:
+        value = (await client.store.read_sibling(topic.schema_path)).value
+    except NotFoundError:
+        return None
+    locator = protobuf.parse(pb.SchemaLocator, value, TopicFormatError)
+    index: Sequence[pb.SchemaIndexEntry] = [locator.info, *locator.index]
+    for _ in range(_STEPS_MAX):
+        wanted = index[0].version if version is None else version
+        for one in index:
+            if one.version == wanted:
+                return _schema(wanted, await _entry(client, one))
+        oldest = min(index, key=lambda one: one.version)
+        if oldest.version < wanted:
+            return None
+        index = list((await _entry(client, oldest)).index)
+        if not index or min(one.version for one in index) >= oldest.version:
+            return None
+    return None
+
+
+async def _entry(client: Client, where: pb.SchemaIndexEntry) -> pb.SchemaEntry:
+    place = MessageId(where.position.ledgerId, where.position.entryId)
+    reader = await client.open_ledger(LedgerId(place.ledger_id), recover=False)
+    try:
+        # The broker closes the ledger after its one entry, or died before.
+        entry = await reader.read_entry(place.entry_id, unconfirmed=not reader.is_closed)
+    finally:
+        reader.close()
+    return protobuf.parse(pb.SchemaEntry, entry.payload, TopicFormatError)
+
+
+def _schema(version: int, entry: pb.SchemaEntry) -> TopicSchema:
+    info = protobuf.parse(pb.SchemaInfo, entry.schemaData, TopicFormatError)
+    return TopicSchema(
+        version=version,
+        type=TYPES[info.type] if 0 <= info.type < len(TYPES) else str(info.type),
+        definition=info.schema,
+        time_ms=info.timestamp,
+        properties={one.key: one.value for one in info.props},
+        is_deleted=info.deleted,
+    )
+
+
+class Decoder:
+    """Fills ``TopicMessage.decoded``: from ``string``, ``json``, or ``avro`` by the topic's schema.
+
+    Raises:
+        IncorrectParameterError: the kind is none of these.
+    """
+
+    KINDS: Final = ("string", "json", "avro")
+
+    def __init__(self, client: Client, topic: TopicName, kind: str) -> None:
+        if kind not in self.KINDS:
+            raise IncorrectParameterError(f"{kind!r} is none of {', '.join(self.KINDS)}")
+        self._client, self._topic, self._kind = client, topic, kind
+        self._avro: dict[bytes | None, Callable[[bytes], Any]] = {}
+
+    async def decoded(self, message: TopicMessage) -> TopicMessage:
+        """Return a message with ``decoded``; a null or encrypted value stays None.
+
+        Raises:
+            TopicFormatError: the value is not of this form.
+            TopicError: there is no Avro schema of this version.
+            CodecMissingError: Avro, and the library is not installed.
+        """
+        if message.value is None or message.encrypted:
+            return message
+        decode = _PLAIN.get(self._kind) or await self._by_avro(message.schema_version)
+        try:
+            return attrs.evolve(message, decoded=decode(message.value))
+        except Exception as error:  # fastavro raises whatever Python raises
+            raise TopicFormatError(
+                f"{self._topic}: message {message.message_id} is no {self._kind}: {error!r}"
+            ) from error
+
+    async def _by_avro(self, version: bytes | None) -> Callable[[bytes], Any]:
+        if version not in self._avro:
+            number = (
+                int.from_bytes(version, "big", signed=True)
+                if version is not None and len(version) == _VERSION_BYTES
+                else None
+            )
+            schema = await read_schema(self._client, self._topic, number)
+            if schema is None or schema.type != "AVRO":
+                found = "none" if schema is None else f"a schema of type {schema.type}"
+                raise TopicError(f"{self._topic}: no Avro schema {number}: there is {found}")
+            self._avro[version] = avro_reader(schema.definition)
+        return self._avro[version]
+
+
+def avro_reader(definition: bytes) -> Callable[[bytes], Any]:
+    """Return what decodes values that were written by an Avro schema.
+
+    Raises:
+        TopicFormatError: it is no Avro schema.
+        CodecMissingError: the library is not installed.
+    """
+    try:
+        import fastavro
+    except ImportError as error:
+        raise CodecMissingError("Avro values need the library fastavro") from error
+    try:
+        schema = fastavro.parse_schema(json.loads(definition))
+    except Exception as error:
+        raise TopicFormatError(f"no Avro schema: {error!r}") from error
+    return lambda value: fastavro.schemaless_reader(io.BytesIO(value), schema, None)

@@ -1,0 +1,348 @@
+"""Reading topics: from ledgers in memory, with what a broker keeps in the metadata service."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import fastavro
+import pytest
+
+from bkclient.client import Client
+from bkclient.topic.errors import (
+    NoSuchTopicError,
+    OffloadedError,
+    TopicError,
+    TopicFormatError,
+    TopicTrimmedError,
+)
+from bkclient.topic.lookup import list_topics, partition_count, read_part, topics_of
+from bkclient.topic.managed_ledger import MessageId
+from bkclient.topic.messages import TopicMessage
+from bkclient.topic.names import TopicName, parse_topic
+from bkclient.topic.read import TopicReader, end_of
+from bkclient.topic.schema import Decoder, read_schema
+from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker
+from tests.bkclient.worlds import World
+from wire.pb import pulsar_pb2 as pb
+
+TOPIC = parse_topic("shop/eu/orders")
+TXN = (1, 7)
+OTHER_TXN = (1, 8)
+
+
+class Broker:
+    """A world with topics in it."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.client: Client = self.world.client()
+        self.ledgers: list[int] = []
+
+    def ledger(self, *entries: bytes, is_open: bool = False) -> int:
+        """Write a ledger; one that is open has its last entry unconfirmed."""
+
+        async def write() -> int:
+            writer = await self.client.create_ledger(ack_quorum=2)
+            for one in entries:
+                await writer.add(one)
+            if not is_open:
+                await writer.close()
+            return writer.ledger_id
+
+        return self.world.run(write())
+
+    def topic(
+        self, *ledgers: Sequence[bytes], topic: TopicName = TOPIC, is_open: bool = False
+    ) -> None:
+        """Make a topic of ledgers with these entries; the last one may be open."""
+        self.ledgers = [
+            self.ledger(*entries, is_open=is_open and number == len(ledgers) - 1)
+            for number, entries in enumerate(ledgers)
+        ]
+        self.list_ledgers(*self.ledgers, topic=topic)
+
+    def list_ledgers(self, *ledgers: int, topic: TopicName = TOPIC) -> None:
+        self.put(topic.managed_ledger_path, managed_ledger(*({"ledgerId": one} for one in ledgers)))
+
+    def put(self, path: str, value: bytes) -> None:
+        tree, at = self.world.metadata, ".."
+        for name in path.split("/")[1:]:
+            at += f"/{name}"
+            if tree.stat(at) is None:
+                tree.create(at, b"")
+        tree.set(at, value)
+
+    def read(self, topic: TopicName = TOPIC, **how: Any) -> list[TopicMessage]:
+        return self.read_with(TopicReader(self.client, topic, **how))
+
+    def read_with(self, reader: TopicReader) -> list[TopicMessage]:
+        async def read() -> list[TopicMessage]:
+            return [one async for messages in reader.read() for one in messages]
+
+        return self.world.run(read())
+
+    def at(self, ledger: int, entry_id: int, batch_index: int = -1) -> MessageId:
+        return MessageId(self.ledgers[ledger], entry_id, batch_index)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def values(messages: list[TopicMessage]) -> list[bytes | None]:
+    return [one.value for one in messages]
+
+
+def test_messages_come_in_the_order_of_ledgers_and_entries(broker: Broker) -> None:
+    broker.topic([entry(b"a"), batch(b"b", b"c")], [], [entry(b"d")])
+    found = broker.read()
+    assert values(found) == [b"a", b"b", b"c", b"d"]
+    assert [one.message_id for one in found] == [
+        broker.at(0, 0), broker.at(0, 1, 0), broker.at(0, 1, 1), broker.at(2, 0),
+    ]  # fmt: skip
+    assert {(one.topic, one.partition) for one in found} == {(str(TOPIC), -1)}
+
+
+def test_of_an_open_ledger_what_is_confirmed_is_read_and_nothing_fenced(broker: Broker) -> None:
+    broker.topic([entry(b"a")], [entry(b"b"), entry(b"c")], is_open=True)
+    assert values(broker.read()) == [b"a", b"b"]
+    assert not broker.world.stored(broker.ledgers[1]).is_closed  # type: ignore[arg-type]
+    assert broker.world.run(end_of(broker.client, TOPIC)) == broker.at(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wanted"),
+    [
+        ((0, 1), None, b"bcd"),
+        ((0, 1, 1), None, b"cd"),
+        (None, (0, 1), b"a"),
+        (None, (0, 1, 1), b"ab"),
+        ((0, 1, 0), (1, 0), b"bc"),
+        ((1, 0), (1, 1), b"d"),
+        ((1, 5), None, b""),
+    ],
+)
+def test_limits_may_lie_within_a_batch(broker: Broker, start: Any, end: Any, wanted: bytes) -> None:
+    broker.topic([entry(b"a"), batch(b"b", b"c")], [entry(b"d")])
+    limits = {"start": start and broker.at(*start), "end": end and broker.at(*end)}
+    assert b"".join(one.value or b"" for one in broker.read(**limits)) == wanted
+
+
+def test_limits_may_be_times_of_publishing(broker: Broker) -> None:
+    broker.topic([entry(b"%d" % at, publishTime=at) for at in (5, 9, 7, 12)])
+    assert values(broker.read(start=7, end=12)) == [b"9", b"7"]
+
+
+def test_a_message_in_chunks_is_in_the_piece_that_has_its_first_chunk(broker: Broker) -> None:
+    first, second, third = chunks(b"abcdef", 3)
+    broker.topic([entry(b"1"), first], [second, entry(b"2")], [third, entry(b"3")])
+    whole = broker.read()
+    assert values(whole) == [b"1", b"2", b"abcdef", b"3"]
+    pieces = [
+        broker.read(start=broker.at(0, 0), end=broker.at(1, 0)),
+        broker.read(start=broker.at(1, 0), end=broker.at(2, 0)),
+        broker.read(start=broker.at(2, 0)),
+    ]
+    assert [values(piece) for piece in pieces] == [[b"1", b"abcdef"], [b"2"], [b"3"]]
+    assert pieces[0][1].message_id == broker.at(2, 0)
+
+
+def test_aborted_transactions_are_dropped_and_committed_ones_read(broker: Broker) -> None:
+    broker.topic(
+        [entry(b"a"), in_txn(b"gone", TXN), in_txn(b"kept", OTHER_TXN), entry(b"b")],
+        [marker(22, TXN), in_txn(b"also", OTHER_TXN), marker(21, OTHER_TXN), entry(b"c")],
+    )
+    assert values(broker.read()) == [b"a", b"kept", b"b", b"also", b"c"]
+
+
+def test_reading_ends_before_a_transaction_that_has_not_ended(broker: Broker) -> None:
+    broker.topic([entry(b"a"), in_txn(b"open", TXN), entry(b"b")])
+    reader = TopicReader(broker.client, TOPIC)
+    assert values(broker.read_with(reader)) == [b"a"]
+    assert reader.held_back_at == broker.at(0, 1)
+
+
+def test_the_end_of_a_transaction_is_found_behind_the_end_of_reading(broker: Broker) -> None:
+    broker.topic([in_txn(b"kept", TXN)], [marker(21, TXN)])
+    assert values(broker.read(end=broker.at(1, 0))) == [b"kept"]
+
+
+def test_markers_of_other_kinds_are_no_messages(broker: Broker) -> None:
+    broker.topic([marker(10, TXN), entry(b"a"), entry(b"", markerType=13)])
+    assert values(broker.read()) == [b"a"]
+
+
+def test_a_trimmed_ledger_is_passed_over_or_told(broker: Broker) -> None:
+    broker.topic([entry(b"a")], [entry(b"b")])
+    start = broker.at(0, 0)
+    broker.list_ledgers(broker.ledgers[1])
+    assert values(broker.read(start=start)) == [b"b"]
+    with pytest.raises(TopicTrimmedError, match=f"ledger {start.ledger_id} of {TOPIC}"):
+        broker.read(start=start, fail_on_trimmed=True)
+
+
+@pytest.mark.parametrize("fail_on_trimmed", [False, True])
+def test_a_ledger_trimmed_while_the_topic_is_read_is_passed_over_or_told(
+    broker: Broker,
+    fail_on_trimmed: bool,  # noqa: FBT001
+) -> None:
+    broker.topic([entry(b"a")], [entry(b"b")], [entry(b"c")])
+    seen: list[bytes | None] = []
+
+    async def read() -> None:
+        reader = TopicReader(broker.client, TOPIC, fail_on_trimmed=fail_on_trimmed)
+        async for messages in reader.read():
+            seen.extend(values(messages))
+            if seen == [b"a"]:
+                broker.list_ledgers(broker.ledgers[0], broker.ledgers[2])
+                await broker.client.delete_ledger(broker.ledgers[1])  # type: ignore[arg-type]
+
+    if fail_on_trimmed:
+        with pytest.raises(TopicTrimmedError):
+            broker.world.run(read())
+    else:
+        broker.world.run(read())
+    assert seen == ([b"a"] if fail_on_trimmed else [b"a", b"c"])
+
+
+def test_a_ledger_that_is_listed_and_gone_is_an_error(broker: Broker) -> None:
+    broker.topic([entry(b"a")])
+    broker.world.run(broker.client.delete_ledger(broker.ledgers[0]))  # type: ignore[arg-type]
+    with pytest.raises(Exception, match="ledger"):
+        broker.read()
+
+
+def test_an_offloaded_ledger_that_the_bookies_lost_is_named(broker: Broker) -> None:
+    broker.topic([entry(b"a")])
+    offloaded = pb.OffloadContext(complete=True, bookkeeperDeleted=True)
+    broker.put(
+        TOPIC.managed_ledger_path,
+        managed_ledger({"ledgerId": broker.ledgers[0], "offloadContext": offloaded}),
+    )
+    with pytest.raises(OffloadedError, match=f"ledger {broker.ledgers[0]}"):
+        broker.read()
+
+
+def test_a_damaged_entry_is_named_after_those_before_it(broker: Broker) -> None:
+    broker.topic([entry(b"a")], [entry(b"b"), b"\0\0\0\x09nonsense"])
+    with pytest.raises(TopicFormatError, match=f"entry 1 of ledger {broker.ledgers[1]}"):
+        broker.read()
+
+
+def test_where_there_is_no_topic_that_is_said(broker: Broker) -> None:
+    for work in (topics_of(broker.client, "nothing"), end_of(broker.client, TOPIC)):
+        with pytest.raises(NoSuchTopicError):
+            broker.world.run(work)
+
+
+class TestLookup:
+    @pytest.fixture
+    def filled(self, broker: Broker) -> Broker:
+        for name in ("a/n/t", "a/n/p-partition-0", "a/n/p-partition-2", "a/west/n/old", "b/n/x y"):
+            broker.list_ledgers(topic=parse_topic(f"persistent://{name}"))
+        whole = parse_topic("a/n/p")
+        broker.put(whole.partitions_path, b'{"partitions":3}')
+        return broker
+
+    def listed(self, broker: Broker, pattern: str | None = None) -> list[str]:
+        async def work() -> list[str]:
+            return [str(topic) async for topic in list_topics(broker.client, pattern=pattern)]
+
+        return [one.removeprefix("persistent://") for one in broker.world.run(work())]
+
+    def test_topics_are_listed_by_namespace(self, filled: Broker) -> None:
+        assert self.listed(filled) == [
+            "a/n/p-partition-0", "a/n/p-partition-2", "a/n/t", "a/west/n/old", "b/n/x y",
+        ]  # fmt: skip
+        assert self.listed(filled, "persistent://a/n/p") == [
+            "a/n/p-partition-0",
+            "a/n/p-partition-2",
+        ]
+
+    def test_a_partitioned_topic_is_its_partitions_that_exist(self, filled: Broker) -> None:
+        found = filled.world.run(topics_of(filled.client, "a/n/p"))
+        assert [one.partition for one in found] == [0, 2]
+        assert filled.world.run(partition_count(filled.client, parse_topic("a/n/t"))) == 0
+
+    def test_no_topics_are_no_error(self, broker: Broker) -> None:
+        assert self.listed(broker) == []
+
+    def test_a_part_has_its_ledgers_and_subscriptions(self, broker: Broker) -> None:
+        broker.topic([entry(b"a")])
+        broker.put(
+            f"{TOPIC.managed_ledger_path}/my+sub",
+            pb.ManagedCursorInfo(cursorsLedgerId=9).SerializeToString(),
+        )
+        found = broker.world.run(read_part(broker.client, TOPIC))
+        assert [one.ledger_id for one in found.ledgers.ledgers] == broker.ledgers
+        assert [(one.name, one.ledger_id) for one in found.cursors] == [("my sub", 9)]
+
+
+class TestDecoding:
+    SCHEMAS = (
+        {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]},
+        {"type": "record", "name": "R", "fields": [{"name": "b", "type": "string"}]},
+    )
+
+    def keep(self, broker: Broker, kind: int = 5) -> None:
+        """Keep both schemas as a broker does: each in a ledger of its own, with what was before."""
+        index: list[pb.SchemaIndexEntry] = []
+        for version, schema in enumerate(self.SCHEMAS):
+            info = pb.SchemaInfo(
+                schemaId="s", user="", type=kind, schema=json.dumps(schema).encode(),
+                timestamp=5, deleted=False,
+            )  # fmt: skip
+            stored = pb.SchemaEntry(schemaData=info.SerializeToString(), index=index)
+            position = pb.NestedPositionInfo(
+                ledgerId=broker.ledger(stored.SerializeToString()), entryId=0
+            )
+            index = [*index, pb.SchemaIndexEntry(version=version, position=position, hash=b"")]
+        locator = pb.SchemaLocator(info=index[-1], index=index[-1:])
+        broker.put(TOPIC.schema_path, locator.SerializeToString())
+
+    def avro(self, version: int, value: dict[str, Any], **fields: Any) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(self.SCHEMAS[version]), value)
+        return entry(out.getvalue(), schemaVersion=version.to_bytes(8, "big"), **fields)
+
+    def decoded(self, broker: Broker, kind: str) -> list[Any]:
+        return [one.decoded for one in broker.read(decoder=Decoder(broker.client, TOPIC, kind))]
+
+    def test_avro_is_read_by_the_schema_of_each_message(self, broker: Broker) -> None:
+        self.keep(broker)
+        broker.topic([
+            self.avro(0, {"a": 1}), self.avro(1, {"b": "x"}), entry(b"", nullValue=True),
+        ])  # fmt: skip
+        assert self.decoded(broker, "avro") == [{"a": 1}, {"b": "x"}, None]
+
+    def test_earlier_versions_are_found_by_the_entries_of_later_ones(self, broker: Broker) -> None:
+        self.keep(broker)
+        for version in (0, 1):
+            found = broker.world.run(read_schema(broker.client, TOPIC, version))
+            assert found is not None
+            assert (found.version, found.type) == (version, "AVRO")
+            assert json.loads(found.definition) == self.SCHEMAS[version]
+        newest = broker.world.run(read_schema(broker.client, TOPIC.partition_of(1)))
+        assert newest is not None
+        assert newest.version == 1
+        assert broker.world.run(read_schema(broker.client, TOPIC, 7)) is None
+
+    def test_json_and_text_need_no_schema(self, broker: Broker) -> None:
+        broker.topic([entry(b'{"a": 1}')])
+        assert self.decoded(broker, "json") == [{"a": 1}]
+        assert self.decoded(broker, "string") == ['{"a": 1}']
+
+    def test_what_cannot_be_decoded_is_named(self, broker: Broker) -> None:
+        broker.topic([entry(b"\xff")])
+        for kind in ("json", "string"):
+            with pytest.raises(TopicFormatError, match=f"message {broker.ledgers[0]}:0"):
+                self.decoded(broker, kind)
+        with pytest.raises(TopicError, match="there is none"):
+            self.decoded(broker, "avro")
+        self.keep(broker, kind=3)
+        with pytest.raises(TopicError, match="type JSON"):
+            self.decoded(broker, "avro")
