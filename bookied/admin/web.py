@@ -42,13 +42,13 @@ from bookied.admin.exchange import (
 )
 from bookied.admin.http.bounds import (
     BODY_BYTES_MAX,
-    CONNECTIONS_MAX,
     IDLE_S,
-    OF_ADDRESS_MAX,
+    SHARE_OF_ADDRESS,
     AnswerRoom,
     Hosts,
     HttpLimit,
     Turns,
+    connections_max,
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
@@ -434,6 +434,7 @@ class _BoundedFactory(WrappingFactory):
     def __init__(self, served: _QuietSite, contexts: TlsContexts | None) -> None:
         super().__init__(served)  # type: ignore[no-untyped-call]
         self.contexts, self._counts = contexts, served.counts
+        self._connections_max = connections_max()
 
     def buildProtocol(self, addr: IAddress | None) -> ProtocolWrapper | None:  # type: ignore[override]
         host = str(getattr(addr, "host", ""))
@@ -441,9 +442,9 @@ class _BoundedFactory(WrappingFactory):
         held = [one for one in self.protocols if not one.is_given_up]
         mine = [one for one in held if one.group == group]
         limit = None
-        if len(mine) >= OF_ADDRESS_MAX:
+        if len(mine) >= self._connections_max // SHARE_OF_ADDRESS:
             limit = None if _make_room(mine) else HttpLimit.ADDRESS
-        elif len(held) >= CONNECTIONS_MAX:
+        elif len(held) >= self._connections_max:
             limit = None if _make_room(held) else HttpLimit.CONNECTIONS
         if limit is not None:
             self._counts.hit(limit, host)

@@ -49,6 +49,8 @@ class EngineEvents:
     """A ledger directory has no room left."""
     failed: Callable[[Exception], None]
     """A journal, the entry log or a checkpoint is dead."""
+    lacks_descriptors: Callable[[bool], object] = lambda lacks: None  # noqa: ARG005
+    """Whether the last checkpoint could not open its files."""
 
 
 class Engine:
@@ -78,6 +80,7 @@ class Engine:
             self.journals,
             run_blocking=parts.run_blocking,
             failed=events.failed,
+            lacks_descriptors=events.lacks_descriptors,
         )
         self.locations = LocationCompaction(
             self._databases,
@@ -252,6 +255,7 @@ class Engine:
             found.index_dirs,
             rng=parts.rng,
             open_files_max=limits.open_indexes_max,
+            open_to_write_max=limits.open_to_write_max,
         )
         storage = self._storage(found.ledger_dirs, index, limits)
         return self.storages_class(
@@ -349,8 +353,11 @@ def _storage_limits(config: BookieConfig, open_files_max: int | None) -> Storage
     default = StorageLimits()
     # Where few files may be open, clients need some of them too.
     indexes_max = default.open_indexes_max
+    logs_max, to_write_max = default.open_logs_max, default.open_to_write_max
     if open_files_max is not None:
         indexes_max = min(indexes_max, max(1, open_files_max // 4))
+        logs_max = min(logs_max, max(1, open_files_max // 8))
+        to_write_max = min(to_write_max, max(1, open_files_max // 8))
     cache_bytes_max = config.write_cache_bytes_max
     if config.storage_class is StorageClass.DB and config.db_write_cache_mb is not None:
         cache_bytes_max = config.db_write_cache_mb * 1024 * 1024
@@ -360,4 +367,6 @@ def _storage_limits(config: BookieConfig, open_files_max: int | None) -> Storage
         dirty_pages_max=pages if pages > 0 else default.dirty_pages_max,
         clean_pages_max=pages if pages > 0 else default.clean_pages_max,
         open_indexes_max=min(config.open_files_max or indexes_max, indexes_max),
+        open_logs_max=logs_max,
+        open_to_write_max=to_write_max,
     )

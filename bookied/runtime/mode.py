@@ -55,12 +55,13 @@ class Mode:
         self._status = kept or BookieStatus()
         self._verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
         self._out_of_room = False
+        self._lacks_descriptors = False
 
     @property
     def read_only(self) -> bool:
         """Whether there is any reason for it."""
         is_told = self._config.force_read_only or self.is_read_only_by_hand
-        return is_told or self._verdict.read_only or self._out_of_room
+        return is_told or self._verdict.read_only or self._out_of_room or self._lacks_descriptors
 
     @property
     def is_read_only_by_hand(self) -> bool:
@@ -78,7 +79,7 @@ class Mode:
         if not self.read_only:
             return Writes.ALL
         roomy = self._verdict.high_priority_allowed and not self._out_of_room
-        return Writes.HIGH_PRIORITY if roomy else Writes.NONE
+        return Writes.HIGH_PRIORITY if roomy and not self._lacks_descriptors else Writes.NONE
 
     def begin(self, verdict: DiskVerdict) -> None:
         """Take the first look at the disks into account.
@@ -116,6 +117,17 @@ class Mode:
         if not self._config.read_only_mode and self._state.now in SERVING:
             self._effects.failed(NoSpaceError(_full_message((directory,))))
         else:
+            self._put_into_effect()
+
+    def lacks_descriptors(self, lacks: bool) -> None:  # noqa: FBT001 -- the one thing that is told
+        """Take no adds while checkpoints cannot open files: nothing else frees memory and journals.
+
+        Of ``readOnlyModeEnabled`` this does not depend: it passes by itself.
+        """
+        if lacks != self._lacks_descriptors:
+            self._lacks_descriptors = lacks
+            if lacks:
+                log.warn("no descriptors are left for a checkpoint; see the limit on open files")
             self._put_into_effect()
 
     def set_by_hand(self, *, read_only: bool) -> None:

@@ -70,7 +70,6 @@ from bookied.server.rules.fence_check import FenceCheck
 from bookied.server.server import BookieServer
 from bookied.storage.garbage.ledgers import Membership
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.index.files import OPEN_TO_WRITE_MAX
 from bookied.storage.ledger_storage import StorageLimits
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
@@ -213,7 +212,10 @@ class BookieService:
     async def _begin_engine(self) -> None:
         self._note("opening storage")
         events = EngineEvents(
-            synced=self._journal_synced, no_room=self._directory_full, failed=self._part_failed
+            synced=self._journal_synced,
+            no_room=self._directory_full,
+            failed=self._part_failed,
+            lacks_descriptors=self._lacks_descriptors,
         )
         self.engine = self.engine_class(self.config, self.parts, self.directories, events)
         healing = self.integrity
@@ -539,6 +541,10 @@ class BookieService:
         if self.config.read_only_on_any_full or self.engine.storages.is_out_of_room:
             self.mode.out_of_room(directory)
 
+    def _lacks_descriptors(self, lacks: bool) -> None:  # noqa: FBT001 -- the one thing that is told
+        if self.mode is not None:
+            self.mode.lacks_descriptors(lacks)
+
     def _is_room_awaited(self) -> bool:
         """Whether the next look at the disks decides, though it may find what the last one did."""
         assert self.mode is not None
@@ -676,7 +682,8 @@ def _connections_max(
     asked = config.connections_max or None
     if open_files_max is None:
         return asked
-    files = storage.open_logs_max + storage.open_indexes_max + OPEN_TO_WRITE_MAX + SPARE_FILES
+    for_reading = storage.open_logs_max + storage.open_indexes_max
+    files = for_reading + storage.open_to_write_max + SPARE_FILES
     room = max(open_files_max - files, open_files_max // 8)
     return room if asked is None else min(asked, room)
 

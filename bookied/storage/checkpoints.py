@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bookied.errors import StorageError, WriteFailedError
+from bookied.storage.files.open_files import NO_DESCRIPTOR
 from bookied.storage.storages import JournalPosition, Storages
 
 LOOK_S: Final = 0.5
@@ -21,7 +22,7 @@ LOOK_S: Final = 0.5
 FAILURES_MAX: Final = 3
 """After so many in a row the bookie stops: journals that no checkpoint frees fill their disk."""
 
-_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT}) | NO_DESCRIPTOR
 """What has an end without a restart: room and descriptors."""
 
 log = Logger()
@@ -31,7 +32,8 @@ class Checkpoints:
     """Runs one checkpoint at a time, every ``interval_s`` while there are changes.
 
     A checkpoint that fails is tried again after the next interval; the journals keep what it would
-    have covered. ``failed`` is told of what cannot be tried again, and of a disk that fails always.
+    have covered. ``failed`` is told of what cannot be tried again, and of a disk that fails always;
+    ``lacks_descriptors`` after each whether files could not be opened for it: no adds until then.
     """
 
     def __init__(
@@ -42,9 +44,11 @@ class Checkpoints:
         *,
         run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
         failed: Callable[[Exception], None],
+        lacks_descriptors: Callable[[bool], object] = lambda lacks: None,  # noqa: ARG005
     ) -> None:
         self._clock, self._storages, self._journals = clock, storages, journals
         self._run_blocking, self._failed = run_blocking, failed
+        self._lacks_descriptors = lacks_descriptors
         self._loop: LoopingCall = LoopingCall(self._look)
         self._loop.clock = clock
         self._ended: Deferred[Any] | None = None
@@ -105,9 +109,12 @@ class Checkpoints:
             self._failures = self._failures + 1 if is_failure else 0
             if self._failures == FAILURES_MAX:
                 raise
+            if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR:
+                self._lacks_descriptors(True)
             log.warn("a checkpoint failed, and is tried again: {error}", error=error)
         else:
             self._failures = 0
+            self._lacks_descriptors(False)
 
     def _crashed(self, failure: Failure) -> None:
         error = failure.value

@@ -120,6 +120,8 @@ class StorageLimits:
 
     open_logs_max: int = 256
     open_indexes_max: int = 1024
+    open_to_write_max: int = 128
+    """Index files open at once while a checkpoint writes."""
 
     def share(self, count: int) -> StorageLimits:
         """Return the limits of each of ``count`` storages that have these together."""

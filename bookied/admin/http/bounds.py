@@ -6,6 +6,7 @@ taken yet, and some 300 KiB each beside that.
 
 from __future__ import annotations
 
+import resource
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -15,8 +16,8 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 
 CONNECTIONS_MAX: Final = 64
-OF_ADDRESS_MAX: Final = 32
-"""Connections of one address; of IPv6, of one network."""
+SHARE_OF_ADDRESS: Final = 2
+"""One address may have a half of them; of IPv6, one network."""
 
 BODY_BYTES_MAX: Final = 64 * 1024
 """A request with a longer body is cut off."""
@@ -38,6 +39,12 @@ SHARE: Final = 4
 
 BURST_S: Final = 0.01
 """What it may take at once beyond that."""
+
+
+def connections_max() -> int:
+    """Return how many connections there may be: a sixteenth of the descriptors at most."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(CONNECTIONS_MAX, max(2, soft // 16))
 
 
 class HttpLimit(Enum):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from bookied.storage.files.files import Files, ReadFile
+
+NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""What opening a file fails with where too many are open: of this process, or of all."""
 
 
 class OpenFiles:
@@ -57,7 +62,7 @@ class OpenFiles:
                 self._open.move_to_end(path)
                 shared.users += 1
                 return shared
-        opened = _Shared(self._files.open_read(path))
+        opened = _Shared(self._open_read(path))
         with self._lock:
             shared = self._open.setdefault(path, opened)
             shared.users += 1
@@ -67,6 +72,24 @@ class OpenFiles:
         for old in closing:
             old.file.close()
         return shared
+
+    def _open_read(self, path: Path) -> ReadFile:
+        """Open a file; where no descriptor is left, others are closed that nobody reads from."""
+        try:
+            return self._files.open_read(path)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR or not self.close_idle():
+                raise
+        return self._files.open_read(path)
+
+    def close_idle(self) -> bool:
+        """Close what nobody reads from right now; say whether there was any."""
+        with self._lock:
+            idle = [path for path, shared in self._open.items() if not shared.users]
+            closing = [shared for path in idle for shared in self._take_out(path)]
+        for old in closing:
+            old.file.close()
+        return bool(closing)
 
     def _take_out(self, path: Path) -> list[_Shared]:
         """Forget a file; return it if it is to be closed now. Holds the lock."""

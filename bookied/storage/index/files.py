@@ -11,6 +11,7 @@ import errno
 import os
 import random
 from array import array
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +22,7 @@ from twisted.logger import Logger
 from bookied.errors import IndexEntryError, IndexFormatError, IndexFullError, IndexTruncatedError
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.files.files import Files, ReadFile, UpdateFile
-from bookied.storage.files.open_files import OpenFiles
+from bookied.storage.files.open_files import NO_DESCRIPTOR, OpenFiles
 from bookied.storage.index import format as layout
 from bookied.storage.index.changes import copy_index, switch_slots, write_change
 from bookied.storage.index.ledger_pages import LedgerChange, Move, StoredLedger
@@ -53,6 +54,7 @@ class IndexFiles:
         *,
         rng: random.Random | None = None,
         open_files_max: int = 1024,
+        open_to_write_max: int = OPEN_TO_WRITE_MAX,
     ) -> None:
         """Prepare; nothing is read before ``open``.
 
@@ -61,7 +63,9 @@ class IndexFiles:
             directories: the ``current`` directory of each; they exist.
             rng: picks the directory of a new file among the writable ones.
             open_files_max: how many stay open for reading.
+            open_to_write_max: how many are open at once while a checkpoint writes.
         """
+        self._open_to_write_max = open_to_write_max
         self._files, self._directories = files, tuple(directories)
         self._writable: Sequence[Path] = self._directories
         self._rng = rng or random.Random()
@@ -230,8 +234,9 @@ class IndexFiles:
         """
         created: list[_Created] = []
         homeless: dict[int, Path] = {}
-        for start in range(0, len(changes), OPEN_TO_WRITE_MAX):
-            for write in self._write_some(changes[start : start + OPEN_TO_WRITE_MAX], created):
+        waiting = deque(changes)
+        while waiting:
+            for write in self._write_some(waiting, created):
                 if not self._rehome(write, created):
                     homeless[write.change.ledger_id] = write.directory
         self._sync_removals(created)
@@ -240,15 +245,26 @@ class IndexFiles:
         if homeless:
             raise IndexFullError(next(iter(homeless.values())), homeless)
 
-    def _write_some(self, changes: Sequence[LedgerChange], created: list[_Created]) -> list[_Write]:
-        """Write and sync changes; return those for which there was no room."""
+    def _write_some(self, waiting: deque[LedgerChange], created: list[_Created]) -> list[_Write]:
+        """Write and sync the first changes; return those for which there was no room.
+
+        As many as there may be files open: where descriptors run out, those at least that are open.
+        """
         opened: list[tuple[_Write, UpdateFile]] = []
         homeless: list[_Write] = []
         try:
-            for change in changes:
-                write = self._place(change)
-                with _noting_no_room(write, homeless):
-                    opened.append((write, self._open_and_write(write)))
+            while waiting and len(opened) < self._open_to_write_max:
+                write = self._place(waiting[0])
+                try:
+                    with _noting_no_room(write, homeless):
+                        opened.append((write, self._open_and_write(write)))
+                except OSError as error:
+                    if not self._may_go_on(error, is_any_open=bool(opened)):
+                        raise
+                    if opened:
+                        break
+                    continue
+                waiting.popleft()
             self._sync(opened, homeless)
         finally:
             for _, file in opened:
@@ -257,6 +273,10 @@ class IndexFiles:
             write.new for write, _ in opened if write.new is not None and write not in homeless
         )
         return homeless
+
+    def _may_go_on(self, error: OSError, *, is_any_open: bool) -> bool:
+        """Whether a file can be opened once others are closed: written ones, or readers'."""
+        return error.errno in NO_DESCRIPTOR and (is_any_open or self._open.close_idle())
 
     def _place(self, change: LedgerChange) -> _Write:
         ledger_id = change.ledger_id
@@ -397,17 +417,28 @@ class IndexFiles:
             (ledger_id, list(group))
             for ledger_id, group in groupby(sorted(moves), key=lambda move: move.ledger_id)
         ]
-        for start in range(0, len(by_ledger), OPEN_TO_WRITE_MAX):
-            self._switch_some(by_ledger[start : start + OPEN_TO_WRITE_MAX])
+        waiting = deque(by_ledger)
+        while waiting:
+            self._switch_some(waiting)
 
-    def _switch_some(self, by_ledger: Sequence[tuple[int, list[Move]]]) -> None:
+    def _switch_some(self, waiting: deque[tuple[int, list[Move]]]) -> None:
+        """Switch and sync the entries of the first ledgers, as ``_write_some`` writes."""
         opened: list[UpdateFile] = []
         try:
-            for ledger_id, moves in by_ledger:
+            while waiting and len(opened) < self._open_to_write_max:
+                ledger_id, moves = waiting[0]
                 path = self.path(ledger_id)
-                if path is not None:
-                    opened.append(self._files.open_update(path))
-                    switch_slots(opened[-1], moves)
+                try:
+                    if path is not None:
+                        opened.append(self._files.open_update(path))
+                        switch_slots(opened[-1], moves)
+                except OSError as error:
+                    if not self._may_go_on(error, is_any_open=bool(opened)):
+                        raise
+                    if opened:
+                        break
+                    continue
+                waiting.popleft()
             self._files.sync_all(opened)
         finally:
             for file in opened:

@@ -210,3 +210,13 @@ def test_the_newest_readable_status_counts(tmp_path: Path) -> None:
     (directories[2] / NAME).write_text("nonsense")
     assert read_status(files, directories) == BookieStatus(True, 9, by_hand=True)
     write_status(files, [tmp_path / "missing"], BookieStatus())
+
+
+def test_without_descriptors_for_a_checkpoint_no_adds_are_taken_until_there_are_some() -> None:
+    world = World(read_only_mode=False)
+    mode = world.serve()
+    for lacks in (True, True, False, False):
+        mode.lacks_descriptors(lacks)
+    assert world.allowed == [Writes.ALL, Writes.NONE, Writes.ALL]
+    assert world.registered == [State.READ_ONLY, State.WRITABLE]
+    assert world.failures == []

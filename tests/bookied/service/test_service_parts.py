@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 
@@ -207,18 +207,33 @@ class Checkpointing:
     def __init__(self) -> None:
         self.clock, self.storage = Clock(), Storage()
         self.failures: list[Exception] = []
+        self.lacks: list[bool] = []
         self.checkpoints = Checkpoints(
             self.clock,
             cast("Storages", self.storage),
             [],
             run_blocking=lambda function: succeed(function()),
             failed=self.failures.append,
+            lacks_descriptors=self.lacks.append,
         )
         self.checkpoints.start(10.0)
 
     def wait(self, seconds: float) -> int:
         self.clock.pump([LOOK_S] * int(seconds / LOOK_S))
         return self.storage.begun
+
+
+def test_a_checkpoint_without_descriptors_is_told_and_that_it_has_passed() -> None:
+    world = Checkpointing()
+    for error, lacks in ((errno.EMFILE, [True]), (errno.ENOSPC, []), (errno.ENFILE, [True])):
+        world.lacks.clear()
+        world.storage.has_changes, world.storage.ending = True, fail(OSError(error, "no"))
+        world.wait(10)
+        assert world.lacks == lacks
+    world.storage.has_changes, world.storage.ending = True, succeed(None)
+    world.wait(10)
+    assert world.lacks == [True, False]
+    assert world.failures == []
 
 
 def test_checkpoints_come_at_their_interval_while_there_are_changes() -> None:
