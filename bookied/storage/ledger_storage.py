@@ -35,7 +35,6 @@ from bookied.errors import (
     BadEntryLengthError,
     CorruptError,
     IndexFullError,
-    IndexTruncatedError,
     MissingLogError,
     StorageError,
     WriteFailedError,
@@ -49,7 +48,13 @@ from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_BYTES, PAGE_SLOTS
-from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, LedgerState, Move
+from bookied.storage.index.ledger_pages import (
+    LedgerChange,
+    LedgerPages,
+    LedgerState,
+    Move,
+    page_in_doubt,
+)
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.write_cache import WriteCache
@@ -342,17 +347,17 @@ class LedgerStorage:
 
         Of a page that a power cut tore while it was new, replay has brought all again; any other
         cut has taken away what was durable, as one in the first page has: that comes with the file.
-        Blocks, for a page.
+        A page that also has slots which no replay brings waits for the checkpoint that writes the
+        page: the file is whole from then on. Blocks, for a page.
 
         Raises:
             OSError: the page cannot be read.
         """
-        doubt = state.doubt
-        if isinstance(doubt, IndexTruncatedError) and doubt.offset is not None:
-            page_no = (doubt.offset - layout.HEADER_BYTES) // PAGE_BYTES
+        page_no = page_in_doubt(state)
+        if page_no is not None:
             page = state.pages.get(page_no) or self._index.load_page(state.ledger_id, page_no)
             used = {one >> 32 for one in page if one}
-            if page_no and used and used <= self._log.paths.keys():
+            if used and used <= self._log.paths.keys():
                 state.doubt = None
 
     def begin_anew(self, ledger_id: int, in_journals: Callable[[], set[int]]) -> bool:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import attrs
 
-from bookied.errors import CorruptError
+from bookied.errors import CorruptError, IndexTruncatedError
 from bookied.storage.index import format as layout
 from bookied.storage.index.read_pages import ReadPages
 
@@ -177,6 +177,18 @@ class LedgerChange:
 
     taken_from: LedgerState | None = attrs.field(default=None, repr=False, eq=False)
     """Whose they are; another ledger may have the id by the time they are written."""
+
+
+def page_in_doubt(state: LedgerState) -> int | None:
+    """Return the page that the index file ended in, where a power cut can have torn that page.
+
+    The first page comes with the file, so a file that ends in it was damaged otherwise.
+    """
+    doubt = state.doubt
+    if not isinstance(doubt, IndexTruncatedError) or doubt.offset is None:
+        return None
+    page_no = (doubt.offset - layout.HEADER_BYTES) // layout.PAGE_BYTES
+    return page_no if page_no > 0 else None
 
 
 class LedgerPages:
@@ -380,8 +392,11 @@ class LedgerPages:
                 continue
             if change.header is not None and change.header.master_key == state.master_key:
                 state.key_logged = True
+            doubted = page_in_doubt(state)
             for number, _ in change.pages:
                 state.file_pages = max(state.file_pages, number + 1)
+                if number == doubted:
+                    state.doubt = None  # The file is whole now, as the next start will find it.
                 if number not in state._dirty and number in state.pages:  # noqa: SLF001
                     self._clean[change.ledger_id, number] = None
         self._drop_clean_pages()
