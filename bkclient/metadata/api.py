@@ -490,7 +490,11 @@ class UnderreplicationQueue(Protocol):
     async def mark_underreplicated(
         self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
     ) -> None:
-        """Create the mark or add ``missing`` to it."""
+        """Create the mark or add ``missing`` to it.
+
+        While a repair is in progress the mark gets a new version in any case: it outlives that
+        repair. Java leaves such a mark as it is, and loses it (4.18.0).
+        """
         ...
 
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None: ...

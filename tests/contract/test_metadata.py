@@ -1058,16 +1058,19 @@ class TestRepair:
 
         driver.run(scenario())
 
-    def test_a_mark_renewed_during_the_repair_stays(self, driver: Any) -> None:
+    @pytest.mark.parametrize("again", [(B2,), (B1,), (B2, B1)])
+    def test_a_mark_renewed_during_the_repair_stays(
+        self, driver: Any, again: tuple[BookieId, ...]
+    ) -> None:
         async def scenario() -> None:
             auditor, worker = await driver.open(), await driver.open()
             await auditor.mark_underreplicated(LedgerId(1), (B1,))
             assert await worker.poll_underreplicated() == 1
-            await auditor.mark_underreplicated(LedgerId(1), (B2,))
+            await auditor.mark_underreplicated(LedgerId(1), again)
             await worker.mark_replicated(LedgerId(1))
             mark = await auditor.underreplicated(LedgerId(1))
             assert mark is not None
-            assert mark.replicas == (B1, B2)
+            assert set(mark.replicas) == {B1, *again}
             assert await auditor.lock_owner(LedgerId(1)) is None
             assert await worker.poll_underreplicated() == 1
             await worker.mark_replicated(LedgerId(1))

@@ -85,7 +85,8 @@ class SqliteRepair(SqlitePart):
             value = encode_mark(UnderreplicatedMark(old.replicas + added, since_ms))
             if row is None:
                 rows.insert(MARK, ledger_id, value)
-            elif added:
+            elif added or rows.get(LOCK, ledger_id) is not None:
+                # A repair in progress may have looked at these bookies before they were lost again.
                 rows.update(MARK, ledger_id, value)
 
         await self._write(mark)

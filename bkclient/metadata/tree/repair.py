@@ -167,7 +167,8 @@ class TreeRepair(TreePart):
             node = await self._tree.get(path)
             mark = stored_mark(ledger_id, node.value)
             added = tuple(b for b in dict.fromkeys(missing) if b not in mark.replicas)
-            if added:
+            # A repair in progress may have looked at these bookies before they were lost again.
+            if added or await self._tree.stat(zk_paths.lock(ledger_id)) is not None:
                 mark = attrs.evolve(
                     mark,
                     replicas=mark.replicas + added,
