@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
@@ -125,6 +126,8 @@ class Parts:
     """Opens a database of DbLedgerStorage's index; RocksDB if None."""
     open_files_max: int | None = None
     """The process's limit on open files; None for none."""
+    monotonic_s: Callable[[], float] | None = None
+    """Counts seconds that setting the clock does not change; ``clock`` if None."""
     close: Callable[[], Deferred[None]]
 
 
@@ -201,6 +204,7 @@ def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
         raise
     given: dict[str, Any] = {
         "clock": reactor,
+        "monotonic_s": time.monotonic,
         "call_from_thread": reactor.callFromThread,
         "store": store,
         "metadata_stats": metadata_stats if _is_zookeeper(config) else None,

@@ -282,6 +282,7 @@ class BookieService:
             disk_usage=partial(total_and_free, parts.files, self.directories),
             batch_bytes_max=config.batch_read_bytes_max,
             fence_check=FenceCheck(parts.store, parts.clock) if engine.fences_in_doubt else None,
+            monotonic_s=parts.monotonic_s,
         )
         self.bookie.writes = self.mode.writes
         await self._restore_deletions(self.bookie)

@@ -149,6 +149,7 @@ class Bookie:
         polls_max: int = 10_000,
         fence_check: FenceCheck | None = None,
         stats: RequestStats | None = None,
+        monotonic_s: Callable[[], float] | None = None,
     ) -> None:
         """Serve from ``storages`` and ``journals``.
 
@@ -161,6 +162,7 @@ class Bookie:
             polls_max: long polls that may wait at once; more are refused.
             fence_check: says which ledgers are open, where fences may have been lost.
             stats: what is counted of requests, here and by who brings them.
+            monotonic_s: counts seconds that setting a clock does not change; ``clock`` by default.
         """
         self.storages, self.journals = storages, journals
         self.polls = LongPolls(clock, polls_max=polls_max)
@@ -168,7 +170,7 @@ class Bookie:
         self.fence_check = fence_check
         self.stats = stats or RequestStats()
         self._reads = EntryReads(storages, batch_bytes_max=batch_bytes_max)
-        self.deletions = FencedDeletions(clock)
+        self.deletions = FencedDeletions(clock, monotonic_s)
         self._disk_usage = disk_usage
         # Who waits for the fence of a ledger to be durable. Later fencers wait with the first.
         self._fencing: dict[LedgerId, list[Callable[[], None]]] = {}

@@ -13,13 +13,17 @@ file (integers big-endian):
     8       16 n  n times: ledger id i64, when it was deleted i64 (ms since the epoch); oldest first
                   (the complement of the id, below 0, where the ledger lives on elsewhere)
     8+16 n     4  CRC32 of all before
+
+The week is counted by a clock that nobody sets. Only while a bookie is down is there no other than
+the wall clock, so a start leaves each of them ``KEPT_AT_START_S`` at least.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +38,9 @@ log = Logger()
 REMEMBERED_S: Final = 7 * 24 * 3600.0
 """As long as Java's HandleFactoryImpl remembers them (4.18.0), in memory only."""
 
+KEPT_AT_START_S: Final = 24 * 3600.0
+"""How long a start remembers even the oldest: the wall clock may have been set meanwhile."""
+
 LEDGERS_MAX: Final = 250_000
 
 FILE_NAME: Final = "bookied.deleted"
@@ -47,8 +54,9 @@ _CRC: Final = struct.Struct(">I")
 class FencedDeletions:
     """The last ``LEDGERS_MAX`` fenced ledgers deleted within a week; beyond, the oldest go."""
 
-    def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
+    def __init__(self, clock: IReactorTime, monotonic_s: Callable[[], float] | None = None) -> None:
+        """Remember none. ``monotonic_s`` counts seconds that setting a clock does not change."""
+        self._wall_s, self._now_s = clock.seconds, monotonic_s or clock.seconds
         self._deleted_s: dict[LedgerId, float] = {}  # Oldest first.
         self._elsewhere: set[LedgerId] = set()  # Those of them that live on.
         self.has_changes = False
@@ -57,7 +65,7 @@ class FencedDeletions:
     def remember(self, ledger_id: LedgerId, *, lives_on: bool = False) -> None:
         """Note that a fenced ledger has been deleted now; ``lives_on``: at other bookies."""
         self._deleted_s.pop(ledger_id, None)
-        self._deleted_s[ledger_id] = self._clock.seconds()
+        self._deleted_s[ledger_id] = self._now_s()
         self._elsewhere.discard(ledger_id)
         if lives_on:
             self._elsewhere.add(ledger_id)
@@ -75,7 +83,7 @@ class FencedDeletions:
         return ledger_id in self._elsewhere
 
     def _forget_old(self) -> None:
-        until_s = self._clock.seconds() - REMEMBERED_S
+        until_s = self._now_s() - REMEMBERED_S
         while self._deleted_s:
             oldest = next(iter(self._deleted_s))
             if self._deleted_s[oldest] > until_s and len(self._deleted_s) <= LEDGERS_MAX:
@@ -86,8 +94,9 @@ class FencedDeletions:
     def encode(self) -> bytes:
         """Return what is remembered, as the file has it."""
         self._forget_old()
+        began_s = self._wall_s() - self._now_s()
         rows = (
-            _ROW.pack(~one if one in self._elsewhere else one, int(at_s * 1000))
+            _ROW.pack(~one if one in self._elsewhere else one, int((began_s + at_s) * 1000))
             for one, at_s in self._deleted_s.items()
         )
         data = _HEAD.pack(_MAGIC, _VERSION) + b"".join(rows)
@@ -96,12 +105,14 @@ class FencedDeletions:
     def restore(self, data: bytes) -> None:
         """Remember what the file has, beside what is known already; damage leaves it at that."""
         rows: dict[LedgerId, float] = {}
+        wall_s, now_s = self._wall_s(), self._now_s()
         for one, at_ms in _rows(data):
             ledger_id = LedgerId(one if one >= 0 else ~one)
-            rows[ledger_id] = at_ms / 1000
+            age_s = min(wall_s - at_ms / 1000, REMEMBERED_S - KEPT_AT_START_S)
+            rows[ledger_id] = now_s - max(0.0, age_s)
             if one < 0 and ledger_id not in self._deleted_s:
                 self._elsewhere.add(ledger_id)
-        self._deleted_s = rows | self._deleted_s
+        self._deleted_s = dict(sorted((rows | self._deleted_s).items(), key=itemgetter(1)))
         self._forget_old()
 
 

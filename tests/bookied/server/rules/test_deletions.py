@@ -8,6 +8,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from bookied.server.rules.deletions import (
+    KEPT_AT_START_S,
     LEDGERS_MAX,
     REMEMBERED_S,
     FencedDeletions,
@@ -48,6 +49,36 @@ def test_what_was_kept_is_remembered_after_a_power_cut_until_its_week_is_over() 
     assert held(after, 7, 2**40, 0, 5, 6) == [7, 2**40, 0, 5]
     clock.advance(REMEMBERED_S - clock.seconds() + 1.5)
     assert held(after, 7, 2**40, 0, 5) == [0, 5]
+
+
+def test_a_clock_that_is_set_forgets_nothing() -> None:
+    wall, monotonic = Clock(), Clock()
+    wall.advance(1_700_000_000)
+    found = FencedDeletions(wall, monotonic.seconds)
+    found.remember(LedgerId(1))
+    for jump_s in (10 * REMEMBERED_S, -20 * REMEMBERED_S, 15 * REMEMBERED_S):
+        wall.rightNow += jump_s
+        assert held(found, 1) == [1]
+        after = FencedDeletions(wall, Clock().seconds)
+        after.restore(found.encode())
+        assert held(after, 1) == [1]
+    monotonic.advance(REMEMBERED_S + 1)
+    assert held(found, 1) == []
+
+
+@pytest.mark.parametrize("jump_s", [10 * REMEMBERED_S, -10 * REMEMBERED_S])
+def test_a_clock_that_is_set_while_the_bookie_is_down_leaves_a_day(jump_s: float) -> None:
+    wall, monotonic = Clock(), Clock()
+    wall.advance(1_700_000_000)
+    data = remembering(wall, 1, 2, 3).encode()
+    wall.rightNow += jump_s
+    after = FencedDeletions(wall, monotonic.seconds)
+    after.restore(data)
+    after.remember(LedgerId(4))
+    monotonic.advance(KEPT_AT_START_S - 1)
+    assert held(after, 1, 2, 3, 4) == [1, 2, 3, 4]
+    monotonic.advance(REMEMBERED_S)
+    assert held(after, 1, 2, 3, 4) == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", None])
