@@ -66,6 +66,12 @@ class V2Flag(enum.IntFlag):
     HIGH_PRIORITY = 0x0004
 
 
+STRIDE_SHIFT: Final = 8
+"""Where a V2 header's flags hold the stride of a batch read: their high byte, ours alone."""
+
+STRIDE_MAX: Final = 255
+
+
 class ReturnCode(enum.IntEnum):
     """What a bookie answers, free of version; the values are V3's ``StatusCode``."""
 

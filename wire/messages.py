@@ -73,6 +73,9 @@ class BatchReadRequest:
     """Ask for entries from ``entry_id`` on, up to ``max_count`` (0: no limit) and ``max_bytes``.
 
     V2 only. ``request_id`` is echoed and is what the answer is matched by.
+
+    ``stride`` asks for entries ``entry_id``, ``entry_id + stride``, ... only: a stripe of a ledger.
+    A bookie that does not know strides, as Java's, ignores it and answers without.
     """
 
     ledger_id: LedgerId
@@ -82,6 +85,7 @@ class BatchReadRequest:
     max_bytes: int
     flags: ReadFlag = ReadFlag.NONE
     master_key: bytes | None = attrs.field(default=None, repr=False)
+    stride: int = 1
 
 
 SASL: Final = "sasl"
@@ -223,13 +227,14 @@ class ReadResponse:
 
 @attrs.frozen
 class BatchReadResponse:
-    """The answer to a ``BatchReadRequest``: packets with consecutive ids from ``entry_id`` on."""
+    """The answer to a ``BatchReadRequest``: packets from ``entry_id`` on, ``stride`` ids apart."""
 
     rc: ReturnCode
     ledger_id: LedgerId
     entry_id: EntryId
     request_id: int
     entries: Packets = NO_PACKETS
+    stride: int = 1
 
 
 @attrs.frozen

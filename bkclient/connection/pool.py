@@ -110,6 +110,8 @@ class BookiePool:
         self._closed: ClientError | None = None
         self._trace: RequestTrace | None = None
         self.quarantine = Quarantine(clock, rng, config)
+        self.without_stripes: set[BookieId] = set()
+        """Bookies that answered a batch read without its stride, as Java's do."""
 
     def trace(self, trace: RequestTrace | None) -> None:
         """Have every connection tell of its requests from now on, or no more."""
@@ -319,6 +321,7 @@ class BookiePool:
         waiting, slot.connecting, slot.attempt = slot.connecting or [], None, None
         if channel.lost is None:
             slot.channel = channel
+            self.without_stripes.discard(channel.bookie_id)  # Perhaps it is a newer one now.
             channel.on_lost = lambda lost: self._lost(slot, lost)
         for deferred in waiting:
             deferred.callback(channel)

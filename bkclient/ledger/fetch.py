@@ -127,15 +127,15 @@ class EntryFetcher:
             lambda bookie, response: self.verified(bookie, response, entry_id),
         )
 
-    async def entries(self, metadata: LedgerMetadata, first: int, last: int) -> VerifiedEntries:
+    async def entries(self, metadata: LedgerMetadata, ids: range) -> VerifiedEntries:
         """Read entries of one fragment, all at once: in bulk, and by themselves what needs it.
 
         Raises:
             ClientError: as for ``entry``.
         """
-        fragment = metadata.fragment_of(first)
+        fragment = metadata.fragment_of(ids[0])
         by_bookie: dict[BookieId, list[int]] = {}
-        for entry_id in range(first, last + 1):
+        for entry_id in ids:
             index = self._order(metadata, fragment.ensemble, entry_id)[0]
             by_bookie.setdefault(fragment.ensemble[index], []).append(entry_id)
         bulks = [
@@ -144,11 +144,11 @@ class EntryFetcher:
         found: dict[int, Entry] = {}
         for entries in await gatherResults(bulks, consumeErrors=True):
             found.update(entries)
-        missing = [entry_id for entry_id in range(first, last + 1) if entry_id not in found]
+        missing = [entry_id for entry_id in ids if entry_id not in found]
         singly = [self.entry(metadata, EntryId(entry_id)) for entry_id in missing]
-        for entry in await _gather(singly):
+        for entry in await gather(singly):
             found[entry.entry_id] = entry
-        return VerifiedEntries.of([found[entry_id] for entry_id in range(first, last + 1)])
+        return VerifiedEntries.of([found[entry_id] for entry_id in ids])
 
     def _bulk(
         self, bookie: BookieId, entries: list[int], ensemble: Sequence[BookieId]
@@ -205,23 +205,36 @@ class EntryFetcher:
             self._leave(bookie, ensemble)
         return {}
 
-    def batch(
-        self, metadata: LedgerMetadata, first: EntryId, count: int, bytes_max: int
-    ) -> Deferred[VerifiedEntries]:
-        """Read up to ``count`` entries from one bookie (BP-62); at least one, maybe not all.
+    def knows_stripes(self, metadata: LedgerMetadata, entry_id: int) -> bool:
+        """Return whether the bookie that is asked first may know strides; not so Java's."""
+        ensemble = metadata.fragment_of(entry_id).ensemble
+        first = ensemble[self._order(metadata, ensemble, entry_id)[0]]
+        return first not in self._pool.without_stripes
 
-        Needs V2, and an ensemble as large as the write quorum.
+    def batch(
+        self, metadata: LedgerMetadata, ids: range, bytes_max: int
+    ) -> Deferred[VerifiedEntries]:
+        """Read these entries of one fragment from one bookie (BP-62); at least one, maybe not all.
+
+        Needs V2, and ids that have the same write set: steps of the ensemble size, or any where
+        that is the write quorum. A bookie that does not know strides gives one entry.
         """
+        first = EntryId(ids[0])
         return self._replica_read(
             metadata,
             first,
             lambda bookie: self._pool.send(
                 bookie,
                 BatchReadRequest(
-                    self._ledger_id, first, self._pool.next_txn_id(), count, bytes_max
+                    self._ledger_id,
+                    first,
+                    self._pool.next_txn_id(),
+                    len(ids),
+                    bytes_max,
+                    stride=ids.step,
                 ),
             ),
-            lambda bookie, response: self._verified_batch(bookie, response, first, count),
+            lambda bookie, response: self._verified_batch(bookie, response, ids),
         )
 
     def _replica_read(
@@ -322,14 +335,15 @@ class EntryFetcher:
         except DigestMismatchError as error:
             raise ClientDigestMismatchError(f"{self._what(bookie, entry_id)}: {error}") from error
 
-    def _verified_batch(
-        self, bookie: BookieId, response: Response, first: EntryId, count: int
-    ) -> VerifiedEntries:
+    def _verified_batch(self, bookie: BookieId, response: Response, ids: range) -> VerifiedEntries:
         """Take the verified beginning of a batch; a bad first entry is for another bookie."""
+        first = EntryId(ids[0])
         if response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, self._what(bookie, first))
         assert isinstance(response, BatchReadResponse)
-        ids = range(first, first + count)
+        if response.stride != ids.step:
+            self._pool.without_stripes.add(bookie)
+            ids = ids[:1]  # What follows it in the answer was not asked for.
         found = self._digester.verify_run(self._ledger_id, ids, response.entries)
         if not found.payloads:
             bad = next(iter(response.entries), None)
@@ -422,7 +436,7 @@ class EntryFetcher:
         return Polled(max(lac, entry.lac), entry)
 
 
-async def _gather(reads: Sequence[Deferred[T]]) -> list[T]:
+async def gather(reads: Sequence[Deferred[T]]) -> list[T]:
     """Wait for all; raise the first error as it is."""
     try:
         return await gatherResults(reads, consumeErrors=True)

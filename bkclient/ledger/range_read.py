@@ -10,8 +10,9 @@ from twisted.internet.defer import Deferred
 
 from bkclient.errors import BookieUnavailableError, ClientError, IncorrectParameterError
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.fetch import EntryFetcher
+from bkclient.ledger.fetch import EntryFetcher, gather
 from bkclient.metadata.update import LocalMetadata
+from wire.codes import STRIDE_MAX
 from wire.digest import VerifiedEntries
 from wire.ids import EntryId
 from wire.ledger_metadata import LedgerMetadata
@@ -91,37 +92,60 @@ def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) ->
 def _fetch(
     cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
 ) -> Deferred[VerifiedEntries]:
-    metadata = local.value
-    if fetcher.can_batch and last > first and metadata.ensemble_size == metadata.write_quorum:
-        return Deferred.fromCoroutine(_fetch_in_batches(cluster, fetcher, local, first, last))
-    return Deferred.fromCoroutine(_fetch_singly(fetcher, local, first, last))
+    ensemble_size = local.value.ensemble_size
+    ids = range(first, last + 1)
+    if ensemble_size == local.value.write_quorum:
+        return Deferred.fromCoroutine(_fetch_stripe(cluster, fetcher, local, ids))
+    if fetcher.can_batch and ensemble_size <= STRIDE_MAX:
+        return Deferred.fromCoroutine(_fetch_striped(cluster, fetcher, local, ids))
+    return Deferred.fromCoroutine(_fetch_singly(fetcher, local, ids))
 
 
-async def _fetch_singly(
-    fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+async def _fetch_singly(fetcher: EntryFetcher, local: LocalMetadata, ids: range) -> VerifiedEntries:
+    await fetcher.turn(len(ids))
+    return await fetcher.entries(local.value, ids)
+
+
+async def _fetch_striped(
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> VerifiedEntries:
-    await fetcher.turn(last - first + 1)
-    return await fetcher.entries(local.value, first, last)
+    """Ask for the entries of each write set by themselves, all at once, and put them in order."""
+    stride = local.value.ensemble_size
+    stripes = [ids[start::stride] for start in range(min(stride, len(ids)))]
+    found = VerifiedEntries([b""] * len(ids), [b""] * len(ids))
+    fetches = [
+        Deferred.fromCoroutine(_fetch_stripe(cluster, fetcher, local, stripe)) for stripe in stripes
+    ]
+    for start, stripe in enumerate(await gather(fetches)):
+        found.headers[start::stride] = stripe.headers
+        found.payloads[start::stride] = stripe.payloads
+    return found
 
 
-async def _fetch_in_batches(
-    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, first: int, last: int
+async def _fetch_stripe(
+    cluster: Cluster, fetcher: EntryFetcher, local: LocalMetadata, ids: range
 ) -> VerifiedEntries:
-    """Ask for several entries with one request, and again for what did not fit."""
+    """Ask for entries that the same bookies have with one request, again for what did not fit."""
     found = VerifiedEntries([], [])
     bytes_max = cluster.config.frame_bytes_max
-    while (following := first + len(found.payloads)) <= last:
-        count = last - following + 1
-        await fetcher.turn()
-        try:
-            more = await fetcher.batch(local.value, EntryId(following), count, bytes_max)
-        except BookieUnavailableError:
-            # An old bookie closes the connection on a request it does not know.
-            fetcher.can_batch = False
-            more = await _fetch_singly(fetcher, local, following, last)
-        except ClientError:
-            # Ask for each: that names the entry that is not there, or finds it elsewhere.
-            more = await _fetch_singly(fetcher, local, following, last)
+    while rest := ids[len(found.payloads) :]:
+        if len(rest) == 1 or not _may_batch(fetcher, local.value, rest):
+            more = await _fetch_singly(fetcher, local, rest)
+        else:
+            await fetcher.turn()
+            try:
+                more = await fetcher.batch(local.value, rest, bytes_max)
+            except BookieUnavailableError:
+                # An old bookie closes the connection on a request it does not know.
+                fetcher.can_batch = False
+                continue
+            except ClientError:
+                # Ask for each: that names the entry that is not there, or finds it elsewhere.
+                more = await _fetch_singly(fetcher, local, rest)
         found.headers.extend(more.headers)
         found.payloads.extend(more.payloads)
     return found
+
+
+def _may_batch(fetcher: EntryFetcher, metadata: LedgerMetadata, ids: range) -> bool:
+    return fetcher.can_batch and (ids.step == 1 or fetcher.knows_stripes(metadata, ids[0]))

@@ -226,7 +226,8 @@ class _FragmentCopy:
         for _ in batch:
             await self._repairer.rate.entry()
         if batch and batch[-1] - batch[0] == len(batch) - 1:
-            bulk = self._fetcher.entries(self._ledger.metadata, batch[0], batch[-1])
+            ids = range(batch[0], batch[-1] + 1)
+            bulk = self._fetcher.entries(self._ledger.metadata, ids)
             # A bulk read takes being cancelled for a bookie that is slow: it is let go instead.
             with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
                 return (await Shared(bulk).wait()).entries()

@@ -563,35 +563,45 @@ class LedgerStorage:
         )
 
     def read_rows(
-        self, state: LedgerState, entry_id: int, count_max: int, room_bytes: int
+        self, state: LedgerState, entry_id: int, count_max: int, room_bytes: int, stride: int = 1
     ) -> Rows | None:
-        """Return entries from this one on that one look at memory brings; it never waits either.
+        """Return entries ``stride`` ids apart that one look at memory brings; it never waits.
 
         None where that is none, for whatever reason: ``read_memory`` says which.
         """
-        locations = state.locations(entry_id, count_max)
+        locations = state.locations(entry_id, count_max, stride)
         if not locations or not locations[0]:
             return None
         ledger_id = state.ledger_id
         return self._cache.rows(
-            locations, ledger_id, entry_id, room_bytes
+            locations, ledger_id, entry_id, room_bytes, stride
         ) or self._reader.read_rows_now(
-            locations, ledger_id, entry_id, room_bytes=room_bytes, until=self._cache.until
+            locations,
+            ledger_id,
+            entry_id,
+            room_bytes=room_bytes,
+            until=self._cache.until,
+            stride=stride,
         )
 
     def rows_on_disk(
-        self, state: LedgerState, entry_id: int, count_max: int
+        self, state: LedgerState, entry_id: int, count_max: int, stride: int = 1
     ) -> Callable[[int], Rows | None] | None:
-        """Return what reads entries from this one on, in any thread; None if there are none.
+        """Return what reads entries ``stride`` ids apart, in any thread; None if there are none.
 
         It takes the bytes that there is room for, and raises what ``read_disk`` does. It is about
         files alone: where the entries are is looked up here.
         """
-        locations, until = state.locations(entry_id, count_max), self._cache.until
+        locations, until = state.locations(entry_id, count_max, stride), self._cache.until
         if not locations or not 0 < locations[0] < until:
             return None
         return lambda room_bytes: self._reader.read_rows(
-            locations, state.ledger_id, entry_id, room_bytes=room_bytes, until=until
+            locations,
+            state.ledger_id,
+            entry_id,
+            room_bytes=room_bytes,
+            until=until,
+            stride=stride,
         )
 
     def _keep_loaded(self) -> None:

@@ -66,9 +66,14 @@ class WriteCache:
             self._first = 0
 
     def rows(
-        self, locations: Sequence[int], ledger_id: int, entry_id: int, room_bytes: int
+        self,
+        locations: Sequence[int],
+        ledger_id: int,
+        entry_id: int,
+        room_bytes: int,
+        stride: int = 1,
     ) -> Rows | None:
-        """Return consecutive entries that came together; None if the first is not here."""
+        """Return entries ``stride`` ids apart that came together; None if the first is not here."""
         first = locations[0] + self._turned
         at = bisect_right(self._bases, first, self._first) - 1
         if at < self._first or first - self._bases[at] >= len(self._blobs[at]):
@@ -82,6 +87,7 @@ class WriteCache:
             entry_id,
             room_bytes=room_bytes,
             tail_bytes=0,
+            stride=stride,
         )
 
     @property

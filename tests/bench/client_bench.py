@@ -66,10 +66,20 @@ def cluster(bookies: int) -> Iterator[str]:
 
 
 def start_bookie(scratch: Path, number: int, uri: str) -> subprocess.Popen[bytes]:
+    """Start a bookie, or one that has run before and keeps its port."""
+    conf = scratch / f"bookie{number}.conf"
+    if not conf.exists():
+        _write_conf(conf, scratch, number, uri)
+    with (scratch / f"bookie{number}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "bookied", "--conf", str(conf)], stdout=log, stderr=log
+        )
+
+
+def _write_conf(conf: Path, scratch: Path, number: int, uri: str) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    conf = scratch / f"bookie{number}.conf"
     settings = {
         "bookiePort": port,
         "advertisedAddress": "127.0.0.1",
@@ -80,10 +90,6 @@ def start_bookie(scratch: Path, number: int, uri: str) -> subprocess.Popen[bytes
         "ledgerDirectories": scratch / f"ledgers{number}",
     }
     conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    with (scratch / f"bookie{number}.log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "bookied", "--conf", str(conf)], stdout=log, stderr=log
-        )
 
 
 def wait_until_writable(uri: str, bookies: int) -> None:

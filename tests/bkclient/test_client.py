@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
+from typing import Any, cast
 
+import attrs
 import pytest
 
+from bkclient.client import Client
 from bkclient.errors import (
     ClientUnauthorizedError,
     LedgerClosedError,
@@ -17,11 +21,11 @@ from bkclient.errors import (
     QuorumError,
     ReadFailedError,
 )
-from tests.bkclient.worlds import World, collect
+from tests.bkclient.worlds import FakeBookie, Fate, Ruling, World, collect
 from wire.codes import DigestType, LedgerState, ProtocolVersion
 from wire.entry_batch import EntryBatch
 from wire.ids import LedgerId
-from wire.messages import BatchReadRequest, Request
+from wire.messages import BatchReadRequest, ReadRequest, Request, Response
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
 
@@ -164,9 +168,10 @@ def test_batch_reads_are_used_and_given_up_where_a_bookie_is_old() -> None:
     [
         (ProtocolVersion.V3, {}, (3, 3, 2)),
         (ProtocolVersion.V2, {"batch_reads": False}, (3, 3, 2)),
-        (ProtocolVersion.V2, {}, (4, 3, 2)),
+        (ProtocolVersion.V2, {"batch_reads": False}, (4, 3, 2)),
+        (ProtocolVersion.V3, {}, (4, 3, 2)),
     ],
-    ids=["V3 has none", "switched off", "striped"],
+    ids=["V3 has none", "switched off", "switched off, striped", "V3, striped"],
 )
 def test_entries_are_read_singly_where_batches_cannot_be(
     protocol: ProtocolVersion, settings: dict[str, bool], sizes: tuple[int, int, int]
@@ -184,6 +189,115 @@ def test_entries_are_read_singly_where_batches_cannot_be(
 
     assert world.run(story()) == [b"x"] * 50
     assert not any(is_batch(r) for bookie in world.bookies.values() for r in bookie.log)
+
+
+STRIPED = pytest.mark.parametrize("sizes", [(3, 2, 2), (4, 2, 2), (5, 1, 1), (4, 3, 2)])
+
+
+def striped_ledger(world: World, sizes: tuple[int, int, int], entries: int = 300) -> LedgerId:
+    client = world.client()
+
+    async def write() -> LedgerId:
+        writer = await client.create_ledger(
+            ensemble_size=sizes[0], write_quorum=sizes[1], ack_quorum=sizes[2]
+        )
+        await writer.add_many(b"%d" % number for number in range(entries))
+        await writer.close()
+        return writer.ledger_id
+
+    ledger_id = world.run(write())
+    world.settle(1)
+    for bookie in world.bookies.values():
+        bookie.log.clear()
+    return ledger_id
+
+
+async def read_all(client: Client, ledger_id: LedgerId) -> list[bytes]:
+    return await collect((await client.open_ledger(ledger_id)).read())
+
+
+def counted(world: World) -> tuple[int, int]:
+    """Return how many batch reads and plain reads there were."""
+    asked = [request for bookie in world.bookies.values() for request in bookie.log]
+    return sum(map(is_batch, asked)), sum(isinstance(one, ReadRequest) for one in asked)
+
+
+@STRIPED
+def test_stripes_of_a_ledger_are_read_in_batches(sizes: tuple[int, int, int]) -> None:
+    world = World(5)
+    ledger_id = striped_ledger(world, sizes)
+    client = world.client(protocol=ProtocolVersion.V2)
+    assert world.run(read_all(client, ledger_id)) == [b"%d" % number for number in range(300)]
+    batches, singly = counted(world)
+    assert batches <= 10 * sizes[0]
+    assert singly <= 2 * sizes[0]  # A stripe that has one entry.
+
+
+@STRIPED
+def test_a_bookie_that_knows_no_strides_is_asked_for_one_batch(
+    sizes: tuple[int, int, int],
+) -> None:
+    world = World(5)
+    ledger_id = striped_ledger(world, sizes)
+    for bookie in world.bookies.values():
+        bookie.knows_strides = False
+    client = world.client(protocol=ProtocolVersion.V2)
+    assert world.run(read_all(client, ledger_id)) == [b"%d" % number for number in range(300)]
+    batches, singly = counted(world)
+    assert batches <= 4 * sizes[0]  # Those of the chunks ahead were out when the first came.
+    assert 300 - batches <= singly <= 300
+    for bookie in world.bookies.values():
+        bookie.log.clear()
+    assert world.run(read_all(client, ledger_id))[:1] == [b"0"]
+    assert counted(world) == (0, 300)
+
+
+def test_a_bookie_is_asked_for_stripes_again_after_it_has_started_again() -> None:
+    world = World(3)
+    ledger_id = striped_ledger(world, (3, 2, 2))
+    for bookie in world.bookies.values():
+        bookie.knows_strides = False
+    client = world.client(protocol=ProtocolVersion.V2)
+    world.run(read_all(client, ledger_id))
+    for bookie in world.bookies.values():
+        bookie.knows_strides = True
+        bookie.crash()
+        bookie.up = True
+        bookie.log.clear()
+    world.settle(5)
+    assert world.run(read_all(client, ledger_id)) == [b"%d" % number for number in range(300)]
+    assert counted(world)[0] > 0
+
+
+@pytest.mark.parametrize("knows_strides", [True, False])
+def test_entries_that_a_stripe_lacks_come_from_other_bookies(*, knows_strides: bool) -> None:
+    world = World(3)
+    ledger_id = striped_ledger(world, (3, 2, 2))
+    for number, bookie in enumerate(world.bookies.values()):
+        bookie.knows_strides = knows_strides
+        for entry_id in range(50 + number, 60, 3):  # Each lost others, so that one copy is left.
+            bookie.ledgers[ledger_id].entries.pop(entry_id, None)
+    client = world.client(protocol=ProtocolVersion.V2)
+    assert world.run(read_all(client, ledger_id)) == [b"%d" % number for number in range(300)]
+
+
+def test_a_batch_of_the_wrong_entries_is_not_taken_for_a_stripe() -> None:
+    world = World(3)
+    ledger_id = striped_ledger(world, (3, 2, 2))
+    for bookie in world.bookies.values():
+        bookie.policy = partial(strides_in_name_only, bookie)
+    client = world.client(protocol=ProtocolVersion.V2)
+    assert world.run(read_all(client, ledger_id)) == [b"%d" % number for number in range(300)]
+
+
+def strides_in_name_only(bookie: FakeBookie, request: Request) -> Ruling:
+    """Answer with consecutive entries what asks for a stripe, and say that it is one."""
+    if not isinstance(request, BatchReadRequest):
+        return Fate.SERVE
+    answers: list[Any] = []
+    bookie.serve(attrs.evolve(request, stride=1), answers.append)
+    (answer,) = answers
+    return cast("Response", attrs.evolve(answer, stride=request.stride))
 
 
 def is_batch(request: Request) -> bool:

@@ -101,6 +101,7 @@ class FakeBookie:
         """Whether its host is; else nobody is even refused."""
         self.read_only = False
         self.knows_batch = True
+        self.knows_strides = True
         self.held: list[tuple[Callable[[], None], Request]] = []
         self.log: list[Request] = []
         self.connections: list[FakeLink] = []
@@ -239,15 +240,15 @@ class FakeBookie:
             return BatchReadResponse(ReturnCode.ENOLEDGER, *ids)
         entries: list[bytes] = []
         size = 36
-        following = int(request.entry_id)
+        following, stride = int(request.entry_id), request.stride if self.knows_strides else 1
         while (packet := ledger.entries.get(following)) is not None:
             size += 4 + len(packet)
             if entries and (size > request.max_bytes or len(entries) == request.max_count):
                 break
             entries.append(packet)
-            following += 1
+            following += stride
         rc = ReturnCode.EOK if entries else ReturnCode.ENOENTRY
-        return BatchReadResponse(rc, *ids, Packets.join(entries))
+        return BatchReadResponse(rc, *ids, Packets.join(entries), stride)
 
     def _read_lac(self, request: ReadLacRequest) -> ReadLacResponse:
         ledger = self.ledgers.get(request.ledger_id)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from wire.codes import AddFlag, BookieInfoFlag, DigestType, LedgerState, ReadFlag, ReturnCode
+from wire.codes import (
+    STRIDE_MAX,
+    AddFlag,
+    BookieInfoFlag,
+    DigestType,
+    LedgerState,
+    ReadFlag,
+    ReturnCode,
+)
 from wire.frames.packets import Packets
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -90,7 +98,14 @@ def batch_read_requests(draw) -> BatchReadRequest:
     flags = draw(_read_flags(v2=True))
     key = draw(master_keys) if flags & ReadFlag.FENCE else None
     return BatchReadRequest(
-        draw(i64.map(LedgerId)), draw(i64.map(EntryId)), draw(i64), draw(i32), draw(i64), flags, key
+        draw(i64.map(LedgerId)),
+        draw(i64.map(EntryId)),
+        draw(i64),
+        draw(i32),
+        draw(i64),
+        flags,
+        key,
+        draw(st.integers(1, STRIDE_MAX)),
     )
 
 

@@ -20,6 +20,8 @@ from typing import Final
 from wire.codes import (
     MASTER_KEY_BYTES,
     RETURN_CODE_BY_V2,
+    STRIDE_MAX,
+    STRIDE_SHIFT,
     V2_BY_RETURN_CODE,
     V2_VERSION,
     AddFlag,
@@ -141,7 +143,8 @@ def _encode(request: Request, version: int) -> bytes:
         head = pack_header(OpCode.READ_ENTRY, _read_flags(request.flags, version), version)
         return _frame(READ_HEAD.pack(head, request.ledger_id, request.entry_id), _key(request))
     if isinstance(request, BatchReadRequest):
-        head = pack_header(OpCode.BATCH_READ_ENTRY, _read_flags(request.flags, version), version)
+        flags = _read_flags(request.flags, version) | _stride_flags(request.stride, version)
+        head = pack_header(OpCode.BATCH_READ_ENTRY, flags, version)
         return _frame(
             READ_HEAD.pack(head, request.ledger_id, request.entry_id),
             _BATCH_TAIL.pack(request.request_id, request.max_count, request.max_bytes),
@@ -183,6 +186,21 @@ def _read_flags(flags: ReadFlag, version: int) -> V2Flag:
     if flags & ReadFlag.HIGH_PRIORITY:
         found |= V2Flag.HIGH_PRIORITY
     return _fits(found, version)
+
+
+def _stride_flags(stride: int, version: int) -> int:
+    if not 1 <= stride <= STRIDE_MAX:
+        raise LocalProtocolError(f"a stride of {stride}; at most {STRIDE_MAX}")
+    if stride == 1:
+        return 0
+    if version == 0:
+        raise LocalProtocolError("version 0 has no flags")
+    return stride << STRIDE_SHIFT
+
+
+def _stride(head: int) -> int:
+    """Return the stride in a header; whoever does not know of strides leaves 0 there."""
+    return (head >> STRIDE_SHIFT & STRIDE_MAX) or 1 if head >> 24 & 0xFF else 1
 
 
 def _fits(flags: V2Flag, version: int) -> V2Flag:
@@ -282,11 +300,18 @@ def _decode_batch_read(payload: bytes, version: int, flags: V2Flag) -> Request:
     end = READ_HEAD.size + _BATCH_TAIL.size
     if len(payload) < end:
         raise RemoteProtocolError(f"batch read of {len(payload)} bytes is too short")
-    _, ledger_id, entry_id = READ_HEAD.unpack_from(payload)
+    head, ledger_id, entry_id = READ_HEAD.unpack_from(payload)
     request_id, max_count, max_bytes = _BATCH_TAIL.unpack_from(payload, READ_HEAD.size)
     found, key = _fencing(payload, end, version, flags)
     return BatchReadRequest(
-        LedgerId(ledger_id), EntryId(entry_id), request_id, max_count, max_bytes, found, key
+        LedgerId(ledger_id),
+        EntryId(entry_id),
+        request_id,
+        max_count,
+        max_bytes,
+        found,
+        key,
+        _stride(head),
     )
 
 
@@ -350,7 +375,10 @@ def _encode_response(response: Response, to: ReplyTo) -> bytes:
 
 
 def _response_head(response: AddResponse | ReadResponse | BatchReadResponse, to: ReplyTo) -> bytes:
-    head = pack_header(_OP_CODE_OF[type(response)], 0, to.header_version)
+    flags = 0
+    if isinstance(response, BatchReadResponse):
+        flags = _stride_flags(response.stride, to.header_version)
+    head = pack_header(_OP_CODE_OF[type(response)], flags, to.header_version)
     code = V2_BY_RETURN_CODE[response.rc]
     return RESPONSE_HEAD.pack(head, code, response.ledger_id, response.entry_id)
 
@@ -375,7 +403,7 @@ def decode_response(payload: bytes | memoryview) -> Answer:
         return Answer(AuthResponse(ReturnCode.EOK, plugin, token), operation, 0)
     if len(payload) < RESPONSE_HEAD.size:
         raise RemoteProtocolError(f"V2 response of {len(payload)} bytes is too short")
-    _, error, ledger_id, entry_id = RESPONSE_HEAD.unpack_from(payload)
+    head, error, ledger_id, entry_id = RESPONSE_HEAD.unpack_from(payload)
     try:
         rc = RETURN_CODE_BY_V2[error]
     except KeyError:
@@ -388,12 +416,12 @@ def decode_response(payload: bytes | memoryview) -> Answer:
         entry = payload[RESPONSE_HEAD.size :] if rc is ReturnCode.EOK else None
         response = ReadResponse(rc, *ids, entry)
     else:
-        response = _decode_batch_response(rc, ids, payload)
+        response = _decode_batch_response(rc, ids, payload, _stride(head))
     return Answer(response, operation, 0)
 
 
 def _decode_batch_response(
-    rc: ReturnCode, ids: tuple[LedgerId, EntryId], payload: bytes
+    rc: ReturnCode, ids: tuple[LedgerId, EntryId], payload: bytes, stride: int
 ) -> BatchReadResponse:
     start = RESPONSE_HEAD.size + _I64.size
     if len(payload) < start:
@@ -403,4 +431,4 @@ def _decode_batch_response(
         entries = Packets.split(payload[start:])
     except ValueError as error:
         raise RemoteProtocolError(f"batch read response {error}") from None
-    return BatchReadResponse(rc, *ids, request_id, entries)
+    return BatchReadResponse(rc, *ids, request_id, entries, stride)

@@ -80,7 +80,7 @@ class EntryReads:
         return found(state, packet)
 
     def batch(self, request: BatchReadRequest, failed: Failed) -> Answer:
-        """Read consecutive entries, as many as wire.md section 10 lets into the answer.
+        """Read entries that follow each other, as many as wire.md section 10 lets into the answer.
 
         Raises:
             BookieError: no such ledger or first entry, or an id that is none.
@@ -95,7 +95,9 @@ class EntryReads:
         while not batch.is_full:
             entry_id = read.next_entry_id
             if batch.count:
-                rows = storage.read_rows(state, entry_id, batch.count_left, batch.room_bytes)
+                rows = storage.read_rows(
+                    state, entry_id, batch.count_left, batch.room_bytes, batch.stride
+                )
                 if rows is not None:
                     batch.take(rows)
                     continue
@@ -115,7 +117,9 @@ class EntryReads:
         storage, entry_id = self._storages.of(ledger_id), read.next_entry_id
         more = None
         if batch.count_left > 1:
-            more = storage.rows_on_disk(read.state, entry_id + 1, batch.count_left - 1)
+            more = storage.rows_on_disk(
+                read.state, entry_id + batch.stride, batch.count_left - 1, batch.stride
+            )
         room_bytes = batch.room_bytes if batch.count else None
         fetch = partial(_fetch_rows, storage, needed, entry_id, more, room_bytes)
         then = partial(self._fetched, read)
@@ -238,6 +242,10 @@ class _Batch:
         self.is_full = self.count >= self.count_max
 
     @property
+    def stride(self) -> int:
+        return self.request.stride
+
+    @property
     def room_bytes(self) -> int:
         return max(0, self.limit_bytes - self.size_bytes)
 
@@ -253,7 +261,12 @@ class _Batch:
     def response(self) -> BatchReadResponse:
         asked, entries = self.request, Packets(b"".join(self.pieces), self.count)
         return BatchReadResponse(
-            ReturnCode.EOK, asked.ledger_id, asked.entry_id, asked.request_id, entries
+            ReturnCode.EOK,
+            asked.ledger_id,
+            asked.entry_id,
+            asked.request_id,
+            entries,
+            asked.stride,
         )
 
 
@@ -268,4 +281,4 @@ class _BatchRead:
 
     @property
     def next_entry_id(self) -> EntryId:
-        return EntryId(self.first + self.batch.count)
+        return EntryId(self.first + self.batch.count * self.batch.stride)

@@ -293,8 +293,9 @@ class EntryLogReader:
         *,
         room_bytes: int,
         until: int,
+        stride: int = 1,
     ) -> Rows | None:
-        """Return what one read brings of consecutive entries; None: ``read`` says what is wrong.
+        """Return the entries that one read brings; None: ``read`` says what is wrong.
 
         Args:
             locations: of the entries, in order.
@@ -302,6 +303,7 @@ class EntryLogReader:
             entry_id: the first of them.
             room_bytes: no more than this, lengths included.
             until: the location below which the logs are written.
+            stride: how far apart their ids are.
         """
         log_id, _ = layout.split_location(locations[0])
         with self._reading(log_id) as (file, _path):
@@ -309,7 +311,7 @@ class EntryLogReader:
             data = file.read_at(at, size) if size > 0 else b""
         # What is shorter than asked for goes to the end of the log.
         tail_bytes = NEXT.size if len(data) == size else 0
-        return _rows(data, locations, ledger_id, entry_id, room_bytes, tail_bytes)
+        return _rows(data, locations, ledger_id, entry_id, room_bytes, tail_bytes, stride)
 
     def read_rows_now(
         self,
@@ -319,6 +321,7 @@ class EntryLogReader:
         *,
         room_bytes: int,
         until: int,
+        stride: int = 1,
     ) -> Rows | None:
         """Return the same if that takes no waiting for a disk, as ``read_now``."""
         log_id, _ = layout.split_location(locations[0])
@@ -331,7 +334,7 @@ class EntryLogReader:
             data = shared.file.read_now(at, size) if size > 0 else None
         finally:
             self._open.give_back(shared)
-        return _rows(data or b"", locations, ledger_id, entry_id, room_bytes, NEXT.size)
+        return _rows(data or b"", locations, ledger_id, entry_id, room_bytes, NEXT.size, stride)
 
     def check(self, location: int, ledger_id: int, entry_id: int) -> None:
         """Make sure that an entry is at ``location``, by the head of its record and its end alone.
@@ -475,6 +478,7 @@ def _rows(
     entry_id: int,
     room_bytes: int,
     tail_bytes: int,
+    stride: int,
 ) -> Rows | None:
     return cut_rows(
         data,
@@ -484,6 +488,7 @@ def _rows(
         entry_id,
         room_bytes=room_bytes,
         tail_bytes=tail_bytes,
+        stride=stride,
     )
 
 

@@ -77,8 +77,9 @@ def cut_rows(
     *,
     room_bytes: int,
     tail_bytes: int = NEXT.size,
+    stride: int = 1,
 ) -> Rows | None:
-    """Take consecutive entries out of a piece of a log, as long as all is as it should be.
+    """Take entries in order out of a piece of a log, as long as all is as it should be.
 
     Args:
         data: the piece.
@@ -88,6 +89,7 @@ def cut_rows(
         entry_id: the first of them.
         room_bytes: no more than this, lengths included.
         tail_bytes: what has to lie in ``data`` behind an entry, for it to be known to be whole.
+        stride: how far apart their ids are.
 
     Returns:
         None where not even the first can be had, for whatever reason.
@@ -104,7 +106,7 @@ def cut_rows(
         length, ledger, entry = unpack(data, at)
         stop = at + length_bytes + length
         if (
-            entry != entry_id + count
+            entry != entry_id + count * stride
             or ledger != ledger_id
             or length < layout.BODY_BYTES_MIN
             or stop > end_max

@@ -125,15 +125,15 @@ class LedgerState:
             return 0
         return self._registry.read_pages.location(self.ledger_id, entry_id)
 
-    def locations(self, first: int, count_max: int) -> Sequence[int]:
-        """Return where entries from ``first`` on are; empty if only the disk knows.
+    def locations(self, first: int, count_max: int, stride: int = 1) -> Sequence[int]:
+        """Return where ``first``, ``first + stride``, ... are; empty if only the disk knows.
 
         Fewer where a page or the ledger ends; 0 for those that are not there.
         """
         page_no, slot = first >> 10, first & (layout.PAGE_SLOTS - 1)
         page = self.pages.get(page_no) or self._registry.read_pages.page(self.ledger_id, page_no)
-        count = min(count_max, self.last_entry + 1 - first)
-        return page[slot : slot + max(0, count)] if page is not None else ()
+        count = min(count_max * stride, self.last_entry + 1 - first)
+        return page[slot : slot + max(0, count) : stride] if page is not None else ()
 
     def header(self) -> layout.IndexHeader:
         """Return what is to be stored beside the locations."""

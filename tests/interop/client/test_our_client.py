@@ -118,6 +118,16 @@ def test_what_java_writes_we_read(
         run(client.open_ledger(ledger.ledger_id, password=b"wrong"))
 
 
+def test_java_bookies_answer_a_stripe_with_a_plain_batch(stage: Stage) -> None:
+    client = stage.ours(ProtocolVersion.V2)
+    ledger_id = run(write(client, PAYLOADS, write_quorum=2, ack_quorum=2)).ledger_id
+    assert run(read(client, ledger_id)) == PAYLOADS
+    ensemble = run(client.read_metadata(ledger_id)).value.last_fragment.ensemble
+    javas = {bookie_id for bookie_id in ensemble if type(stage.of(bookie_id)) is JavaBookie}
+    assert client.cluster.pool.without_stripes == javas
+    assert run(read(client, ledger_id)) == PAYLOADS  # Singly from those, in stripes from ours.
+
+
 def test_java_reads_entries_with_ids_of_our_callers(stage: Stage, client: Client) -> None:
     async def written() -> LedgerWriter:
         writer = await client.create_ledger(password=b"pw", explicit_ids=True)

@@ -86,10 +86,10 @@ def poll(
 
 
 def batch(
-    ledger_id: int, entry_id: int, *, count: int = 0, size: int = 1 << 20, **fencing: Any
+    ledger_id: int, entry_id: int, *, count: int = 0, size: int = 1 << 20, **rest: Any
 ) -> BatchReadRequest:
     ids = LedgerId(ledger_id), EntryId(entry_id)
-    return BatchReadRequest(*ids, 77, count, size, **fencing)
+    return BatchReadRequest(*ids, 77, count, size, **rest)
 
 
 @pytest.fixture
@@ -723,6 +723,14 @@ def batches(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
         (batch(5, 3, count=-1), [3, 4, 5]),
         (batch(5, 7), [7, 8]),
         (batch(5, NO_ENTRY), [8]),
+        (batch(5, 0, stride=2), [0, 2, 4]),
+        (batch(5, 1, stride=2), [1, 3, 5, 7]),
+        (batch(5, 1, stride=2, count=2), [1, 3]),
+        (batch(5, 1, stride=3), [1, 4, 7]),
+        (batch(5, 0, stride=7), [0, 7]),
+        (batch(5, 0, stride=255), [0]),
+        (batch(5, 0, stride=3, size=316), [0, 3]),
+        (batch(5, NO_ENTRY, stride=3), [8]),
     ],
 )
 def test_a_batch_ends_with_its_limit_or_the_first_hole(
@@ -730,6 +738,7 @@ def test_a_batch_ends_with_its_limit_or_the_first_hole(
 ) -> None:
     answer = batches.ask(asked)
     assert (answer.rc, answer.request_id, answer.entry_id) == (EOK, 77, asked.entry_id)
+    assert answer.stride == asked.stride
     assert packets_of(answer) == given
 
 
@@ -769,6 +778,25 @@ def test_a_batch_is_the_entries_that_single_reads_give(
     for first, count in ((0, 2000), (299, 20), (690, 400), (1000, 50), (1099, 2)):
         answer = client.ask(batch(5, first, count=count, size=1 << 20))
         assert list(answer.entries) == singly[first : first + count]
+    for first, stride in ((0, 3), (1, 3), (2, 5), (299, 255)):
+        answer = client.ask(batch(5, first, stride=stride))
+        assert list(answer.entries) == singly[first::stride]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_stripe_of_a_ledger_whose_other_entries_are_elsewhere(
+    tmp_path: Path, *, is_cold: bool
+) -> None:
+    limits = StorageLimits(cache_bytes=0)
+    serving = Serving(tmp_path, storage_limits=limits, is_cold=is_cold)
+    client = serving.connect(V2)
+    held = [entry_id for entry_id in range(1200) if entry_id % 3 != 1]  # Of E3 Qw2, a third lacks.
+    for entry_id in held:
+        client.ask(add(5, entry_id, payload=b"x" * 200))
+    serving.flush()
+    assert packets_of(client.ask(batch(5, 0, stride=3))) == held[::2]
+    assert packets_of(client.ask(batch(5, 2, stride=3))) == held[1::2]
+    assert packets_of(client.ask(batch(5, 2))) == [2, 3]
 
 
 def test_a_batch_from_the_disk_takes_a_fetch_for_many_entries(tmp_path: Path) -> None:
@@ -778,12 +806,29 @@ def test_a_batch_from_the_disk_takes_a_fetch_for_many_entries(tmp_path: Path) ->
         client.ask(add(5, entry_id, payload=b"x" * 1000))
     serving.flush()
     client.request(batch(5, 0))
+    assert _fetches(serving, client) == 2
+    (answer,) = client.answers()
+    assert packets_of(answer) == list(range(200))
+
+
+def test_a_stripe_from_the_disk_takes_a_fetch_for_many_entries(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, storage_limits=StorageLimits(cache_bytes=0), fetches=False)
+    client = serving.connect(V2)
+    for entry_id in range(200):
+        client.ask(add(5, entry_id, payload=b"x" * 1000))
+    serving.flush()
+    client.request(batch(5, 0, stride=3))
+    assert _fetches(serving, client) == 2
+    (answer,) = client.answers()
+    assert packets_of(answer) == list(range(0, 200, 3))
+
+
+def _fetches(serving: Serving, client: Client) -> int:
+    """Fetch until there is an answer; return how often that was."""
     fetches = 0
     while not client.transport.value():
         fetches += serving.fetch()
-    (answer,) = client.answers()
-    assert packets_of(answer) == list(range(200))
-    assert fetches == 2
+    return fetches
 
 
 def test_a_batch_that_cannot_begin_says_why(batches: Client) -> None:
