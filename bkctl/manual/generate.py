@@ -2,7 +2,7 @@
 
 With ``--check`` nothing is written; what is stale is named, and the status is 1. ``man/`` and
 ``completions/`` hold nothing else, so that a page whose command is gone goes too. Of ``docs/`` it
-writes the list of commands and the schema of what they print.
+writes the list of commands and the schema of what they print, and all of ``monitoring/``.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def generated(root: Path = ROOT) -> dict[str, str]:
     from bkctl.manual.man_daemon import daemon_pages
     from bkctl.manual.schema import schema_text
     from bkctl.manual.treedoc import page
+    from bookied.admin.monitoring.dashboard import alert_rules, grafana
 
     made = edition(root)
     manual = {**pages(cli, made), **daemon_pages(made)}
@@ -44,6 +45,8 @@ def generated(root: Path = ROOT) -> dict[str, str]:
         **{f"completions/{FILES[shell]}": text for shell, text in SCRIPTS.items()},
         "docs/commands.md": page(),
         "docs/output.schema.json": schema_text(),
+        "monitoring/bookied-dashboard.json": grafana(),
+        "monitoring/bookied-alerts.yml": alert_rules(),
     }
 
 

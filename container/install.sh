@@ -1,0 +1,12 @@
+#!/bin/sh
+# Install bookied and bkctl from the sources in $1 into a new virtual environment $2: the versions
+# and hashes of requirements.lock, and nothing else.
+set -eu
+source=$1
+target=$2
+python3 -m venv "$target"
+"$target/bin/pip" install --quiet --no-cache-dir --require-hashes -r "$source/requirements.lock"
+"$target/bin/pip" install --quiet --no-cache-dir --no-deps "$source"
+"$target/bin/pip" check
+"$target/bin/bookied" --version
+"$target/bin/bkctl" --version
