@@ -16,13 +16,10 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
-EXTRAS: dict[str, tuple[str, ...]] = {
-    "requirements.lock": (),
-    "requirements-test.lock": ("spark", "plot", "test"),
-}
-"""The container is made with the first one, CI with the second one."""
+RUNTIME, TEST = "requirements.lock", "requirements-test.lock"
+"""The container is made with the first one, CI with the second one, which has all extras."""
 
-locks = pytest.mark.parametrize("name", EXTRAS)
+locks = pytest.mark.parametrize("name", [RUNTIME, TEST])
 
 
 def text_of(name: str) -> str:
@@ -43,7 +40,7 @@ def _plain(name: str) -> str:
 
 def wanted(name: str) -> list[Requirement]:
     project = tomllib.loads(text_of("pyproject.toml"))["project"]
-    extras = [project["optional-dependencies"][extra] for extra in EXTRAS[name]]
+    extras = project["optional-dependencies"].values() if name == TEST else ()
     found = map(Requirement, [*project["dependencies"], *(one for some in extras for one in some)])
     return [one for one in found if _plain(one.name) != "bkctl"]
 
