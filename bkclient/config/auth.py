@@ -70,18 +70,18 @@ class BookieAuthConfig(JaasConfig):
         (),
         key="authorizedRoles",
         reloads=True,
-        doc=f"With {CERTIFICATES}: the allowed roles.",
+        doc=f"With {CERTIFICATES}: the roles that are let in.",
     )
     jaas_bookie_section: str = setting(
         "Bookie",
         key="saslJaasBookieSectionName",
-        doc="The section of the JAAS file that names the allowed users.",
+        doc="The section of the JAAS file that names those who are let in.",
     )
     sasl_allowed_ids: str = setting(
         ".*bookkeeper.*",
         key="saslJaasClientAllowedIds",
         reloads=True,
-        doc="Of those, only users whose complete name this regular expression matches are allowed.",
+        doc="Of those, only users whose whole name this regular expression matches are let in.",
         refuse=_no_pattern,
     )
 

@@ -7,6 +7,7 @@ Agrees with Pulsar 4.0, TopicName, NamespaceName and Codec: names with a cluster
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
@@ -19,6 +20,9 @@ PARTITIONED_TOPICS: Final = "/admin/partitioned-topics"
 SCHEMAS: Final = "/schemas"
 
 NO_PARTITION: Final = -1
+
+_OF_MANAGED_LEDGER: Final = "pulsar/managed-ledger"
+_OF_COMPACTED_TOPIC: Final = "pulsar/compactedTopic"
 
 _DOMAIN: Final = "persistent"
 _SCHEME: Final = f"{_DOMAIN}://"
@@ -101,6 +105,24 @@ def topic_of_managed_ledger(name: str) -> TopicName | None:
     """Return the topic of a managed ledger (``tenant/ns/persistent/topic``); None for others."""
     found = _MANAGED_LEDGER.fullmatch(name)
     return None if found is None else TopicName(found["namespace"], decode(found["topic"]))
+
+
+def topic_of_ledger(custom: Mapping[str, bytes]) -> TopicName | None:
+    """Return the topic that a ledger belongs to, by the ledger's custom metadata; None for others.
+
+    That may be a ledger of messages, of a subscription's position, or of the compacted topic.
+    Agrees with Pulsar 4.0, LedgerMetadataUtils.
+    """
+    if custom.get("application") != b"pulsar":
+        return None
+    try:
+        if _OF_MANAGED_LEDGER in custom:
+            return topic_of_managed_ledger(custom[_OF_MANAGED_LEDGER].decode())
+        if _OF_COMPACTED_TOPIC in custom:
+            return parse_topic(custom[_OF_COMPACTED_TOPIC].decode())
+    except (UnicodeDecodeError, TopicNameError):
+        return None
+    return None
 
 
 def encode(local: str) -> str:

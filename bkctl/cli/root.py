@@ -72,6 +72,10 @@ COMMANDS: Final = {
         "Show the version of this tool, and of all bookies.",
     ),
     "log": ("bkctl.commands.log.commands:log", "Logs: endless sequences made of ledgers."),
+    "topic": (
+        "bkctl.commands.topic.commands:topic",
+        "Pulsar topics, read without a broker.",
+    ),
     "bench": (
         "bkctl.commands.load.bench_commands:bench",
         "How fast a cluster or a disk takes entries and gives them back.",

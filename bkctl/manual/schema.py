@@ -31,6 +31,7 @@ _TYPES: Final[Mapping[Kind, dict[str, Any]]] = MappingProxyType(
         Kind.STATE: {"type": "string"},
         Kind.DATA: {"type": "string", "contentEncoding": "base64"},
         Kind.NESTED: {"type": ["array", "object"]},
+        Kind.ANY: {"type": ["array", "boolean", "number", "object", "string"]},
     }
 )
 _LINES_TO: Final = 4

@@ -67,6 +67,7 @@ class Kind(enum.Enum):
     DATA = "data"
     """Bytes; base64 in machine forms."""
     NESTED = "list or object"
+    ANY = "any value"
 
 
 @attrs.frozen
@@ -364,7 +365,7 @@ class Emitter:
             self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
             hidden = ", ".join(name.lower() for name in table.hidden)
-            self._host.stderr.write(f"(no space for: {hidden}; -o wide shows all)\n")
+            self._host.stderr.write(f"(no room for: {hidden}; -o wide shows all)\n")
 
     def _row_of(self, view: View, fields: Sequence[Field]) -> Callable[[Any], Sequence[Cell | str]]:
         """Return what makes a table's row from a value."""
@@ -530,6 +531,7 @@ VIEWS: Final = (
     ("bkctl.commands.ledger.change_views", "LEDGER_CHANGE_VIEWS"),
     ("bkctl.commands.ledger.entry_views", "ENTRY_VIEWS"),
     ("bkctl.commands.log.views", "LOG_VIEWS"),
+    ("bkctl.commands.topic.views", "TOPIC_VIEWS"),
     ("bkctl.commands.cluster.summary_views", "VIEWS"),
     ("bkctl.commands.local.views", "LOCAL_VIEWS"),
     ("bkctl.commands.export.views", "EXPORT_VIEWS"),

@@ -26,7 +26,7 @@ PAYLOAD: Final = (
         "payload",
         "The payload as --entry-format has it.",
         lambda v: v.text,
-        Kind.NESTED,
+        Kind.ANY,
         rank=1,
         optional=True,
     ),

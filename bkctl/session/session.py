@@ -12,7 +12,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 
 import click
@@ -236,7 +236,9 @@ class Session:
         self._connected = True
         return value
 
-    def iterate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def iterate(
+        self, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Generator[Any, None, None]:
         """Yield what ``function(client, *args)``, an async iterator, yields on the reactor."""
         yield from self.client.iterate(lambda client: function(client, *args, **kwargs))
         self._connected = True

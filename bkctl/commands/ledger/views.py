@@ -77,6 +77,16 @@ def _custom(value: Any) -> dict[str, str]:
     }
 
 
+def _topic(value: Any) -> str | None:
+    if value.metadata is None or "application" not in value.metadata.custom:
+        return None
+    # Only Pulsar's ledgers need it.
+    from bkclient.topic.names import topic_of_ledger
+
+    found = topic_of_ledger(value.metadata.custom)
+    return None if found is None else str(found)
+
+
 def _fragments(value: Any) -> list[dict[str, Any]] | None:
     if value.metadata is None:
         return None
@@ -147,6 +157,7 @@ def _details_fields() -> tuple[Field, ...]:
     ]
     return (
         *fields,
+        Field("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
         Field(
             "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT
         ),

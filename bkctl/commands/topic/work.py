@@ -1,0 +1,126 @@
+"""What ``bkctl topic`` does: on ``bkclient.topic``, as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from bkclient.client import Client
+from bkclient.errors import ClientError
+from bkclient.topic.lookup import list_topics, parts_of, read_part, topic_ledgers
+from bkclient.topic.managed_ledger import MessageId
+from bkclient.topic.messages import TopicMessage
+from bkclient.topic.names import parse_topic
+from bkclient.topic.read import TopicReader
+from bkclient.topic.schema import Decoder, read_schema
+from bkctl.commands.ledger.entry_views import preview
+from bkctl.commands.ledger.read import payload_value
+from bkctl.commands.topic.views import (
+    TopicDetails,
+    TopicLedgerRow,
+    TopicMessageRow,
+    TopicSummary,
+)
+from bkctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+_FOR_PROGRAMS: Final = frozenset({"json", "jsonl", "yaml", "csv"})
+_ID: Final = re.compile(r"(\d{1,18}):(\d{1,18})(?::(\d{1,9}))?")
+
+
+async def summaries(client: Client, pattern: str | None) -> AsyncIterator[TopicSummary]:
+    """Yield what there is to say of each topic; one that is damaged is said to be."""
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise UsageError(f"--pattern: {error}") from error
+    async for topic in list_topics(client, pattern=pattern):
+        try:
+            found = (await topic_ledgers(client, topic)).ledgers
+        except ClientError as error:
+            yield TopicSummary(str(topic), None, None, None, str(error))
+            continue
+        entries, size = (
+            sum(one.entries for one in found),
+            sum(one.size_bytes for one in found),
+        )
+        yield TopicSummary(str(topic), len(found), entries, size)
+
+
+async def details(client: Client, name: str) -> list[TopicDetails]:
+    """Return a topic's partitions, or the topic, with subscriptions and schema."""
+    topic = parse_topic(name)
+    parts = [await read_part(client, part) for part in await parts_of(client, topic)]
+    schema = await read_schema(client, topic)
+    return [TopicDetails(part, schema) for part in parts]
+
+
+async def ledgers(client: Client, name: str) -> list[TopicLedgerRow]:
+    """Return the ledgers of a topic, partition by partition."""
+    rows = []
+    for part in await parts_of(client, parse_topic(name)):
+        found = (await topic_ledgers(client, part)).ledgers
+        last = found[-1] if found else None
+        rows += [TopicLedgerRow(str(part), one, one is last) for one in found]
+    return rows
+
+
+def message_id(text: str | None) -> MessageId | None:
+    """Return the message id that a user gives.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if text is None:
+        return None
+    found = _ID.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is not a message id", next_step="give LEDGER:ENTRY[:INDEX]")
+    return MessageId(int(found[1]), int(found[2]), -1 if found[3] is None else int(found[3]))
+
+
+async def messages(
+    client: Client,
+    name: str,
+    start: MessageId | None = None,
+    end: MessageId | None = None,
+    decode: str | None = None,
+) -> AsyncIterator[list[TopicMessage]]:
+    """Yield the messages of a topic between two ids, some at a time."""
+    parts = await parts_of(client, parse_topic(name))
+    if len(parts) > 1 and (start or end) is not None:
+        raise UsageError(
+            f"{name} has {len(parts)} partitions: a message id is one of a partition",
+            next_step=f"name one: {parts[0]}",
+        )
+    for part in parts:
+        decoder = None if decode is None else Decoder(client, part, decode)
+        reader = TopicReader(client, part, start=start, end=end, decoder=decoder)
+        async with aclosing(reader.read()) as found:
+            async for some in found:
+                yield some
+
+
+def peek(
+    session: Session, name: str, start: str | None, count: int, decode: str | None
+) -> Iterator[TopicMessageRow]:
+    """Yield the first messages from an id on, as rows."""
+    is_table = session.options.output not in _FOR_PROGRAMS
+    with closing(session.iterate(messages, name, message_id(start), None, decode)) as found:
+        for message in islice((message for some in found for message in some), count):
+            yield TopicMessageRow(message, _text(session, message, decode, is_table=is_table))
+
+
+def _text(session: Session, message: TopicMessage, decode: str | None, *, is_table: bool) -> Any:
+    if message.value is None:
+        return None
+    if decode is not None and not message.encrypted:
+        return message.decoded
+    if is_table:
+        return preview(message.value)
+    return payload_value(message.value, session.options.entry_format)

@@ -1,0 +1,118 @@
+"""``bkctl topic`` on a cluster in memory."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from bkctl.exit_status import ExitStatus
+from tests.bkclient.topic.broker import TOPIC, Broker
+from tests.bkclient.topic.entries import batch, entry, pairs
+from tests.bkctl.support.runner import Result
+from tests.bkctl.support.world import run_in
+from wire.pb import pulsar_pb2 as pb
+
+NAME = "shop/eu/orders"
+
+
+@pytest.fixture
+def broker() -> Broker:
+    made = Broker()
+    made.topic(
+        [entry(b"first", partitionKey="k", properties=pairs(a="b"), eventTime=5)],
+        [batch(b"second", b"third"), entry(b"", nullValue=True)],
+    )
+    cursor = pb.ManagedCursorInfo(
+        cursorsLedgerId=-1, markDeleteLedgerId=made.ledgers[0], markDeleteEntryId=0
+    )
+    made.put(f"{TOPIC.managed_ledger_path}/billing", cursor.SerializeToString())
+    return made
+
+
+def run(broker: Broker, *words: object, **how: Any) -> Result:
+    return run_in(broker.world, "topic", *words, **how)
+
+
+def test_topics_are_listed_with_those_that_are_damaged(broker: Broker) -> None:
+    broker.put("/managed-ledgers/shop/eu/persistent/broken", b"\xff")
+    rows = run(broker, "list", "-o", "json").json["topics"]
+    assert [(row["topic"], row["ledgers"]) for row in rows] == [
+        ("persistent://shop/eu/broken", None), (str(TOPIC), 2),
+    ]  # fmt: skip
+    assert "ManagedLedgerInfo" in rows[0]["problem"]
+    assert run(broker, "list", "--pattern", ".*/nothing", "-o", "id").out == ""
+    assert run(broker, "list", "--pattern", "(", ok=False).status == ExitStatus.USAGE
+
+
+def test_a_topic_is_shown_with_its_subscriptions(broker: Broker) -> None:
+    (row,) = run(broker, "show", NAME, "-o", "json").json["topics"]
+    assert row["ledgers"] == 2
+    assert row["subscriptions"] == [{"name": "billing", "acknowledged": f"{broker.ledgers[0]}:0"}]
+    assert "billing" in run(broker, "show", NAME).out
+
+
+def test_its_ledgers_are_listed(broker: Broker) -> None:
+    rows = run(broker, "ledgers", NAME, "-o", "json").json["ledgers"]
+    assert [row["ledger_id"] for row in rows] == [str(one) for one in broker.ledgers]
+    assert [row["state"] for row in rows] == ["closed", "current"]
+
+
+def test_messages_are_printed_from_an_id_on(broker: Broker) -> None:
+    rows = run(broker, "peek", NAME, "-o", "json").json["messages"]
+    assert [base64.b64decode(row.get("payload_b64", "")) for row in rows] == [
+        b"first", b"second", b"third", b"",
+    ]  # fmt: skip
+    assert rows[0]["key"] == "k"
+    assert rows[0]["properties"] == {"a": "b"}
+    assert [row["null"] for row in rows] == [False, False, False, True]
+    start = f"{broker.ledgers[1]}:0:1"
+    some = run(broker, "peek", NAME, "--from", start, "-n", "1", "--decode", "string", "-o", "json")
+    (row,) = some.json["messages"]
+    assert (row["message_id"], row["payload"]) == (start, "third")
+    assert "second" in run(broker, "peek", NAME).out
+
+
+def test_what_cannot_be_is_refused(broker: Broker) -> None:
+    assert run(broker, "peek", NAME, "--from", "x", ok=False).status == ExitStatus.USAGE
+    assert run(broker, "show", "a/b", ok=False).status == ExitStatus.USAGE
+    missing = run(broker, "ledgers", "shop/eu/nothing", ok=False)
+    assert missing.status == ExitStatus.NOT_FOUND
+    assert "bkctl topic list" in missing.err
+
+
+def test_a_topic_is_exported_once_and_completely(broker: Broker, tmp_path: Path) -> None:
+    path = tmp_path / "orders.parquet"
+    assert "4 messages" in run(broker, "export", NAME, path).out
+    table = pyarrow.parquet.read_table(path)
+    assert table.column("value").to_pylist() == [b"first", b"second", b"third", None]
+    assert table.column("properties").to_pylist()[0] == [("a", "b")]
+    assert run(broker, "export", NAME, path, ok=False).status == ExitStatus.CONFLICT
+    assert [one.name for one in tmp_path.iterdir()] == ["orders.parquet"]
+
+
+def test_a_damaged_topic_leaves_no_file(broker: Broker, tmp_path: Path) -> None:
+    broker.topic([entry(b"a")], [b"nonsense"])
+    assert run(broker, "export", NAME, tmp_path / "x.parquet", ok=False).status != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_names_the_topic_that_it_belongs_to(broker: Broker) -> None:
+    async def make() -> int:
+        custom = {
+            "application": b"pulsar",
+            "component": b"managed-ledger",
+            "pulsar/managed-ledger": b"shop/eu/persistent/or+ders",
+        }
+        writer = await broker.client.create_ledger(custom=custom)
+        await writer.close()
+        return writer.ledger_id
+
+    made = broker.world.run(make())
+    shown = run_in(broker.world, "ledger", "show", made, "-o", "json").json
+    assert shown["topic"] == "persistent://shop/eu/or ders"
+    other = run_in(broker.world, "ledger", "show", broker.ledgers[0], "-o", "json")
+    assert "topic" not in other.json
