@@ -237,7 +237,7 @@ class Process:
     def _begin_repair_metrics(self) -> None:
         """Serve metrics alone: the settings are a bookie's, which may run here and has the API."""
         if not self._config.serves_stats_alone:
-            self._log.info("HTTP is served by bookies alone, and there is none here")
+            self._log.info("only bookies serve HTTP, and this process is not a bookie")
             return
         from bookied.admin.metrics_port import RepairMetrics
 

@@ -157,7 +157,7 @@ class IndexFullError(NoWritableDirError):
     def __init__(self, directory: Path, ledger_ids: Collection[int]) -> None:
         """Name one of the directories that have no room, and the ledgers."""
         some = ", ".join(map(str, sorted(ledger_ids)[:10]))
-        super().__init__(f"{directory}: no room for the index of ledger {some}")
+        super().__init__(f"{directory}: no space for the index of ledger {some}")
         self.directory, self.ledger_ids = directory, frozenset(ledger_ids)
 
 

@@ -145,7 +145,9 @@ def _go(shell: Shell, name: str) -> click.Command:
         if (
             held
             and shell.is_typed
-            and not click.confirm(f"{held}: held here, and let go now. Go on?", err=True)
+            and not click.confirm(
+                f"{held}: this shell holds it open for writing. Release it now?", err=True
+            )
         ):
             raise SystemExit(1)
         shell.let_go()

@@ -70,18 +70,18 @@ class BookieAuthConfig(JaasConfig):
         (),
         key="authorizedRoles",
         reloads=True,
-        doc=f"With {CERTIFICATES}: the roles that are let in.",
+        doc=f"With {CERTIFICATES}: the allowed roles.",
     )
     jaas_bookie_section: str = setting(
         "Bookie",
         key="saslJaasBookieSectionName",
-        doc="The section of the JAAS file that names those who are let in.",
+        doc="The section of the JAAS file that names the allowed users.",
     )
     sasl_allowed_ids: str = setting(
         ".*bookkeeper.*",
         key="saslJaasClientAllowedIds",
         reloads=True,
-        doc="Of those, only users whose whole name this regular expression matches are let in.",
+        doc="Of those, only users whose complete name this regular expression matches are allowed.",
         refuse=_no_pattern,
     )
 

@@ -610,7 +610,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         -1,
         key="replicationRateByBytes",
         unit="bytes/s",
-        doc="Limit on what is copied in repairs; not above 0 is none.",
+        doc="Limit on what is copied in repairs; 0 and below is no limit.",
     )
 
     def cross_check(self) -> Iterator[Finding]:

@@ -208,7 +208,7 @@ class Declared:
     def convert(self, text: str) -> Any:
         """Return the value ``text`` stands for; raise ``ValueError`` with the reason."""
         if self.spec.choices and text not in self.spec.choices:
-            raise ValueError("is none of the values allowed")
+            raise ValueError("is not one of the allowed values")
         if self.spec.parse is not None:
             return self.spec.parse(text)
         if self.type is bool:
@@ -293,4 +293,4 @@ def _member(kind: type[enum.Enum], text: str) -> enum.Enum:
     for member in kind:
         if str(member.value).lower() == text.lower():
             return member
-    raise ValueError("is none of the values allowed")
+    raise ValueError("is not one of the allowed values")

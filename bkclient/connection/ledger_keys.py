@@ -40,7 +40,7 @@ class FrameMaker:
 
     def v2(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
         """Return the frames; answers are matched by entry id."""
-        assert not self._flags & ~AddFlag.HIGH_PRIORITY, "V2 acks could not be told apart"
+        assert not self._flags & ~AddFlag.HIGH_PRIORITY, "V2 acks could not be distinguished"
         return self._v2.make(packed), [entry_id for entry_id, _ in packed]
 
     def v3(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:

@@ -55,7 +55,7 @@ _REASONS: Final = (
     ("alert insufficient security", "it finds our cipher suites too weak"),
     ("alert internal error", "it does not take our certificate: perhaps that is for another host"),
     ("alert access denied", "it does not let our certificate in"),
-    ("did not return a certificate", "it sent no certificate, and none is let in without"),
+    ("did not return a certificate", "it sent no certificate, and this bookie requires one"),
     ("no shared cipher", "there is no cipher suite that both ends may use"),
     ("no suitable signature", "its certificate's kind does not fit the cipher suites"),
     ("unsupported protocol", "there is no version of TLS that both ends may speak"),

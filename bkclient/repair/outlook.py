@@ -26,7 +26,7 @@ class Prospect(enum.Enum):
     LOST = "lost"
     TOO_FEW = "too few bookies"
     OPEN = "open"
-    MENDING = "being mended"
+    MENDING = "being repaired"
     WAITING = "waiting"
 
 

@@ -247,7 +247,7 @@ def _counted(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> Place
 
 
 def _unknown(first: EntryId, ensemble: Sequence[BookieId]) -> MappedFragment:
-    why = "too few bookies tell where the ledger ends"
+    why = "too few bookies answer where the ledger ends"
     return MappedFragment(
         first=first,
         last=None,

@@ -117,7 +117,7 @@ class Decoder:
 
     def __init__(self, client: Client, topic: TopicName, kind: str) -> None:
         if kind not in self.KINDS:
-            raise IncorrectParameterError(f"{kind!r} is none of {', '.join(self.KINDS)}")
+            raise IncorrectParameterError(f"{kind!r} is not one of {', '.join(self.KINDS)}")
         self._client, self._topic, self._kind = client, topic, kind
         self._avro: dict[bytes | None, Callable[[bytes], Any]] = {}
 

@@ -44,7 +44,7 @@ class Effect(enum.Enum):
 
     READ = "reads only"
     REVERSIBLE = "adds or changes, and loses nothing"
-    FENCES = "ends the life of a writer"
+    FENCES = "fences a writer"
     LOSES_DATA = "loses data or metadata"
 
 

@@ -365,7 +365,7 @@ class Emitter:
             self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
             hidden = ", ".join(name.lower() for name in table.hidden)
-            self._host.stderr.write(f"(no room for: {hidden}; -o wide shows all)\n")
+            self._host.stderr.write(f"(no space for: {hidden}; -o wide shows all)\n")
 
     def _row_of(self, view: View, fields: Sequence[Field]) -> Callable[[Any], Sequence[Cell | str]]:
         """Return what makes a table's row from a value."""

@@ -241,7 +241,7 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
     client = _table(table.get(CLIENT, {}), f"{where}.{CLIENT}")
     output = _text(table.get("output"), f"{where}.output")
     if output is not None and output not in OUTPUTS:
-        raise ValueError(f"{where}.output: {output!r} is none of {', '.join(OUTPUTS)}")
+        raise ValueError(f"{where}.output: {output!r} is not one of {', '.join(OUTPUTS)}")
     production = table.get("production", False)
     if not isinstance(production, bool):
         raise ValueError(f"{where}.production is neither true nor false")  # noqa: TRY004

@@ -259,7 +259,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/autorecovery/failures",
         call=v2.failures,
-        doc="The ledgers that the worker of this process could not mend, and why; the latest last.",
+        doc="The ledgers that the worker of this process could not repair, oldest first.",
         gives=tuple[values.RepairFailure, ...],
     ),
     Endpoint(
@@ -279,7 +279,7 @@ ENDPOINTS: Final = (
         takes=v2.Recover,
         gives=values.Job,
         status=202,
-        errors={**_BAD, CONFLICT: "That is under way, or the bookie runs."},
+        errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
     ),
     Endpoint(
         method="POST",
@@ -289,7 +289,7 @@ ENDPOINTS: Final = (
         takes=v2.Decommission,
         gives=values.Job,
         status=202,
-        errors={**_BAD, CONFLICT: "That is under way, or the bookie runs."},
+        errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
     ),
     Endpoint(
         method="GET",

@@ -89,7 +89,7 @@ class Jobs:
             if (one.kind, one.about) == (kind, about):
                 raise JobRefusedError(f"job {one.number} does that already")
         if len(running) >= RUNNING_MAX:
-            raise JobRefusedError(f"{len(running)} jobs are under way; wait for one")
+            raise JobRefusedError(f"{len(running)} jobs are running; wait until one ends")
         self._last += 1
         job = Job(self._last, kind, about, self._now_ms())
         self._jobs[job.number] = job

@@ -15,7 +15,9 @@ PROMETHEUS: Final = "PrometheusMetricsProvider"
 """The simple name of the one provider whose text is served here."""
 
 
-_OPEN: Final = "is no loopback address: whoever reaches it can read all that the bookie tells"
+_OPEN: Final = (
+    "is no loopback address: every host that reaches it can read what the bookie publishes"
+)
 
 
 def _is_loopback(host: str) -> bool:
@@ -65,7 +67,7 @@ class AdminConfig:
         (),
         key="httpServerAllowedHosts",
         doc="Names that a request may have in 'Host' beside this host's own, addresses, and names "
-        "that no public DNS has; * for any. Others may be a page in somebody's browser.",
+        "that no public DNS has; * for any. Other names may come from a web page in a browser.",
     )
     http_tls: bool = setting(
         False, key="httpServerTlsEnable", doc="Serve HTTP in TLS, and in nothing else."
@@ -94,7 +96,7 @@ class AdminConfig:
     http_trust_store: str = setting(
         "",
         key="httpServerTrustStorePath",
-        doc="File with the certificates that clients' must come from. Whoever shows one of those "
+        doc="File with the certificates that clients' must come from. A client with one of them "
         "may change things without the token.",
     )
     http_trust_store_password: str = setting(

@@ -66,12 +66,12 @@ class AutoRecoveryConfig:
         500,
         key="auditorMaxNumberOfConcurrentOpenLedgerOperations",
         minimum=1,
-        doc="Ledgers that the check of all has under way.",
+        doc="Ledgers that the check of all ledgers reads at a time.",
     )
     check_reads_max: int = setting(
         -1,
         key="inFlightReadEntryNumInLedgerChecker",
-        doc="Reads that the check of one ledger has under way; not above 0 is 64.",
+        doc="Reads in flight of the check of one ledger; 0 and below is 64.",
     )
     open_ledger_grace_ms: int = setting(
         30_000,

@@ -212,7 +212,7 @@ class LimitsConfig:
         reloads=True,
         unit="ms",
         minimum=0,
-        doc="How long a request may take to come whole; 0 is no limit.",
+        doc="Time for a request to arrive completely; 0 is no limit.",
     )
     idle_wait_ms: int = setting(
         0,

@@ -68,7 +68,7 @@ class DbStorageConfig:
         10,
         key="dbStorage_rocksDB_bloomFilterBitsPerKey",
         minimum=0,
-        doc="Bits of bloom filter for each location; 0 is none.",
+        doc="Bits of bloom filter for each location; 0 is no filter.",
     )
     rocks_lz4: bool = setting(
         True, key="dbStorage_rocksDB_lz4CompressionEnabled", doc="Compress locations with LZ4."

@@ -445,7 +445,7 @@ class DiskConfig:
         unit="bytes",
         minimum=0,
         doc="Space needed for new index files on a full disk: without it no recovery adds are "
-        "taken. What is acknowledged is written wherever there is room.",
+        "taken. What is acknowledged is written to any directory with space.",
     )
     _entry_log_bytes_min: int | None = setting(
         None,

@@ -240,7 +240,7 @@ def mark_dirty(files: Files, found: Directories) -> None:
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            log.warn("no room for {name} in {path}", name=DIRTY, path=directory)
+            log.warn("no space for {name} in {path}", name=DIRTY, path=directory)
 
 
 def clear_dirty(files: Files, found: Directories) -> None:

@@ -157,7 +157,7 @@ class HeldNotes:
         return held
 
 
-_GO_ON: Final = "put back what was there, or see `bkctl explain {}`"
+_GO_ON: Final = "put back the old files, or see `bkctl explain {}`"
 
 _EMPTIED: Final = {
     Held.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log now",

@@ -628,7 +628,7 @@ class BookieConnection(Protocol):
         self._wire.receive_data(frame)
         received = self._wire.next_event()
         if not isinstance(received, Received):
-            raise RemoteProtocolError("a frame that is none")
+            raise RemoteProtocolError("a malformed frame")
         if self._upgrade is not None and not self._upgrade.is_over:
             self._upgrade.insist_allowed(received.request)
         reply = _Reply(self, received, len(frame), self._server.stats.now_ns())

@@ -225,7 +225,7 @@ class BookieService:
         self._note("replaying journals")
         await self.engine.replay(may_be_missing=may_be_missing)
         if self.engine.storages.is_out_of_room and not self.config.read_only_mode:
-            raise NoSpaceError("there is no room for what the journals hold")
+            raise NoSpaceError("there is no space for what the journals hold")
         self._insist_wanted()
         if healing is not None:
             self._note("comparing with the metadata")
@@ -536,7 +536,7 @@ class BookieService:
 
     def _directory_full(self, directory: Path) -> None:
         """Obey a write that found no room, rather than wait for the next look at the disks."""
-        log.warn("no room left in {directory}", directory=directory)
+        log.warn("no space left in {directory}", directory=directory)
         if self.mode is None or self.engine is None:
             return
         if self.config.read_only_on_any_full or self.engine.storages.is_out_of_room:
@@ -636,7 +636,7 @@ def start_error(error: BaseException) -> BaseException:
         return MetadataStartError(str(error))
     if isinstance(error, OSError):
         if error.errno in _NO_SPACE:
-            return NoSpaceError(f"no room to start: {_named(error)}; free some, and start again")
+            return NoSpaceError(f"no space to start: {_named(error)}; free some, and start again")
         return DamagedError(f"the directories cannot be read or written: {_named(error)}")
     return error
 

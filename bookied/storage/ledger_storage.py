@@ -963,7 +963,7 @@ class LedgerStorage:
             try:
                 self._reader.check(*sample)
             except CorruptError as error:
-                raise StorageError(f"copies had no room where they were to be: {error}") from error
+                raise StorageError(f"copies had no space at their target: {error}") from error
 
     async def switch(self, moves: Sequence[Move], run_blocking: RunBlocking) -> None:
         """Point entries elsewhere whose location is still the old one, durably.

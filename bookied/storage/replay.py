@@ -301,7 +301,7 @@ class _Replay:
         storage = self._storages.of(record.ledger_id)
         if state is not None and not storage.has_place(record.entry_id):
             log.warn(
-                "entry {entry} of ledger {id}: the index has no place for such an id",
+                "entry {entry} of ledger {id}: the index has no place for this id",
                 entry=record.entry_id,
                 id=record.ledger_id,
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import click
@@ -45,6 +47,16 @@ def long_sentences(prose: str, where: str) -> Iterator[str]:
             count = len(sentence.split())
             if count > WORDS_MAX:
                 yield f"{where}: {count} words: {' '.join(sentence.split())[:80]}…"
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) for each string of a module that has a blank; docstrings excepted."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and " " in node.value and id(node) not in statements:
+            yield node.lineno, node.value
 
 
 def help_texts(

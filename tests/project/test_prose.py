@@ -9,8 +9,14 @@ import pytest
 
 from bkctl.cli.root import cli
 from tests.project.glossary import GLOSSARY
-from tests.project.prose import glossary_offences, help_texts, long_sentences, without_code
-from tests.project.references import ROOT, SPEC
+from tests.project.prose import (
+    glossary_offences,
+    help_texts,
+    long_sentences,
+    messages,
+    without_code,
+)
+from tests.project.references import ROOT, SPEC, python_files
 
 DOCS = ROOT / "docs"
 GENERATED = DOCS / "commands.md"
@@ -39,6 +45,17 @@ def test_a_page_has_no_long_sentence(page: Path) -> None:
 def test_help_has_no_word_of_the_glossary() -> None:
     texts = {text: where for where, text in help_texts(cli)}
     found = [one for text, where in texts.items() for one in glossary_offences(text, where)]
+    assert not found, "\n".join(found)
+
+
+def test_messages_have_no_word_of_the_glossary() -> None:
+    modules = [path for path in python_files() if not path.is_relative_to(ROOT / "tests")]
+    found = [
+        one
+        for path in modules
+        for line, text in messages(path)
+        for one in glossary_offences(text, f"{_name(path)}:{line}")
+    ]
     assert not found, "\n".join(found)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.references import (
+    PACKAGES,
     ROOT,
     SPEC,
     Text,
@@ -25,6 +26,9 @@ PAGES = list(pages())
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _LABELLED = re.compile(r"\[[^\]]*\]\([^)]*\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(
+    r"`([\w./-]+/[\w.-]+\.py|[a-z]\w+\.py|(?:docs|tests|bookied|bkclient|bkctl|wire)/[\w./-]*)`"
+)
 _ABROAD = re.compile(r"\.\./shared|(?<![\w.])/work/|\b(?:LAYOUT|STYLE|PROSE)\.md")
 
 
@@ -49,6 +53,18 @@ def test_a_page_refers_to_what_exists(page: Path) -> None:
         elif anchor and anchor not in _anchors(other):
             missing.append(f"{page.name}: {target} has no such heading")
     assert not missing, "\n".join(missing)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_files_that_exist(page: Path) -> None:
+    folders = (ROOT, page.parent, *(ROOT / package for package in PACKAGES))
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    named = set(_FILE.findall(text))
+    modules = {path.name for path in python_files()}
+    missing = [
+        one for one in named - modules if not any((folder / one).exists() for folder in folders)
+    ]
+    assert not missing, f"{page.name} names {', '.join(missing)}"
 
 
 def test_nothing_refers_to_a_place_outside_of_the_repository() -> None:

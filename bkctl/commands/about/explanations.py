@@ -129,7 +129,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-METADATA-UNAVAILABLE": _advice(
             "ZooKeeper (or the SQLite file) cannot be reached, or was lost during the command. A "
-            "change that was under way may have been made.",
+            "change in progress may have been made.",
             "`bkctl config show --origin` says which service that is, and why",
             "`bkctl cluster info --timeout 5` tries it again",
         ),
@@ -138,9 +138,9 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl config explain zkEnableSecurity` says how clients name themselves",
         ),
         "BK-METADATA-VERSION": _advice(
-            "Somebody else changed the same metadata in between: a writer, autorecovery, another "
+            "Another process changed the same metadata in between: a writer, autorecovery, another "
             "operator. Nothing of this change was made.",
-            "run the command again: it begins with what is there now",
+            "run the command again: it begins with the present metadata",
         ),
         "BK-NOT-INITIALIZED": _advice(
             "There is a metadata service, and no cluster below this path.",
@@ -199,7 +199,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl bookie readonly ID` says whether that was by hand",
         ),
         "BK-AUTORECOVERY-DISABLED": _advice(
-            "Somebody switched autorecovery off for the whole cluster, and no replica is mended.",
+            "Autorecovery is switched off for the whole cluster, so no replica is repaired.",
             "`bkctl autorecovery enable` switches it on",
         ),
         "BK-NO-AUDITOR": _advice(
@@ -212,8 +212,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "add --lock-wait SECONDS, or leave it to the next run",
         ),
         "BK-BACKUP-DAMAGED": _advice(
-            "The file is none that `cluster backup` has written, or its end is missing: a checksum "
-            "stands there. Nothing was restored.",
+            "The file was not written by `cluster backup`, or its end, which has a checksum, is "
+            "missing. Nothing was restored.",
             "take an older backup; `bkctl cluster restore FILE --dry-run` checks one",
         ),
         "BK-AUTHENTICATION": _advice(
@@ -259,9 +259,9 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-CORRUPT": _advice(
             "Bytes on a disk are not what they should be. The message names the file and the "
-            "offset. Ledgers with other replicas can be read and mended.",
+            "offset. Ledgers with other replicas can be read and repaired.",
             "`bkctl disk check -c FILE` looks for more, with the bookie stopped",
-            "`bkctl disk check --repair-plan -c FILE` says what would mend it",
+            "`bkctl disk check --repair-plan -c FILE` says what would repair it",
         ),
         "BK-JOURNAL-MISSING": _advice(
             "A journal that the last mark still needs is gone, or the last one that was begun: "

@@ -62,7 +62,7 @@ def _said(name: str, value: Any) -> tuple[str, Any]:
         if texts == value:
             return name, texts
     if name not in _MAY_BE:
-        raise ValueError(f"{name}: there is none{did_you_mean(name, _MAY_BE)}")
+        raise ValueError(f"{name}: unknown{did_you_mean(name, _MAY_BE)}")
     raise ValueError(f"{name} is {_MAY_BE[name]}")
 
 

@@ -121,7 +121,7 @@ _MARK: Final = (
         Kind.TIME_MS,
         cell=lambda v: _age(v.since_ms),
     ),
-    Field("worker", "Who mends it now.", lambda v: v.worker, rank=1),
+    Field("worker", "The worker that repairs it now.", lambda v: v.worker, rank=1),
     Field(
         "locked_since",
         "Since when.",

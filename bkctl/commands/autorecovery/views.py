@@ -80,7 +80,7 @@ def _status(v: DecommissionStatus) -> str:
     return (
         f"bookie {v.bookie_id} is {v.state} and has {counted(v.ledgers, 'ledger')} "
         f"({v.open_ledgers} not closed), about {human_bytes(v.size_bytes)}: {v.marked} marked, "
-        f"{v.being_mended} being mended; {cookie}"
+        f"{v.being_mended} being repaired; {cookie}"
     )
 
 

@@ -52,7 +52,7 @@ BOOKIE_CHANGE_VIEWS: Final[Mapping[type, View]] = {
             Field("danger", "loss, risk, trouble or note.", lambda v: v.danger.value, Kind.STATE),
             Field("name", "A stable word for this kind.", lambda v: v.name),
             Field("what", "What is wrong.", lambda v: v.what),
-            Field("fix", "What mends it.", lambda v: v.fix, rank=1),
+            Field("fix", "What repairs it.", lambda v: v.fix, rank=1),
             Field("count", "How many it is about.", lambda v: v.count, Kind.COUNT, rank=2),
             Field(
                 "examples", "The first of them.", lambda v: list(v.examples), Kind.NESTED, rank=WIDE

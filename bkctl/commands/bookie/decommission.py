@@ -163,7 +163,7 @@ def _objections(
             OTHERS_LOST,
             f"{counted(lost, 'ledger')} {'lacks' if lost == 1 else 'lack'} replicas of other "
             "bookies: one more that goes may be one too many",
-            "wait until they are mended (`bkctl autorecovery list` shows them)",
+            "wait until they are repaired (`bkctl autorecovery list` shows them)",
         )
 
 

@@ -94,7 +94,7 @@ def recover(
         stay = "; the cookies stay" if delete_cookie else ""
         raise PartlyDoneError(
             f"{left}: {named([one.ledger_id for one in report.left])}{stay}",
-            next_step="the warnings say why; run it again once that is mended",
+            next_step="the warnings say why; run it again after the repair",
         )
 
 
@@ -271,7 +271,7 @@ def move(
             if not options.skip_unrecoverable:
                 session.failed = (
                     f"{total - moved} of {counted(total, 'ledger')} are left, what is moved stays "
-                    "so; --skip-unrecoverable goes on behind such a ledger"
+                    "so; --skip-unrecoverable goes on behind those ledgers"
                 )
             raise
     return done

@@ -126,7 +126,7 @@ def _flip(
         raise PartlyDoneError(
             f"{counted(len(skipped), 'ledger')} still "
             f"{'lists' if len(skipped) == 1 else 'list'} {flip.old}",
-            next_step="no file was changed; mend or delete them, and run it again",
+            next_step="no file was changed; repair or delete them, and run it again",
         )
     for directory in bookie.found.all_dirs:
         files.write_atomic(directory / VERSION, encode_cookie(cookie))
@@ -171,7 +171,8 @@ def _id_in_files(bookie: StoppedBookie) -> BookieId:
             ids.add(BookieId(decode_cookie(RealFiles().read(directory / VERSION)).bookie_id))
         except FileNotFoundError as error:
             raise NothingFoundError(
-                f"{directory} has no cookie", next_step="`bkctl disk check` tells what is there"
+                f"{directory} has no cookie",
+                next_step="`bkctl disk check` reports the present files",
             ) from error
         except FormatError as error:
             raise ConflictError(f"{directory / VERSION} is no cookie: {error}") from error

@@ -27,7 +27,7 @@ TOO_LITTLE_SPACE: Final = "too-little-space"
 """The check that the others have room for what it holds."""
 
 OTHERS_LOST: Final = "others-lost"
-"""The check that no other bookie's loss is still being mended."""
+"""The check that no other bookie's loss is still being repaired."""
 
 TOO_FEW_RACKS: Final = "few-racks"
 """The check that somebody may take its place where racks are enforced."""

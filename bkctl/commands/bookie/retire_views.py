@@ -101,7 +101,7 @@ RETIRE_VIEWS: Final[Mapping[type, View]] = {
             Field("outcome", "What became of it, or would.", lambda v: v.outcome.value),
             Field("fenced", "Whether its writer is fenced for it.", lambda v: v.fenced, Kind.FLAG),
             Field("copies", "Copies of entries to make.", lambda v: v.copies, Kind.COUNT),
-            Field("size", "Bytes of them, about; none: not known.", lambda v: v.size_bytes,
+            Field("size", "Bytes of them, about; none: unknown.", lambda v: v.size_bytes,
                   Kind.BYTES),
             Field("unrecoverable", "Whether some of it cannot be moved.",
                   lambda v: v.is_unrecoverable, Kind.FLAG),

@@ -357,7 +357,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
         f"Restore cluster {info.instance_id} to {session.uri}?",
     )
     # The layout comes last: what breaks off is no cluster, and can be gone on with.
-    session.resume = session.failed = "`--force root` goes on with what is there"
+    session.resume = session.failed = "`--force root` continues with the existing nodes"
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
         kept: list[str] = _with_store(session, lambda store: _put(store, file, info, progress))
     session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept)))

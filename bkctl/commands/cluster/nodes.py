@@ -135,7 +135,7 @@ async def _missing(client: Client, path: str) -> NothingFoundError:
     if known and (near := nearest(missing, known)):
         said += f"; did you mean {known[near[0]]}?"
     return NothingFoundError(
-        said, next_step=f"`bkctl cluster tree {above or '/'} --depth 1` shows what is there"
+        said, next_step=f"`bkctl cluster tree {above or '/'} --depth 1` shows the existing nodes"
     )
 
 

@@ -238,7 +238,7 @@ async def _insist_same(store: MetadataStore, shown: Stock | None) -> None:
     if found != (shown.instance_id if shown else None):
         raise ConflictError(
             "the cluster is another one than a moment ago; nothing was changed",
-            next_step="somebody else formats it: look again",
+            next_step="another process formats it: check again",
         )
 
 

@@ -104,7 +104,7 @@ def status(session: Session, ensemble_size: int, *, count_ledgers: bool, fail_if
         session.finish()
         raise ProblemsError(
             f"{counted(len(found.problems), 'problem')}: {'; '.join(found.problems)}",
-            next_step="`bkctl doctor` says what mends them",
+            next_step="`bkctl doctor` says what repairs them",
         )
 
 

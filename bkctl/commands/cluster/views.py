@@ -43,7 +43,12 @@ _STATUS: Final = (
         Kind.NESTED,
         cell=lambda v: _counts(v.racks),
     ),
-    Field("ensemble_size", "The ensemble to have room for.", lambda v: v.ensemble_size, Kind.COUNT),
+    Field(
+        "ensemble_size",
+        "The ensemble that must find enough bookies.",
+        lambda v: v.ensemble_size,
+        Kind.COUNT,
+    ),
     Field(
         "headroom",
         "Writable bookies that may go before an ensemble cannot be made.",

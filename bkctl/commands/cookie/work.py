@@ -310,7 +310,7 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
             OPEN_LEDGERS,
             f"the metadata of {counted(len(reliance.unreadable), 'ledger')} cannot be read, and "
             f"nobody knows whether it lists {bookie_id}: {named(reliance.unreadable)}",
-            "mend or delete them first",
+            "repair or delete them first",
         )
     if reliance.only_here:
         yield Objection(

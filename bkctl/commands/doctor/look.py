@@ -87,7 +87,7 @@ def _conclude(session: Session, found: list[Finding], cluster: SeenCluster) -> N
     if troubles:
         session.note(looked)
         raise WarningsError(f"{counted(troubles, 'finding')} of trouble")
-    session.note(f"{looked}: all is well")
+    session.note(f"{looked}: no problem found")
 
 
 # The cluster ------------------------------------------------------------------------------------

@@ -79,9 +79,9 @@ def _lacking(seen: SeenCluster) -> Iterator[Finding]:
     if last:
         what += f"; {_of_them(last, some.count)} one copy left of some entry"
     if unmarked == some.count:
-        what += f"; {_does(some.count, 'it is not', 'none is')} marked to be mended"
+        what += f"; {_does(some.count, 'it is not', 'none is')} marked for repair"
     elif unmarked:
-        what += f"; {unmarked} are not marked to be mended"
+        what += f"; {unmarked} are not marked for repair"
     fix = _mends(seen, unmarked=bool(unmarked))
     yield from _of(Danger.RISK, "ledgers-lack-copies", some, what, fix)
 
@@ -142,7 +142,7 @@ def _open_long(seen: SeenCluster) -> Iterator[Finding]:
 
 def _single(seen: SeenCluster) -> Iterator[Finding]:
     some = seen.ledgers.single
-    what = f"{_does(some.count, 'keeps', 'keep')} one copy of each entry, which nothing can mend"
+    what = f"{_does(some.count, 'keeps', 'keep')} one copy of each entry, which cannot be repaired"
     yield from _of(
         Danger.NOTE, "ledgers-single", some, what, "write with a write quorum of 2 or more"
     )
@@ -159,7 +159,7 @@ def _too_few(seen: SeenCluster) -> Iterator[Finding]:
     elif writable < needed:
         what = (
             f"{counted(writable, 'bookie')} {_does(writable, 'takes', 'take')} adds, and ensembles "
-            f"of {needed} are in use: none can be formed, and there is none to copy to"
+            f"of {needed} are in use: no ensemble can be formed, and no bookie is left to copy to"
         )
         yield Finding(Danger.RISK, "bookies-too-few", what, "start bookies")
 
@@ -294,7 +294,7 @@ def _disabled(seen: SeenCluster) -> Iterator[Finding]:
         yield Finding(
             Danger.RISK if needed else Danger.TROUBLE,
             "autorecovery-disabled",
-            f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is mended",
+            f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
             "bkctl autorecovery enable",
         )
 
@@ -341,7 +341,7 @@ def _why_idle(seen: SeenCluster) -> str:
     if writable < seen.ledgers.ensemble_max:
         return f"{counted(writable, 'writable bookie')} leave none to copy to"
     if seen.ledgers.unmendable.count:
-        return "some have no copy to be mended from"
+        return "some have no copy to be repaired from"
     return "do workers run?"
 
 
@@ -359,7 +359,7 @@ def _marks_in_service(seen: SeenCluster) -> Iterator[Finding]:
     some = seen.ledgers.marked_in_service
     what = (
         f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
-        "or have lost some entries; a worker looks, and mends it or drops the mark"
+        "or have lost some entries; a worker checks them, and repairs them or drops the mark"
     )
     yield from _of(Danger.NOTE, "marks-in-service", some, what, _forget(some.first))
 
@@ -381,7 +381,7 @@ def _stale_locks(seen: SeenCluster) -> Iterator[Finding]:
         oldest = min(old, key=lambda lock: lock.since_ms)
         age = human_duration((seen.now_ms - oldest.since_ms) / 1000)
         held = _does(len(old), "a repair lock is", f"{len(old)} repair locks are")
-        what = f"{held} held for long, one for {age} by {oldest.owner or 'somebody unknown'}"
+        what = f"{held} held for long, one for {age} by {oldest.owner or 'an unknown bookie'}"
         ids = tuple(str(lock.ledger_id) for lock in old)
         fix = "restart that worker: its locks go with its session"
         yield Finding(Danger.TROUBLE, "locks-stale", what, fix, ids, len(old))
@@ -390,7 +390,7 @@ def _stale_locks(seen: SeenCluster) -> Iterator[Finding]:
 def _long_delay(seen: SeenCluster) -> Iterator[Finding]:
     if seen.delay_s is not None and seen.delay_s > seen.limits.delay_s:
         delay = human_duration(seen.delay_s)
-        what = f"a lost bookie is mended only after {delay}: was this forgotten?"
+        what = f"a lost bookie is repaired only after {delay}: was this forgotten?"
         yield Finding(Danger.TROUBLE, "delay-long", what, "bkctl autorecovery delay 0")
 
 

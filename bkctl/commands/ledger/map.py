@@ -107,7 +107,7 @@ def verdict(found: Holdings) -> str:
         return "every replica is there"
     lost = [one for one in found.fragments if one.copies == 0]
     if lost:
-        return f"{counted(len(lost), 'fragment')} with an entry of which no whole copy answers"
+        return f"{counted(len(lost), 'fragment')} with an entry of which no complete copy answers"
     healths = [place.health for fragment in found.fragments for place in fragment.places]
     bad = [(health, healths.count(health)) for health in _GLYPHS if health in healths]
     return (

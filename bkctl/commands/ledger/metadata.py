@@ -77,7 +77,7 @@ def restore(
         session.emit(MetadataRestored(ledger_id, "unchanged", stored.version))
     elif not replace:
         raise ConflictError(
-            f"there is such a ledger, and it differs in {', '.join(c.field for c in changes)}",
+            f"the ledger exists, and differs in {', '.join(c.field for c in changes)}",
             next_step=f"look at it: {session.again('--replace', '--dry-run')}",
         )
     else:
@@ -92,7 +92,9 @@ def _create(session: Session, ledger_id: LedgerId, new: LedgerMetadata) -> None:
     try:
         version = session.call(_store_new, ledger_id, new)
     except LedgerExistsError as error:
-        raise ConflictError("somebody has created it just now", next_step="look again") from error
+        raise ConflictError(
+            "another process has created it just now", next_step="look again"
+        ) from error
     session.emit(MetadataRestored(ledger_id, "created", version))
 
 
@@ -110,7 +112,7 @@ def _replace(
         return
     session.confirm(
         [f"The metadata of ledger {ledger_id} changes:", *(f"  {line}" for line in lines)],
-        f"Replace it? What is there now goes to {kept}.",
+        f"Replace it? The present metadata is saved to {kept}.",
         proof=session.call(instance_id),
     )
     write_whole(kept, encode_metadata(stored.value), only_new=True, private=True)

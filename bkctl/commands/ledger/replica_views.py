@@ -59,7 +59,7 @@ def _verified(v: Verified) -> str:
 def _restored(v: MetadataRestored) -> str:
     if v.how == "unchanged":
         return f"ledger {v.ledger_id}: nothing to change, it has this metadata"
-    kept = f"; what was there is in {v.backup}" if v.backup else ""
+    kept = f"; the old metadata is in {v.backup}" if v.backup else ""
     return f"metadata of ledger {v.ledger_id} {v.how}, version {v.version}{kept}"
 
 

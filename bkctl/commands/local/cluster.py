@@ -277,7 +277,7 @@ class LocalCluster:
         while there := ids & registered():
             self.insist_on_zookeeper()
             if time.monotonic() > deadline_s:
-                raise LocalStartError(f"{min(there)} is registered by somebody else")
+                raise LocalStartError(f"{min(there)} is registered by another process")
             time.sleep(_POLL_S)
 
     def _wait(self, registered: Callable[[], frozenset[str]], wanted: list[_Bookie]) -> None:
@@ -366,7 +366,7 @@ class LocalCluster:
         server = self._zookeeper
         if server is None or server.running:
             return
-        next_step = "--dir DIR keeps its log, and what there is"
+        next_step = "--dir DIR keeps its log and its files"
         if not self.is_temporary:
             again = f"bkctl local {len(self._bookies)} --zookeeper --dir {self.directory}"
             next_step = f"its log is {server.log}; to start all again: {again}"

@@ -64,7 +64,7 @@ HTTP_MEANINGS: Final = {
     HttpLimit.CONNECTIONS: "refused connections: no more are allowed",
     HttpLimit.ADDRESS: "refused connections: their address has its share",
     HttpLimit.WAITING: "closed connections that had no whole request: others came",
-    HttpLimit.REQUEST_TIME: "cut connections: a request did not come whole in time",
+    HttpLimit.REQUEST_TIME: "cut connections: a request was not complete in time",
     HttpLimit.ANSWER_TIME: "cut connections: an answer was not taken in time",
     HttpLimit.BODY: "cut connections: the body of a request is too long",
     HttpLimit.UNSENT: "refused requests: too many answers are not taken, over all connections",

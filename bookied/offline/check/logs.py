@@ -191,7 +191,7 @@ def _unindexed(path: Path, ledger_id: int, one: _Unindexed, *, is_known: bool) -
 
 def _not_yet(problem: Problem) -> Problem:
     """Return what is no loss beside a running bookie: it writes entries before their index."""
-    message = f"{problem.message}, or not yet: a bookie is at work here"
+    message = f"{problem.message}, or not yet: a bookie uses these directories"
     return attrs.evolve(
         problem, severity=Severity.NOTE, message=message, fix="check again once it is stopped"
     )

@@ -30,7 +30,7 @@ _MARK_FIX: Final = (
     "other bookies"
 )
 _LOSS_FIX: Final = (
-    "the bookie will not start: put back what was there, or treat it as after the loss of a disk"
+    "the bookie will not start: put back the old files, or proceed as after the loss of a disk"
 )
 
 

@@ -52,7 +52,7 @@ def flush(
         storages.abandon()
     if any(mark < end for mark, end in zip(reached, replayed.marks, strict=True)):
         # A bookie would go on with that in memory, read-only.
-        raise NoWritableDirError("no room for all that the journals hold; they keep it")
+        raise NoWritableDirError("no space for all that the journals hold; they keep it")
     # As after a clean stop: nothing is left that a start would have to bring back.
     clear_dirty(files, found)
     return replayed

@@ -366,7 +366,7 @@ class Upgrade:
         if wanted and not ending and not all(root.has_new_journal for root in journals):
             raise UpgradeRefusedError(
                 "no bookie has started on these directories since the upgrade: start it once and "
-                "look whether all is well"
+                "check that it works"
             )
         return [root for root in roots if root in wanted or root in ending]
 

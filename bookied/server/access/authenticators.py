@@ -69,7 +69,7 @@ class ByPassword:
         self._users, self._allowed, self._new_nonce = users, allowed, new_nonce
         if not any(map(allowed.fullmatch, self._users)):
             log.warn(
-                "none of the users in the JAAS file will be let in: saslJaasClientAllowedIds is"
+                "none of the users in the JAAS file is allowed: saslJaasClientAllowedIds is"
                 " {pattern}",
                 pattern=allowed.pattern,
             )

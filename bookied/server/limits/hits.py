@@ -37,14 +37,14 @@ MEANINGS: Final = {
     Limit.CONNECTIONS: "refused connections: no more are allowed",
     Limit.ADDRESS: "refused connections: their address has its share",
     Limit.FRAME: "closed connections: a frame was too long, or could not be read",
-    Limit.FRAME_TIME: "cut connections: a frame did not come whole in time",
+    Limit.FRAME_TIME: "cut connections: a frame was not complete in time",
     Limit.HALF_FRAMES: "cut connections: half a frame of each kept others waiting",
     Limit.ANSWER_TIME: "cut connections: answers were not taken in time",
     Limit.UNSENT: "cut connections: too many answers are not taken, over all connections",
     Limit.IDLE: "closed connections: nothing was asked for too long",
     Limit.LOGIN: "cut connections: clients did not show in time who they are",
     Limit.READS: "refused reads: too many wait for the disk",
-    Limit.IN_FLIGHT: "stopped reading from clients: too much is under way",
+    Limit.IN_FLIGHT: "stopped reading from clients: too many requests in progress",
 }
 """What the log says of each."""
 

@@ -440,7 +440,7 @@ class EntryLogWriter:
         other, file = self._other_directory(path.parent), self._file
         if other is None or file is None:
             return False
-        log.warn("{path} is given up: there is room in {other}", path=path, other=other)
+        log.warn("{path} is closed early: there is space in {other}", path=path, other=other)
         self._sync(file)
         self._drop_held(file)
         kept = file.readable_bytes
@@ -530,7 +530,7 @@ class EntryLogWriter:
             except OSError as error:
                 if error.errno not in _FULL:
                     raise
-                log.warn("no room for {name} in {path}", name=layout.LAST_ID, path=directory)
+                log.warn("no space for {name} in {path}", name=layout.LAST_ID, path=directory)
 
     def _write(self, command: _Write) -> None:
         file = self._file

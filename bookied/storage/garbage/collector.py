@@ -254,7 +254,7 @@ class Collector:
     def _is_busy(self) -> bool:
         storage = self._storage
         if storage.is_out_of_room:
-            raise NoWritableDirError("a ledger directory has no room left")
+            raise NoWritableDirError("a ledger directory has no space left")
         return storage.unwritten_bytes > storage.limits.unwritten_bytes_max // BUSY_SHARE
 
     # A round --------------------------------------------------------------------------------------
@@ -462,7 +462,7 @@ class Collector:
                 log.info("{kind} compaction ends: it is suspended", kind=kind.value)
                 return
             if not await self._has_room(usage):
-                log.warn("no room to compact entry log {id:x} into", id=usage.log_id)
+                log.warn("no space to compact entry log {id:x} into", id=usage.log_id)
                 continue
             await self._compact_one(usage, self._logs[usage.log_id])
 

@@ -130,7 +130,7 @@ def lac_offset(header: IndexHeader) -> int:
 
 def _decode_lac(data: bytes, at: int, path: Path) -> bytes | None:
     if at + 4 > HEADER_BYTES:
-        raise IndexFormatError(path, at, "no room for the explicit LAC")
+        raise IndexFormatError(path, at, "no space for the explicit LAC")
     length = _I32.unpack_from(data, at)[0]
     if length == 0:
         return None

@@ -97,7 +97,7 @@ class GroupReader:
         """Make sure that no group behind ``at`` was written when what is there was on disk."""
         for later, synced in self._later_groups(at):
             if synced > at:
-                message = f"damaged; what was written behind it, at {later}, is whole"
+                message = f"damaged, and the records behind it, at {later}, are intact"
                 raise JournalRecordError(self._path, at, message)
 
     def _later_groups(self, at: int) -> Iterator[tuple[int, int]]:

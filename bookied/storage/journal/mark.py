@@ -110,7 +110,7 @@ def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark)
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                 raise
-            log.warn("no room for {name} in {path}", name=name, path=directory)
+            log.warn("no space for {name} in {path}", name=name, path=directory)
             refused = OSError(error.errno, error.strerror, str(directory / name))
         else:
             has_one = True

@@ -98,7 +98,7 @@ def test_speculation_falls_back_to_its_base() -> None:
 
 def test_the_digest_type_is_read_by_name() -> None:
     assert config("digestType=CRC32C").digest_type is DigestType.CRC32C
-    with pytest.raises(ConfigError, match="digestType: 'MD5' is none of the values allowed"):
+    with pytest.raises(ConfigError, match="digestType: 'MD5' is not one of the allowed values"):
         config("digestType=MD5")
 
 

@@ -232,7 +232,7 @@ def test_the_newer_name_wins_over_the_older() -> None:
         ("level=9223372036854775808", "'9223372036854775808' does not fit into 64 bits; allowed"),
         ("usage=nan", "'nan' is not a number; allowed: 0 to 1"),
         ("sync=maybe", "'maybe' is neither true nor false; allowed: true, false, yes"),
-        ("colour=green", "'green' is none of the values allowed; allowed: red, blue"),
+        ("colour=green", "'green' is not one of the allowed values; allowed: red, blue"),
         ("scheme=etcd", "'etcd' is not served"),
         ("authClass=x", "'x' cannot be provided; remove the key; allowed: none"),
     ],

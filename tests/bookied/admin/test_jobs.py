@@ -72,7 +72,7 @@ def test_the_same_is_begun_once_and_again_when_it_has_ended(works: Works) -> Non
 def test_there_is_a_limit_to_what_is_under_way(works: Works) -> None:
     for number in range(RUNNING_MAX):
         works.begin(str(number))
-    with pytest.raises(JobRefusedError, match="are under way"):
+    with pytest.raises(JobRefusedError, match="are running"):
         works.begin("one more")
 
 

@@ -129,7 +129,7 @@ def test_whoever_shows_no_certificate_that_is_trusted_is_turned_away(tmp_path: P
     assert asker.why
     (why,) = [one["why"] for one in events if "no TLS over HTTP" in str(one.get("log_format"))]
     assert why == (
-        "it sent no certificate, and none is let in without"
+        "it sent no certificate, and this bookie requires one"
         if own is None
         else "its certificate (CN=stranger) comes from an authority that is not trusted"
     )

@@ -133,7 +133,7 @@ def test_a_bookie_goes_on_in_other_directories_when_one_is_filled_to_the_last_by
     machine.check(again)
     ballast.unlink()
     assert again.stop() == 0
-    assert "is given up: there is room in" in bookie.output.read_text()
+    assert "is closed early: there is space in" in bookie.output.read_text()
     last = machine.start().ready()
     machine.check(last)
     assert machine.add(last, 10) is ReturnCode.EOK
@@ -246,7 +246,7 @@ def test_a_full_journal_directory_ends_the_bookie_with_5_and_loses_nothing(
     fill(disks[0])
     status, line = refusal(machine.start())
     assert status == 5
-    assert line.startswith(f"no room to start: {disks[0] / 'current'}")
+    assert line.startswith(f"no space to start: {disks[0] / 'current'}")
     ballast.unlink()
     again = machine.start().ready()
     machine.check(again)

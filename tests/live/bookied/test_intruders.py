@@ -355,7 +355,7 @@ TLS_WAYS: dict[str, tuple[Way, object, str, str]] = {
     ),
     "no certificate": (
         no_tls(None), "no TLS: it wants a certificate of us, and we have none to send",
-        TLS, "it sent no certificate, and none is let in without",
+        TLS, "it sent no certificate, and this bookie requires one",
     ),
     "an old certificate": (
         no_tls(AUTHORITY.issue("old", days=-1)),

@@ -533,7 +533,7 @@ def test_autorecovery_alone_leaves_the_http_port_to_the_bookie_of_the_same_file(
         conf = machine.conf("b8", httpServerEnabled="true", httpServerPort=port)
         process = machine.start(conf, command=["autorecovery"]).ready()
         assert process.stop() == 0
-    assert "HTTP is served by bookies alone" in process.output.read_text()
+    assert "only bookies serve HTTP" in process.output.read_text()
 
 
 @pytest.mark.processes

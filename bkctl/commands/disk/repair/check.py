@@ -100,7 +100,7 @@ class Checking:
             for severity in Severity
             if self._severities[severity]
         ]
-        return ", ".join(found) or "all is well"
+        return ", ".join(found) or "no problem found"
 
 
 def plan(problems: Iterable[Problem]) -> Iterator[RepairStep]:

@@ -144,7 +144,7 @@ def finalize(session: Session) -> None:
 
 
 _NEXT: Final = {
-    "upgrade": "start the bookie, look whether all is well, then `bkctl upgrade --finalize`; "
+    "upgrade": "start the bookie, check that it works, then `bkctl upgrade --finalize`; "
     "`bkctl upgrade --rollback` goes back until then",
     "rollback": "the old release can be started",
     "finalize": "",

@@ -398,7 +398,7 @@ class TestDecommission:
         (one,) = run_in(world, "bookie", "decommission-status", "b2", "--detail", "--json").json[
             "ledgers"
         ]
-        assert (one["ledger_id"], one["prospect"]) == (str(ledger_id), "being mended")
+        assert (one["ledger_id"], one["prospect"]) == (str(ledger_id), "being repaired")
 
     def test_it_is_cancelled_only_for_a_bookie_that_runs_again(self) -> None:
         world = World(5)

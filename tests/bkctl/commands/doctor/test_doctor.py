@@ -125,7 +125,7 @@ def test_a_healthy_cluster_is_well(patient: Patient) -> None:
     result = patient.doctor()
     assert (result.status, result.out) == (0, "")
     assert "looked at 4 bookies and 2 ledgers" in result.err
-    assert "all is well" in result.err
+    assert "no problem found" in result.err
 
 
 def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
@@ -137,7 +137,7 @@ def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
     assert found["ledgers-lack-copies"]["examples"] == ["1", "2"]
     assert found["ledgers-lack-copies"]["what"] == (
         "2 ledgers lack copies on bookies that are in service; all have one copy left of some "
-        "entry; none is marked to be mended"
+        "entry; none is marked for repair"
     )
     assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery trigger"
     assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
@@ -326,7 +326,7 @@ def test_25_no_room_for_one_more_copy_is_told(patient: Patient) -> None:
     patient.world.kill("b3")
     assert "bookies-too-few" not in patient.findings()
     patient.world.kill("b4")
-    assert "there is none to copy to" in patient.findings()["bookies-too-few"]["what"]
+    assert "no bookie is left to copy to" in patient.findings()["bookies-too-few"]["what"]
 
 
 def test_26_a_million_ledgers_take_no_more_memory_than_a_few() -> None:

@@ -229,7 +229,7 @@ def test_metadata_is_replaced_only_when_asked_and_what_was_there_is_kept(
     unasked = run_in(world, *restore, "--replace", ok=False)
     assert unasked.status == ExitStatus.REFUSED
     asked = run_in(world, *restore, "--replace", typed=f"{instance_id(world)}\n", tty=True)
-    assert f"version {version + 1}; what was there is in {file}.before-{version}" in asked.out
+    assert f"version {version + 1}; the old metadata is in {file}.before-{version}" in asked.out
     kept = Path(f"{file}.before-{version}")
     assert kept.read_bytes() == encode_metadata(world.run(_stored_value(changed)))
     assert world.stored(ledger_id).ensemble == fragment.ensemble

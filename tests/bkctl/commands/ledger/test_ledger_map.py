@@ -88,7 +88,7 @@ class TestDrawing:
         whole = ledger_map(["abc"], [[OK, OK, OK]])
         assert verdict(whole.holdings) == "every replica is there"
         assert verdict(SOME.holdings) == (
-            "2 fragments with an entry of which no whole copy answers"
+            "2 fragments with an entry of which no complete copy answers"
         )
         partly = ledger_map(["abc"], [[OK, OK, AWAY]])
         assert verdict(partly.holdings) == "1 unreachable of 3 replicas of fragments"

@@ -129,7 +129,7 @@ def test_a_ledger_without_room_anywhere_does_not_keep_the_others_back() -> None:
     disks = Disks()
     disks.files.room[B] = disks.files.used(B) + 12_000
     index = disks.open()
-    with pytest.raises(IndexFullError, match="no room for the index of ledger 1") as caught:
+    with pytest.raises(IndexFullError, match="no space for the index of ledger 1") as caught:
         index.write([LATER, LedgerChange(2, HEADER, ((0, page(e0=9000)),))])
     assert caught.value.ledger_ids == {1}
     disks.files.crash()
