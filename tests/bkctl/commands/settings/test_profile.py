@@ -178,7 +178,7 @@ def test_a_path_in_the_home_of_nobody_stays_as_it_is() -> None:
         ("[profile.a]", "profile is no text"),
         ("[profiles.a]\nserviceuri = 'x'", "no profiles.a.serviceuri; did you mean service-uri?"),
         ("[profiles.a]\nproduction = 'yes'", "neither true nor false"),
-        ("[profiles.a]\noutput = 'xml'", "'xml' is none of table"),
+        ("[profiles.a]\noutput = 'xml'", "'xml' is not one of table"),
         ("[profiles.a.tls]\nca = 'x'", "no profiles.a.tls.ca"),
         ("[profiles.a.client]\nx = {}", "profiles.a.client.x is no text"),
         ("profiles = 3", "profiles is no table"),
