@@ -7,21 +7,18 @@ import os
 import signal
 import sys
 import termios
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from shell.line import LineError, UnfinishedError, parse
+from shell.line import LineError, parse
 from shell.program import Program
 from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
 from shell.terminal.preferences import Preferences
+from shell.typed import MORE, is_unfinished, prompt_parts, run_interactive
 
 if TYPE_CHECKING:
-    from prompt_toolkit.formatted_text import StyleAndTextTuples
-
-MORE: Final = "> "
-"""The prompt of a line that goes on."""
+    pass
 
 
 def run(
@@ -149,17 +146,6 @@ def _whole(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
         yield text, first
 
 
-def is_unfinished(text: str) -> bool:
-    """Tell whether more is to come before a text can be run."""
-    try:
-        parse(text)
-    except UnfinishedError:
-        return True
-    except LineError:
-        return False
-    return False
-
-
 def _run_file(shell: Shell, path: str, *, keep_going: bool) -> int:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
         return run_script(shell, file, keep_going=keep_going)
@@ -215,37 +201,3 @@ def _read_plain(shell: Shell) -> str | None:
         if not is_unfinished(text):
             return text
         prompt = MORE
-
-
-def run_interactive(shell: Shell, text: str) -> int:
-    """Run what was typed; what fails is told, and the shell goes on."""
-    try:
-        lines = parse(text)
-    except LineError as error:
-        shell.complain(str(error))
-        return USAGE
-    status, began_s = 0, time.monotonic()
-    for line in lines:
-        status = shell.run(line)
-        if status or shell.leaving is not None:
-            break
-    shell.took(time.monotonic() - began_s)
-    shell.live.questions.doubt()
-    return status
-
-
-def prompt_parts(shell: Shell, *, narrow: bool = False) -> StyleAndTextTuples:
-    """Return the prompt as styles and texts: where we are, what is in use, a mark for trouble."""
-    state, (where, warning) = shell.state(), shell.where()
-    word = f" ({warning})" if warning and not narrow else ""
-    place = f" {where}{word}" if where else ""
-    label = f" {state.label}" if state.label and not narrow else ""
-    used = "".join(f" {word}:{value}" for word, value in shell.current.values.items())
-    return [
-        ("class:prompt", shell.name),
-        ("class:prompt.alarm" if warning else "class:prompt.where", place),
-        ("class:prompt.label", label),
-        ("class:prompt.used", used),
-        ("class:prompt.trouble", "!" if state.trouble else ""),
-        ("class:prompt", "> "),
-    ]

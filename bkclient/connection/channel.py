@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -29,6 +29,7 @@ from bkclient.concurrency import Alarms
 from bkclient.config.keep_alive import KeepAlive
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.bulk_read import BulkAnswer, BulkRead
+from bkclient.connection.operations import OPERATIONS
 from bkclient.connection.tcp import Silence
 from bkclient.errors import (
     BookieUnavailableError,
@@ -49,19 +50,12 @@ from wire.messages import (
     AddRequest,
     AddResponse,
     Answer,
-    AuthRequest,
     BatchReadRequest,
     BatchReadResponse,
-    BookieInfoRequest,
     ErrorResponse,
-    ForceLedgerRequest,
-    ListEntriesRequest,
-    ReadLacRequest,
     ReadRequest,
     ReadResponse,
     Request,
-    StartTlsRequest,
-    WriteLacRequest,
 )
 
 if TYPE_CHECKING:
@@ -545,17 +539,3 @@ class BookieChannel(Protocol):
 
 def _fail(deferred: Deferred[Any], error: ClientError) -> None:
     deferred.errback(error)
-
-
-OPERATIONS: Final[dict[type, Operation]] = {
-    AddRequest: Operation.ADD_ENTRY,
-    ReadRequest: Operation.READ_ENTRY,
-    BatchReadRequest: Operation.BATCH_READ_ENTRY,
-    AuthRequest: Operation.AUTH,
-    StartTlsRequest: Operation.START_TLS,
-    WriteLacRequest: Operation.WRITE_LAC,
-    ReadLacRequest: Operation.READ_LAC,
-    ForceLedgerRequest: Operation.FORCE_LEDGER,
-    BookieInfoRequest: Operation.GET_BOOKIE_INFO,
-    ListEntriesRequest: Operation.GET_LIST_OF_ENTRIES_OF_LEDGER,
-}

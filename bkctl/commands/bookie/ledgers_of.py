@@ -11,9 +11,9 @@ from twisted.internet.task import deferLater
 from bkclient.admin import bookie_ids
 from bkclient.admin.bookie_ids import Renaming
 from bkctl.cli.command import Effect
-from bkctl.commands.bookie.ledgers_of_commands import REGISTERED, UNVERIFIED
 from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.output.units import counted
+from bkctl.session.check_names import REGISTERED, UNVERIFIED
 from bkctl.session.safety import NAMED_MAX, Objection, heed
 from bkctl.session.stopped_bookie import is_registered
 from wire.ids import BookieId

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,15 +11,10 @@ from bkctl.cli.command import Command, Effect
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.exit_status import ExitStatus
 from bkctl.options import Number
+from bkctl.session.check_names import REGISTERED, UNVERIFIED
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-
-REGISTERED: Final = "registered"
-"""The check that the old bookie does not run."""
-
-UNVERIFIED: Final = "unverified"
-"""The check that the new bookie shows the entries."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])

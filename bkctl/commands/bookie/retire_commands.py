@@ -12,6 +12,13 @@ from bkctl.cli.command import Command, Effect
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, parse_ledger_id
 from bkctl.commands.bookie.admin_commands import where_to_ask
 from bkctl.exit_status import ExitStatus
+from bkctl.session.check_names import (
+    ONLY_COPIES,
+    OTHERS_LOST,
+    TOO_FEW,
+    TOO_FEW_RACKS,
+    TOO_LITTLE_SPACE,
+)
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 4
 """Ledgers that are moved at a time."""
 
+<<<<<<< HEAD
 TOO_FEW: Final = "too-few-bookies"
 """The check that there are enough bookies to take everything over."""
 
@@ -35,6 +43,8 @@ TOO_FEW_RACKS: Final = "few-racks"
 ONLY_COPIES: Final = "only-copies"
 """The check that all it holds can be copied from others, once it is stopped."""
 
+=======
+>>>>>>> 0c144f9 (bkctl, bookied, shell: end circles of imports)
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
     ExitStatus.CONFLICT,

@@ -23,9 +23,9 @@ from bkclient.blocking import with_store
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkctl.commands.cluster.known_nodes import known
-from bkctl.commands.cluster.metadata_commands import ROOT
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 from bkctl.output.units import counted, rfc3339
+from bkctl.session.check_names import ROOT
 from bkctl.session.safety import Objection, heed, named
 from wire.ids import LedgerId
 

@@ -11,6 +11,7 @@ from bkctl.cli.command import Command, Effect, SubGroup
 from bkctl.commands.cluster.look_commands import LAZY as LOOKS
 from bkctl.commands.cluster.metadata_commands import LAZY as METADATA
 from bkctl.exit_status import ExitStatus
+from bkctl.session.check_names import LEDGERS, LIVE_BOOKIES
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -22,12 +23,6 @@ cluster = SubGroup(
     lazy={**LOOKS, **METADATA},
     order=("init", "status", "info", "id", "instance-id"),
 )
-
-LEDGERS: Final = "ledgers"
-"""The safety check that no ledger would be lost."""
-
-LIVE_BOOKIES: Final = "live-bookies"
-"""The safety check that no bookie is registered."""
 
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.REFUSED, ExitStatus.CONFLICT,

@@ -11,6 +11,7 @@ import click
 from bkctl.cli.command import Command, Effect
 from bkctl.cli.params import DURATION
 from bkctl.exit_status import ExitStatus
+from bkctl.session.check_names import ROOT
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -35,9 +36,6 @@ LAZY: Final = {
     ),
 }
 """For the group they hang in."""
-
-ROOT: Final = "root"
-"""The safety check that the root is empty."""
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 

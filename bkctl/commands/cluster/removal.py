@@ -13,9 +13,9 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotInitializedError
 from bkclient.repair.autorecovery import count_marks
-from bkctl.commands.cluster.commands import LEDGERS, LIVE_BOOKIES
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted, human_bytes
+from bkctl.session.check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety import Objection, heed, named
 from wire.ids import BookieId
 

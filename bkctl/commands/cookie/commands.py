@@ -11,6 +11,7 @@ from bkctl.cli.command import Effect, SubGroup
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cookie.local_commands import LAZY
 from bkctl.exit_status import ExitStatus
+from bkctl.session.check_names import ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -21,10 +22,6 @@ _REFUSED: Final = (*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitSta
 
 CONTENT: Final = "content"
 """The check that a cookie is this bookie's, of this cluster."""
-
-REGISTERED: Final = "registered"
-OPEN_LEDGERS: Final = "open-ledgers"
-ONLY_COPIES: Final = "only-copies"
 
 cookie = SubGroup(
     name="cookie",

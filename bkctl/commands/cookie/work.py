@@ -10,10 +10,10 @@ import attrs
 
 from bkclient.admin import cookies
 from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkctl.commands.cookie.commands import ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.whole_file import write_whole
+from bkctl.session.check_names import ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.session.safety import Objection, heed, named
 from bkctl.suggest import did_you_mean
 from wire.errors import FormatError

@@ -8,7 +8,7 @@ from typing import Final
 from bkclient.config.findings import Severity as SettingSeverity
 from bkctl.commands.doctor.state import Danger, Finding, SeenLocal
 from bkctl.output.units import human_duration
-from bookied.offline.check.check import Severity
+from bookied.offline.check.findings import Severity
 
 SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"
 """What to do where a clock is wrong."""

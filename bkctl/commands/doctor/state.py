@@ -22,7 +22,7 @@ from bkclient.metadata.api import HeldLock, Version
 from bkclient.metadata.stored import StoredLedger
 from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
-from bookied.offline.check.check import Problem
+from bookied.offline.check.findings import Problem
 from wire.codes import LedgerState
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

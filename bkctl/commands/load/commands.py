@@ -60,9 +60,9 @@ def top(session: Session, *, interval: float, once: bool, stats_port: int | None
     the bookies' last minute, the cluster's the worst of any. What a bookie's /metrics do not tell
     is a dash: enable its HTTP server. Without a terminal it prints a line each time.
     """
-    from bkctl.commands.load import looks
+    from bkctl.commands.load import screen
 
-    looks.top(session, interval, once=once, stats_port=stats_port)
+    screen.top(session, interval, once=once, stats_port=stats_port)
 
 
 @click.command(

@@ -197,23 +197,6 @@ async def _marks(client: Client) -> int:
 # Top --------------------------------------------------------------------------------------------
 
 
-def top(session: Session, interval_s: float, *, once: bool, stats_port: int | None) -> None:
-    """Show the load again and again, or once."""
-    from bkctl.commands.load import screen
-
-    source = looks(session, stats_port)
-    if once:
-        source.look()
-        time.sleep(interval_s)
-        load = source.look()
-        session.emitter.draw(load, lambda canvas: screen.drawing(load, canvas))
-    elif session.options.output in {None, "table"} and screen.has_screen(session.host):
-        screen.run(session, source, interval_s)
-    else:
-        session.options.no_pager = True
-        session.emit_all(flushed(session, every(source.look, interval_s)), ClusterLoad)
-
-
 def every(
     look: Callable[[], T], interval_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[T]:

@@ -22,6 +22,10 @@ from bkctl.output.units import counted, human_bytes, human_count, human_ms, huma
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
+    from bkctl.session.session import Session
+from bkctl.commands.load.looks import every, flushed, looks
+
+if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bkctl.session.session import Host, Session
@@ -335,3 +339,18 @@ def _loop(
         if (lines, width) != shown:
             shown = lines, width
             screen.show(lines)
+
+
+def top(session: Session, interval_s: float, *, once: bool, stats_port: int | None) -> None:
+    """Show the load again and again, or once."""
+    source = looks(session, stats_port)
+    if once:
+        source.look()
+        time.sleep(interval_s)
+        load = source.look()
+        session.emitter.draw(load, lambda canvas: drawing(load, canvas))
+    elif session.options.output in {None, "table"} and has_screen(session.host):
+        run(session, source, interval_s)
+    else:
+        session.options.no_pager = True
+        session.emit_all(flushed(session, every(source.look, interval_s)), ClusterLoad)

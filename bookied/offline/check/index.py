@@ -18,7 +18,7 @@ from bookied.errors import (
     MissingLogError,
 )
 from bookied.offline.bookie import Shard
-from bookied.offline.check.check import Findings, Problem, Severity, from_error
+from bookied.offline.check.findings import Findings, Problem, Severity, from_error
 from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick
 from bookied.offline.packets import find_digest

@@ -14,7 +14,7 @@ import attrs
 
 from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
-from bookied.offline.check.check import Findings, Problem, Severity, from_error
+from bookied.offline.check.findings import Findings, Problem, Severity, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs

@@ -12,7 +12,7 @@ from bookied.directories.dirs import CURRENT, DIRTY, VERSION
 from bookied.directories.losses import losses
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
-from bookied.offline.check.check import Findings, Problem, Severity, from_error
+from bookied.offline.check.findings import Findings, Problem, Severity, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick, bytes_to_replay
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bookied.offline.check.check import Findings, Problem, stages
+from bookied.offline.check.check import stages
+from bookied.offline.check.findings import Findings, Problem
 from bookied.offline.journal_tail import read_tail
 from bookied.offline.ledger import local_ledgers, placed_entries
 from bookied.offline.repair.convert import Conversion

@@ -8,7 +8,7 @@ import attrs
 
 from bkctl.errors import ProblemsError
 from bkctl.session.directories import open_bookie
-from bookied.offline.check.check import Severity
+from bookied.offline.check.findings import Severity
 from bookied.offline.check.start import check_mark
 from bookied.storage.journal.format import file_name
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bkctl.commands.disk.look.records import Damage
     from bkctl.session.session import Session
     from bookied.offline.bookie import StoredMark
-    from bookied.offline.check.check import Problem
+    from bookied.offline.check.findings import Problem
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from bkctl.output.emit import NEVER, WIDE, Field, Kind, View
 from bkctl.output.table import Cell, Table
 from bkctl.output.units import human_bytes
 from bkctl.session.directories import DirectoryState
-from bookied.offline.check.check import Problem
+from bookied.offline.check.findings import Problem
 from bookied.offline.files import BookieFile, DirectoryUse
 from bookied.offline.journals import JournalVerdict
 from bookied.offline.logs import LogUse

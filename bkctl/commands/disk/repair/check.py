@@ -12,7 +12,8 @@ from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.units import counted
 from bkctl.session.directories import open_bookie
 from bookied.directories.in_use import uses
-from bookied.offline.check.check import Findings, Problem, Severity, stages
+from bookied.offline.check.check import stages
+from bookied.offline.check.findings import Findings, Problem, Severity
 from bookied.offline.index import IndexKind
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def check(
     problem does, or keeps the bookie from starting, and makes the exit status 10.
     """
     from bkctl.commands.disk.repair import check as disk_checking
-    from bookied.offline.check.check import Problem
+    from bookied.offline.check.findings import Problem
 
     checking = disk_checking.Checking(session, deep=deep, only_db=db)
     found = checking.run(dirs)

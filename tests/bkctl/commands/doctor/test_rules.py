@@ -27,8 +27,8 @@ from bkctl.commands.doctor.state import (
     SeenLocal,
     Some,
 )
-from bookied.offline.check.check import Problem
-from bookied.offline.check.check import Severity as ProblemSeverity
+from bookied.offline.check.findings import Problem
+from bookied.offline.check.findings import Severity as ProblemSeverity
 from wire.ids import BookieId, LedgerId
 from wire.records import Cookie, CookieDifference
 

@@ -14,7 +14,8 @@ from bookied.directories.dirs import Directories
 from bookied.directories.losses import HeldNotes
 from bookied.directories.served_by import Served, note_journal
 from bookied.offline.bookie import OfflineBookie
-from bookied.offline.check.check import Findings, Problem, Severity, stages
+from bookied.offline.check.check import stages
+from bookied.offline.check.findings import Findings, Problem, Severity
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected

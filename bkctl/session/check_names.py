@@ -1,0 +1,38 @@
+"""Names of the safety checks, by which ``--force`` overrides each of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REGISTERED: Final = "registered"
+"""The bookie is not running."""
+
+OPEN_LEDGERS: Final = "open-ledgers"
+"""No ledger that the bookie has is open for writing."""
+
+ONLY_COPIES: Final = "only-copies"
+"""Every entry of the bookie can be copied from other bookies."""
+
+UNVERIFIED: Final = "unverified"
+"""The new bookie has the entries."""
+
+TOO_FEW: Final = "too-few-bookies"
+"""Enough bookies remain to take every replica."""
+
+TOO_LITTLE_SPACE: Final = "too-little-space"
+"""The other bookies have space for the replicas."""
+
+OTHERS_LOST: Final = "others-lost"
+"""No repair of another lost bookie is in progress."""
+
+TOO_FEW_RACKS: Final = "few-racks"
+"""A replacement in an allowed rack exists, where racks are enforced."""
+
+LEDGERS: Final = "ledgers"
+"""No ledger would be lost."""
+
+LIVE_BOOKIES: Final = "live-bookies"
+"""No bookie is registered."""
+
+ROOT: Final = "root"
+"""The root of the metadata is empty."""

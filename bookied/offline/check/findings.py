@@ -1,0 +1,105 @@
+"""What a check of a stopped bookie's directories finds."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+import attrs
+
+from bookied.errors import CorruptError
+from bookied.offline.journal_tail import JournalTail
+
+
+class Severity(enum.Enum):
+    """How bad a finding is; the value is what people read."""
+
+    PROBLEM = "problem"
+    """Something is lost or cannot be read, or the bookie will not start."""
+    WARNING = "warning"
+    """All can be read, but not as it should be; or another reader could not."""
+    NOTE = "note"
+    """Normal after a crash; the next start takes care of it."""
+
+
+@attrs.frozen
+class Problem:
+    """One thing that is not as it should be.
+
+    ``kind`` is a stable word for programs; ``fix`` the command, or what to do, if there is
+    something. ``last_entry`` ends a run of entries that all have the same trouble.
+    """
+
+    severity: Severity
+    kind: str
+    message: str
+    path: Path | None = None
+    offset: int | None = None
+    ledger_id: int | None = None
+    entry_id: int | None = None
+    last_entry: int | None = None
+    fix: str = ""
+
+    @property
+    def entries(self) -> int:
+        """How many entries it is about."""
+        if self.entry_id is None:
+            return 0
+        return (self.entry_id if self.last_entry is None else self.last_entry) - self.entry_id + 1
+
+
+@attrs.define
+class Counts:
+    """What a check has looked at so far."""
+
+    journals: int = 0
+    records: int = 0
+    logs: int = 0
+    log_entries: int = 0
+    ledgers: int = 0
+    entries: int = 0
+    verified: int = 0
+    """Entries whose digest was checked, in a deep check."""
+    unverified: int = 0
+    """Entries of ledgers whose digest needs a password, or that have none."""
+
+
+@attrs.define
+class Findings:
+    """What the stages of one check share."""
+
+    counts: Counts = attrs.field(factory=Counts)
+    tail: JournalTail = attrs.field(factory=JournalTail)
+    is_live: bool = False
+    """A bookie is at work there: an entry log may be ahead of the index and of ``tail``."""
+
+
+def from_error(
+    error: CorruptError | OSError,
+    *,
+    severity: Severity = Severity.PROBLEM,
+    ledger_id: int | None = None,
+    entry_id: int | None = None,
+    fix: str = "",
+) -> Problem:
+    """Return what damage, or a file that cannot be read, means for a check."""
+    if isinstance(error, CorruptError):
+        return Problem(
+            severity,
+            kind_of(error),
+            error.expected,
+            error.path,
+            error.offset,
+            ledger_id,
+            entry_id,
+            fix=fix,
+        )
+    path = None if error.filename is None else Path(str(error.filename))
+    message = error.strerror or str(error)
+    return Problem(severity, "unreadable", message, path, None, ledger_id, entry_id, fix=fix)
+
+
+def kind_of(error: CorruptError) -> str:
+    """Return the word for a kind of damage: ``missing-log`` for ``MissingLogError``."""
+    name = type(error).__name__.removesuffix("Error")
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
