@@ -80,7 +80,10 @@ class LedgerFragment:
 
 @attrs.frozen
 class Lack:
-    """A fragment and the places in its ensemble where replicas are missing or may be lost."""
+    """A fragment and the places in its ensemble where replicas are missing or may be lost.
+
+    Places are repaired in the order of ``indexes`` as far as there are bookies for them.
+    """
 
     fragment: LedgerFragment
     indexes: tuple[int, ...]

@@ -7,8 +7,9 @@ to its last fragment.
 
 from __future__ import annotations
 
+import enum
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import attrs
@@ -18,10 +19,12 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.errors import (
+    BookieUnavailableError,
     ClientClosedError,
     ClientError,
     InterruptedOperationError,
     ReadFailedError,
+    RequestTimeoutError,
     refusal,
 )
 from bkclient.ledger.fetch import EntryFetcher
@@ -40,6 +43,21 @@ READS_AT_ONCE: Final = 64
 
 OURS: Final = (ClientClosedError, InterruptedOperationError)
 """Errors that say nothing about a bookie."""
+
+
+SILENT: Final = (BookieUnavailableError, RequestTimeoutError)
+"""Errors of a bookie that has said nothing of an entry."""
+
+
+class Loss(enum.IntEnum):
+    """How sure it is that a replica is lost; the surest is repaired first."""
+
+    GONE = 0
+    """The bookie is not there."""
+    SURE = 1
+    """The bookie does not have the entry, or has it damaged."""
+    MAY_BE = 2
+    """The bookie did not answer."""
 
 
 @attrs.frozen(kw_only=True)
@@ -108,6 +126,8 @@ class LedgerChecker:
     ) -> tuple[Lack, ...]:
         """Return where replicas are missing; a bookie that is not available has none.
 
+        The places that such a bookie has come first, those of a bookie that did not answer last.
+
         Raises:
             ClientClosedError: the client was closed meanwhile.
         """
@@ -117,8 +137,8 @@ class LedgerChecker:
             for fragment in fragments_of(ledger.metadata, ledger.lac)
             if not fragment.may_be_empty or await run.may_have_begun(fragment)
         ]
-        bad: list[set[int]] = [
-            {i for i, bookie in enumerate(fragment.ensemble) if bookie not in available}
+        bad: list[dict[int, Loss]] = [
+            {i: Loss.GONE for i, bookie in enumerate(fragment.ensemble) if bookie not in available}
             for fragment in fragments
         ]
         reads = (
@@ -129,20 +149,26 @@ class LedgerChecker:
             for entry_id in samples(fragment, index, self.percentage, self.rng)
         )
 
-        async def look(read: tuple[LedgerFragment, set[int], int, EntryId]) -> None:
+        async def look(read: tuple[LedgerFragment, dict[int, Loss], int, EntryId]) -> None:
             fragment, places, index, entry_id = read
-            if index not in places and not await run.has(fragment, index, entry_id):
-                places.add(index)
+            if index not in places:
+                loss = await run.loss(fragment, index, entry_id)
+                if loss is not None:
+                    places[index] = min(loss, places.get(index, loss))
 
         try:
             await for_each(reads, look, self.reads_at_once)
         finally:
             run.close()
         return tuple(
-            Lack(fragment, tuple(sorted(places)))
+            Lack(fragment, _surest_first(places))
             for fragment, places in zip(fragments, bad, strict=True)
             if places
         )
+
+
+def _surest_first(places: Mapping[int, Loss]) -> tuple[int, ...]:
+    return tuple(index for _, index in sorted((loss, index) for index, loss in places.items()))
 
 
 class _Check:
@@ -157,8 +183,8 @@ class _Check:
     def close(self) -> None:
         self._fetcher.close()
 
-    async def has(self, fragment: LedgerFragment, index: int, entry_id: EntryId) -> bool:
-        """Return whether a bookie gives an entry, sound."""
+    async def loss(self, fragment: LedgerFragment, index: int, entry_id: EntryId) -> Loss | None:
+        """Return why a bookie is taken to lack an entry; None where it gives the entry, sound."""
         try:
             await self._read(fragment.ensemble[index], entry_id)
         except OURS:
@@ -170,8 +196,8 @@ class _Check:
                 entry=entry_id,
                 error=error,
             )
-            return False
-        return True
+            return Loss.MAY_BE if isinstance(error, SILENT) else Loss.SURE
+        return None
 
     async def may_have_begun(self, fragment: LedgerFragment) -> bool:
         """Return whether the first entry of a fragment may exist: not if all say that it does not.

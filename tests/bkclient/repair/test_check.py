@@ -77,6 +77,16 @@ def test_a_bookie_that_is_gone_lacks_all_even_where_nothing_was_stored() -> None
     assert places(check(world, client, ledger_id, gone={gone})) == [(0, (1,))]
 
 
+def test_what_is_lost_for_sure_comes_first() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 12)
+    member(world, ledger_id, 0).policy = when(is_reading, Fate.LOSE)
+    del member(world, ledger_id, 1).ledgers[ledger_id].entries[11]
+    gone = member(world, ledger_id, 2).bookie_id
+    assert places(check(world, client, ledger_id, gone={gone})) == [(0, (2, 1, 0))]
+
+
 def test_a_bookie_to_which_nothing_is_striped_is_not_asked() -> None:
     world = World(3)
     client = world.client()

@@ -152,6 +152,17 @@ def test_with_one_spare_bookie_one_of_two_places_is_repaired() -> None:
     assert len(left.indexes) == 1
 
 
+def test_the_one_spare_bookie_replaces_the_lost_one_and_not_the_slow_one() -> None:
+    world = World(4)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 12)
+    slow = member(world, ledger_id, 0)
+    slow.policy = when(is_reading, Fate.LOSE)
+    lost = lose(world, ledger_id, 2)
+    (swap,) = Repair(world, client, ledger_id).finish()
+    assert list(swap.old.values()) == [lost.bookie_id]
+
+
 def test_a_cluster_of_exactly_the_ensemble_cannot_heal() -> None:
     world = World(3)
     client = world.client()
