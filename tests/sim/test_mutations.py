@@ -18,7 +18,11 @@ from wire.codes import ProtocolVersion
 
 HUNTED = [name for name, mutation in MUTATIONS.items() if mutation.seeds_max]
 PLAYED = [name for name, mutation in MUTATIONS.items() if not mutation.seeds_max]
-ARGUMENTS: dict[str, Any] = {"protocol": ProtocolVersion.V3, "how_soon_s": 0.0}
+ARGUMENTS: dict[str, Any] = {
+    "protocol": ProtocolVersion.V3,
+    "how_soon_s": 0.0,
+    "is_in_memory": False,
+}
 """What scenarios are played with, where they are played with several."""
 ROWS = re.findall(
     r"^\| `([a-z-]+)` \| ([^|]+) \| [^|]+ \| [^|]+ \| ([^|]+) \|$",

@@ -125,6 +125,14 @@ def test_a_run_has_the_ids_asked_for_and_no_others(digest_type, ids, found) -> N
     assert [entry.entry_id for entry in entries] == list(ids[:found])
 
 
+def test_a_run_ends_before_an_entry_that_nobody_asked_for() -> None:
+    mine = digester(DigestType.CRC32C, b"pw")
+    packets = [mine.package(1, entry_id, 0, 9, b"x") for entry_id in (2, 4)]
+    assert mine.verify_run(1, range(2, 4), Packets.join(packets)).entries() == [
+        mine.verify(1, 2, packets[0])
+    ]
+
+
 def test_entries_stay_what_they_are_as_headers_and_payloads() -> None:
     entries = [Entry(1, 5, 4, 9, b"five"), Entry(1, 6, -1, 2**40, b"")]
     assert VerifiedEntries.of(entries).entries() == entries

@@ -289,6 +289,19 @@ def test_the_first_add_after_a_start_is_left_to_the_plain_path(client: Client) -
     assert taken(client) == 1
 
 
+def test_a_ledger_whose_key_is_not_journalled_is_left_to_the_plain_path(client: Client) -> None:
+    """Replay would take the ledger for a deleted one, and drop its entries."""
+    state = client._serving.storages.of(5).lookup(5)
+    assert state is not None
+    state.master_key = bytes(20)  # As a rebuilt index leaves it.
+    assert client._serving.storages.of(5).adopt_key(state, KEY)
+    client.send(frame_of(client._protocol, 1))
+    assert taken(client) == 0
+    assert state.key_logged
+    client.send(frame_of(client._protocol, 2))
+    assert taken(client) == 1
+
+
 @pytest.mark.parametrize("writes", [Writes.NONE, Writes.HIGH_PRIORITY])
 def test_a_read_only_bookie_takes_nothing_in_the_loop(client: Client, writes: Writes) -> None:
     client._serving.bookie.writes = writes

@@ -183,6 +183,18 @@ def test_a_page_torn_by_a_power_cut_is_no_damage_once_the_journal_was_replayed()
     assert patient.read(ONE, NEVER) is ReturnCode.ENOENTRY
 
 
+def test_the_last_entry_of_a_full_page_is_the_last_one_after_a_restart() -> None:
+    files = SimFiles(copy({}).rng)
+    for directory in (J, L0, L1):
+        files.mkdirs(directory)
+    patient = start(files)
+    for entry_id in range(1024):
+        assert patient.add(ONE, entry_id) is ReturnCode.EOK
+    patient.checkpoint()
+    patient = start(copy(files.contents()))
+    assert patient.read(ONE, -1) == packet(ONE, 1023)
+
+
 def test_a_torn_page_is_doubted_only_until_it_is_written_as_a_whole() -> None:
     # Slots of entries that the journal had not synced: no replay brings these.
     patient = start(torn_in_a_checkpoint((2**32 - 1).to_bytes(8, "big") * 5))

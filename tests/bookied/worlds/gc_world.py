@@ -61,6 +61,8 @@ class GcWorld(World):
         self.collecting: Deferred[Any] | None = None
         self.reads: list[ReadUnderWay] = []
         self.settings_options = settings_options or {}
+        self.fences: set[int] = set()
+        """Deleted ledgers whose fence was acknowledged."""
         self.wrongs: list[str] = []
         """What a collector did and should not have."""
         super().__init__(seed, **options)
@@ -189,7 +191,7 @@ class GcWorld(World):
         asked = self.model.get(ledger_id)
         if asked is not None and asked.acked:
             self.wrongs.append(f"ledger {ledger_id} is dropped, and is needed")
-        if asked is not None and asked.fence_acked and not was_fenced:
+        if ledger_id in self.fences and not was_fenced:
             self.wrongs.append(f"the fence of ledger {ledger_id} is forgotten")
 
     async def _keep_deletions(self) -> None:
@@ -214,6 +216,8 @@ class GcWorld(World):
         self.existing.discard(ledger_id)
         asked = self.model.get(ledger_id)
         if asked is not None:
+            if asked.fence_acked:
+                self.fences.add(ledger_id)
             self.model[ledger_id] = Submitted(
                 asked.master_key,
                 {entry: list(versions) for entry, versions in asked.packets.items()},

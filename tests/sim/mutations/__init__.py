@@ -50,6 +50,7 @@ from bookied.storage.ledger_storage import LedgerStorage
 from tests.sim.engine.switches import Mutation, put, switch
 from tests.sim.mutations.log import LOG_MUTATIONS
 from tests.sim.mutations.repair import REPAIR_MUTATIONS
+from tests.sim.mutations.scenarios import SCENARIO_MUTATIONS
 from wire.codes import LedgerState, ReadFlag
 from wire.digest import _Digester
 from wire.ids import EntryId
@@ -999,5 +1000,6 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     **REPAIR_MUTATIONS,
     **LOG_MUTATIONS,
+    **SCENARIO_MUTATIONS,
 }
 """By name; tests run each."""

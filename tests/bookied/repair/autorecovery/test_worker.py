@@ -540,6 +540,23 @@ def test_old_fragments_are_repaired_even_if_nobody_knows_where_the_ledger_ends()
     assert list(marks(world)) == [ledger_id]
 
 
+def test_l2_a_ledger_of_which_nobody_knows_the_end_stays_marked() -> None:
+    """Its last fragment was not looked at, so nothing says that it is whole (I20)."""
+    world = World(4)
+    writer = open_writer(world, world.client(), 5)
+    ledger_id = writer.ledger_id
+    for bookie in world.bookies.values():
+        bookie.policy = when(lambda request: isinstance(request, ReadLacRequest), Fate.LOSE)
+    mark(world, ledger_id, member(world, ledger_id, 0).bookie_id)
+    RunningWorker(world)
+    world.settle(100)
+    assert list(marks(world)) == [ledger_id]
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_reading, Fate.SERVE)
+    world.settle(200)
+    assert list(marks(world)) == []
+
+
 # What must not stop it -------------------------------------------------------------------------
 
 

@@ -116,6 +116,42 @@ def test_an_outage_of_the_metadata_ends_the_round_with_everything_there() -> Non
     assert sorted(world.storages.of(0).ledger_ids()) == [0, 1]
 
 
+@pytest.mark.parametrize("is_in_memory", [False, True])
+def test_a_fence_is_remembered_where_only_the_disk_knows_it(*, is_in_memory: bool) -> None:
+    world = make_world()
+    fill(world, ledgers=2)
+    world.fence(0)
+    journal(world)
+    if not is_in_memory:
+        restart(world)
+        assert 0 not in world.storages.of(0).hot
+    world.delete(0)
+    world.collect()
+    assert status(world).ledgers_dropped == 1
+    world.check()
+    assert world.wrongs == []
+
+
+def test_a_transactional_compaction_keeps_its_source_until_the_index_is_switched() -> None:
+    world = make_world(transactional=True)
+    fill(world, ledgers=2)
+    world.delete(0)
+    storage, removed = world.storages.of(1), list[int]()
+
+    def watch(operation: str, path: Path) -> None:
+        if operation == "remove" and path.suffix == ".log":
+            log_id = int(path.stem, 16)
+            removed.append(log_id)
+            held = [storage.location_on_disk(1, entry_id) >> 32 for entry_id in range(12)]
+            assert log_id not in held, f"{path} goes while the index points at it"
+
+    world.files.fault = watch
+    world.collect()
+    assert removed
+    world.files.fault = None
+    world.check()
+
+
 def test_a_ledger_that_comes_again_while_the_metadata_is_asked_is_spared() -> None:
     world = make_world()
     fill(world, ledgers=1)

@@ -301,6 +301,18 @@ class TestLedgerPages:
         assert (stored.header.master_key, stored.last_entry) == (b"other", -1)
 
 
+@pytest.mark.parametrize("last", [0, 1022, 1023, 1024, 2046, 2047, 2048])
+def test_the_last_entry_is_found_at_either_end_of_a_page(files: SimFiles, last: int) -> None:
+    number, slot = divmod(last, layout.PAGE_SLOTS)
+    full = [(n, page(e0=5000, e1023=6000)) for n in range(number)]
+    index = opened(files)
+    index.write([LedgerChange(1, HEADER, (*full, (number, page(**{f"e{slot}": 7000}))))])
+    files.crash()
+    stored = opened(files).load(1)
+    assert stored is not None
+    assert stored.last_entry == last
+
+
 def test_the_last_entry_is_found_before_empty_pages_and_holes(files: SimFiles) -> None:
     index = opened(files)
     index.write([LedgerChange(1, HEADER, ((0, page(e7=5000)), (900, page())))])

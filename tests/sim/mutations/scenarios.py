@@ -1,0 +1,191 @@
+"""Rules that random stories seldom come to, broken on purpose: a scenario has to notice each."""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from functools import partial
+from typing import Any, Final
+
+import attrs
+
+from bkclient.admin import handover
+from bkclient.ledger.handed_over import HANDOVER_KEY, HandedOver
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import ANY, Version
+from bkclient.metadata.tree.logs import TreeLogs
+from bookied.repair.autorecovery.worker import Outcome, Worker
+from bookied.storage.garbage.transaction import Transactional
+from bookied.storage.index import files as index_files
+from bookied.storage.ledger_storage import LedgerStorage
+from tests.sim.engine.switches import Mutation, put, switch
+from wire import digest
+from wire.digest import VerifiedEntries
+from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+Stack = contextlib.ExitStack
+
+
+def _stale_claim(stack: Stack) -> None:
+    """A claim that meets another one goes on behind the last entry that it read first."""
+    usual, first = handover.handed_over, dict[LedgerId, HandedOver]()
+
+    def handed_over(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandedOver:
+        return first.setdefault(ledger_id, usual(ledger_id, metadata))
+
+    put(stack, handover, handed_over=handed_over)
+
+
+def _releases_anything(stack: Stack) -> None:
+    """A release does not look who has the ledger."""
+
+    async def release(writer: Any) -> LedgerMetadata:
+        value = HandedOver(writer.last_add_confirmed, writer.length).encode()
+        writer.retire()
+
+        def released(metadata: LedgerMetadata) -> LedgerMetadata:
+            return attrs.evolve(metadata, custom={**metadata.custom, HANDOVER_KEY: value})
+
+        found: LedgerMetadata = await writer.update_metadata(
+            lambda metadata: metadata.custom.get(HANDOVER_KEY) != value, released
+        )
+        return found
+
+    put(stack, handover, release=release)
+
+
+def _log_versions_begin_again(stack: Stack) -> None:
+    """A deleted log leaves nothing behind."""
+
+    async def remove_log(self: Any, name: str, version: Version = ANY) -> None:
+        await self._tree.delete(zk_paths.log(name), version)
+
+    put(stack, TreeLogs, remove_log=remove_log)
+
+
+def _fences_in_memory_only(stack: Stack) -> None:
+    """Garbage collection asks only ledgers in memory whether they are fenced."""
+    put(stack, LedgerStorage, are_fenced=lambda _self, _ledger_ids: set())
+
+
+def _last_slot_unseen(stack: Stack) -> None:
+    """The last slot of a page is left out where a ledger's last entry is looked for."""
+    usual = index_files._last_in_page
+
+    def last_in_page(page_no: int, page: array[int]) -> int:
+        return usual(page_no, array("Q", [*page[:-1], 0]))
+
+    put(stack, index_files, _last_in_page=last_in_page)
+
+
+def _runs_of_anything(stack: Stack) -> None:
+    """Entries that are read together are taken whatever their ids."""
+
+    def verify_run(self: Any, ledger_id: int, ids: range, packets: Any) -> VerifiedEntries:
+        spans = digest._spans(packets, self._payload_at)[: len(ids)]
+        sized = packets.sized
+        return VerifiedEntries.of(
+            [self.verify(ledger_id, None, sized[at:end]) for at, end in spans]
+        )
+
+    put(stack, digest._Digester, verify_run=verify_run)
+
+
+def _unknown_end_is_whole(stack: Stack) -> None:
+    """A ledger whose LAC is not known counts as whole where nothing else is missing."""
+    usual = Worker._pass
+
+    async def look(self: Any, ledger_id: LedgerId) -> Any:
+        outcome, ledger = await usual(self, ledger_id)
+        return (Outcome.WHOLE if ledger.lac is None else outcome), ledger
+
+    put(stack, Worker, _pass=look)
+
+
+def _source_goes_first(stack: Stack) -> None:
+    """A transactional compaction removes its source before the index is switched."""
+    usual = Transactional._finish
+
+    async def finish(self: Any, todo: Any, source: Any, *, is_ours: bool) -> None:
+        if source is not None:
+            await self._pace.blocking(partial(self._storage.remove_log, source))
+        await usual(self, todo, source, is_ours=is_ours)
+
+    put(stack, Transactional, _finish=finish)
+
+
+_HANDOVER: Final = "tests.bkclient.admin.test_handover"
+_COLLECTOR: Final = "tests.bookied.storage.garbage.test_collector"
+
+SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
+    "stale-claim": switch(
+        "a claim that meets another goes on from the last entry it read first",
+        "hand-over",
+        "I1",
+        _stale_claim,
+        f"{_HANDOVER}:test_a_claim_that_meets_another_goes_on_behind_what_that_one_added",
+        0,
+    ),
+    "releases-anything": switch(
+        "a release does not look who has the ledger",
+        "hand-over",
+        "I1",
+        _releases_anything,
+        f"{_HANDOVER}:test_a_writer_releases_nothing_that_another_has",
+        0,
+    ),
+    "log-versions-begin-again": switch(
+        "a log that is created again begins with version 0",
+        "log 1",
+        "G3",
+        _log_versions_begin_again,
+        "tests.bkclient.log.test_log:TestTakingAway."
+        "test_a_roll_under_way_does_not_list_a_ledger_in_the_next_log_of_the_name",
+        0,
+    ),
+    "fences-in-memory-only": switch(
+        "a fence that only the disk knows is forgotten with the ledger",
+        "14",
+        "I23",
+        _fences_in_memory_only,
+        f"{_COLLECTOR}:test_a_fence_is_remembered_where_only_the_disk_knows_it",
+        0,
+    ),
+    "last-slot-unseen": switch(
+        "the last entry of a full page is not the last after a restart",
+        "storage",
+        "I1",
+        _last_slot_unseen,
+        "tests.bookied.stories.test_damage:"
+        "test_the_last_entry_of_a_full_page_is_the_last_one_after_a_restart",
+        0,
+    ),
+    "runs-of-anything": switch(
+        "bulk reads take any entry id",
+        "9",
+        "I22",
+        _runs_of_anything,
+        "tests.wire.test_digest:test_a_run_ends_before_an_entry_that_nobody_asked_for",
+        0,
+    ),
+    "unknown-end-is-whole": switch(
+        "a ledger whose LAC is not known counts as whole",
+        "13",
+        "I20",
+        _unknown_end_is_whole,
+        "tests.bookied.repair.autorecovery.test_worker:"
+        "test_l2_a_ledger_of_which_nobody_knows_the_end_stays_marked",
+        0,
+    ),
+    "source-goes-first": switch(
+        "transactional compaction removes the source before the index is switched",
+        "storage",
+        "I1",
+        _source_goes_first,
+        f"{_COLLECTOR}:"
+        "test_a_transactional_compaction_keeps_its_source_until_the_index_is_switched",
+        0,
+    ),
+}
+"""By name; part of ``mutations.MUTATIONS``."""
