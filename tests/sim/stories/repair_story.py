@@ -24,10 +24,11 @@ from bookied.repair.autorecovery.sessions import AutoRecovery
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import Item, Plan
 from tests.sim.engine.story import LEDGER, PASSWORD, Story, change_of, kind_of
-from tests.sim.stories.replicas import RepairOracle
+from tests.sim.stories.replicas import Place, RepairOracle
 from tests.sim.world.bookie import RESTART_S
 from tests.sim.world.cluster import SimClient, SimCluster
 from tests.sim.world.network import Fate, Message, entries_of
+from wire import digest
 from wire.ids import BookieId, LedgerId
 
 WHOLE_S: Final = 400.0
@@ -230,7 +231,11 @@ class RepairStory(Story):
         ledger_id = getattr(message.request, "ledger_id", -1)
         if (message.bookie, ledger_id) not in self.oracle.rotten:
             return Fate.PASS
-        return Fate.ROT if entries_of(message.response) else Fate.PASS
+        read = (digest.header(packet).entry_id for packet in entries_of(message.response))
+        is_rotten = any(
+            self.oracle.is_rotten(Place(ledger_id, entry_id, message.bookie)) for entry_id in read
+        )
+        return Fate.ROT if is_rotten else Fate.PASS
 
     def _outage(self, item: Item) -> None:
         """Part everybody from the metadata service."""

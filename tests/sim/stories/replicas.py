@@ -15,7 +15,8 @@ import attrs
 from bkclient.quorum.distribution import is_striped_to, write_set
 from tests.sim.engine.oracle import LedgerTruth, Oracle
 from tests.sim.world.network import Message
-from wire.codes import LedgerState
+from wire import digest
+from wire.codes import LedgerState, ReturnCode
 from wire.ids import LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import AddRequest
@@ -34,13 +35,15 @@ class RepairOracle(Oracle):
     """An oracle that watches over replicas too.
 
     ``lost`` are bookies whose disks are gone, ``rotten`` what of a ledger cannot be read from a
-    bookie any more, ``unfenced`` ledgers whose writers nobody has a reason to fence.
+    bookie any more, but for copies that were ``rewritten`` there since, ``unfenced`` ledgers whose
+    writers nobody has a reason to fence.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.lost: set[str] = set()
         self.rotten: set[tuple[str, int]] = set()
+        self.rewritten: set[Place] = set()
         self.unfenced: set[int] = set()
         self.marked: dict[int, bool] = {}
         """The ledgers that are marked, and whether each was whole since its mark changed."""
@@ -113,9 +116,13 @@ class RepairOracle(Oracle):
         return all(self._is_promised(place) for place in self.places(ledger_id))
 
     def _is_promised(self, place: Place) -> bool:
-        if place.bookie in self.lost or (place.bookie, place.ledger_id) in self.rotten:
+        if place.bookie in self.lost or self.is_rotten(place):
             return False
         return self.bookie(place.bookie).holds(place.ledger_id, place.entry_id) is not None
+
+    def is_rotten(self, place: Place) -> bool:
+        """Whether a bookie's copy of an entry cannot be read any more."""
+        return (place.bookie, place.ledger_id) in self.rotten and place not in self.rewritten
 
     def places(self, ledger_id: int) -> Iterator[Place]:
         """Give what should be where of a ledger, as far as it is known by now."""
@@ -131,6 +138,10 @@ class RepairOracle(Oracle):
 
     def _add_answered(self, message: Message, request: AddRequest) -> None:
         super()._add_answered(message, request)
+        if message.response is not None and message.response.rc is ReturnCode.EOK:
+            place = Place(request.ledger_id, digest.header(request.entry).entry_id, message.bookie)
+            if (place.bookie, place.ledger_id) in self.rotten:
+                self.rewritten.add(place)
         self._look(request.ledger_id)
 
     def dropped(self, name: str, ledger_id: int) -> None:
@@ -173,6 +184,11 @@ class RepairOracle(Oracle):
             return None
         ledger_id = rng.choice(may_rot)
         self.rotten.add((name, ledger_id))
+        self.rewritten = {
+            place
+            for place in self.rewritten
+            if (place.bookie, place.ledger_id) != (name, ledger_id)
+        }
         return ledger_id
 
     # Afterwards
@@ -185,7 +201,7 @@ class RepairOracle(Oracle):
                 continue
             for place in self.places(ledger_id):
                 packet = held(place.bookie, ledger_id).get(place.entry_id)
-                sound = packet is not None and (place.bookie, ledger_id) not in self.rotten
+                sound = packet is not None and not self.is_rotten(place)
                 if not sound or packet[truth.payload_at :] != truth.sent.get(place.entry_id):
                     lacking.append(place)
         return lacking
