@@ -27,6 +27,7 @@ from bkclient.errors import IllegalOperationError
 from bkclient.ledger.reader import LedgerReader
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.reader.reachability import insist_reachable
 from wire.codes import ProtocolVersion
 from wire.digest import Entry
 from wire.entry_batch import EntryBatch
@@ -170,6 +171,7 @@ class BlockingClient:
         self._reactor = reactor_in_thread()
         config = ClientConfig() if config is None else config
         where: Any = config if uri is None else uri
+        insist_reachable((config.service_uri if uri is None else uri) or "")
         self.client: Client = self._run(
             lambda: Client.connect(
                 where, reactor=self._reactor, config=config, protocol=protocol, **rest
@@ -328,7 +330,12 @@ def with_store(uri: str, function: Callable[[MetadataStore], Any], **options: An
     """Connect to a metadata service, return ``await function(store)``, close the connection.
 
     For what there is before a cluster: ``with_store(uri, admin.init_cluster)``.
+
+    Raises:
+        MetadataUnavailableError: the service cannot be reached.
+        Exception: whatever the function raises.
     """
+    insist_reachable(uri)
     reactor = reactor_in_thread()
 
     async def work() -> Any:

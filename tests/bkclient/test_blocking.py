@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,11 @@ from bkclient.errors import (
     ReadFailedError,
 )
 from bkclient.metadata import open_metadata
-from bkclient.metadata.api import MetadataStoreError, NotInitializedError
+from bkclient.metadata.api import (
+    MetadataStoreError,
+    MetadataUnavailableError,
+    NotInitializedError,
+)
 from tests.bkclient.worlds import FakeBookie
 from tests.support.reactor import call, run, the_reactor
 from wire.codes import ProtocolVersion
@@ -152,6 +158,18 @@ def test_connecting_to_nothing_says_so(tmp_path: Path) -> None:
     with pytest.raises(IncorrectParameterError):
         BlockingClient()
     assert issubclass(NotInitializedError, MetadataStoreError)
+
+
+def test_a_refused_port_is_named_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # Bound, and not listening: connections are refused.
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        began_s = time.monotonic()
+        with pytest.raises(MetadataUnavailableError, match=f"{where}: Connection refused"):
+            BlockingClient(f"zk+hierarchical://{where}/ledgers")
+        with pytest.raises(MetadataUnavailableError, match=f"{where}: Connection refused"):
+            with_store(f"zk+hierarchical://{where}/ledgers", lambda store: store.layout())
+        assert time.monotonic() - began_s < 5
 
 
 def test_a_call_from_the_reactor_thread_is_refused() -> None:

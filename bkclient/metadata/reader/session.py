@@ -8,12 +8,20 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.reader import frames
 from bkclient.metadata.reader.frames import HEADER, LENGTH, Body
+from bkclient.metadata.reader.reachability import (
+    Address,
+    address_of,
+    connect,
+    final_error,
+    named,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from bkclient.metadata.zk_uri import ZooKeeperUri
@@ -28,7 +36,6 @@ _READ_BYTES: Final = 1 << 15
 _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 
-Address = tuple[bytes, int]
 Connect = Callable[[Address, float], socket.socket]
 
 
@@ -48,23 +55,25 @@ class ReadSession:
         timeout_s: float,
         auth_data: Sequence[tuple[str, str]] = (),
         first_host: int = 0,
-        connect: Connect | None = None,
+        connect: Connect = connect,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """``first_host`` says with which server to begin, to spread the load."""
-        hosts = [_address(host) for host in uri.hosts.split(",")]
+        hosts = [address_of(host) for host in uri.hosts.split(",")]
+        self._servers = frozenset(hosts)
         first = first_host % len(hosts)
         self._hosts = itertools.cycle(hosts[first:] + hosts[:first])
         # One that says nothing must not take the time that there is for all of them.
         self._host_s_max = timeout_s / len(hosts)
         self._uri, self._timeout_s, self._auth_data = uri, timeout_s, auth_data
-        self._connect, self._clock, self._sleep = connect or _connect, clock, sleep
+        self._connect, self._clock, self._sleep = connect, clock, sleep
         self._socket: socket.socket | None = None
         self._chunks: list[bytes] = []
         self._missing = LENGTH.size
         self._xid = self._due = 1
         self._last_zxid = 0
+        self._has_answered = False
 
     def ask(self, bodies: Iterable[Body]) -> Iterator[list[tuple[int, bytes]]]:
         """Yield what is answered, ``(what is wrong or 0, the frame)``, as many as have come.
@@ -165,18 +174,22 @@ class ReadSession:
         """Connect with one server or the other.
 
         Raises:
-            MetadataUnavailableError: none gives us a session in time.
+            MetadataUnavailableError: none gives us a session in time, or none can be reached.
         """
         deadline_s, pause_s = self._clock() + self._timeout_s, _PAUSE_S
+        final: dict[Address, str] = {}
         while True:
             left_s = deadline_s - self._clock()
+            host = next(self._hosts)
             try:
-                self._greet(next(self._hosts), max(min(left_s, self._host_s_max), _PAUSE_S))
+                self._greet(host, max(min(left_s, self._host_s_max), _PAUSE_S))
             except (OSError, EOFError) as error:
                 self._drop()
+                self._note_final(final, host, error)
                 if self._clock() + pause_s > deadline_s:
                     text = f"no ZooKeeper answered within {self._timeout_s:g} s"
-                    raise self._unavailable(text) from error
+                    last = named({host: words_of(error)})
+                    raise self._unavailable(f"{text} ({last})") from error
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
             except BaseException:
@@ -184,6 +197,19 @@ class ReadSession:
                 raise
             else:
                 return
+
+    def _note_final(self, final: dict[Address, str], host: Address, error: Exception) -> None:
+        """Remember that a server cannot be reached; give up where this holds for every server.
+
+        A server that answered before is being restarted, perhaps, and is waited for.
+        """
+        words = final_error(error)
+        if words is None:
+            final.pop(host, None)
+            return
+        final[host] = words
+        if not self._has_answered and final.keys() >= self._servers:
+            raise self._unavailable(named(final)) from error
 
     def _greet(self, host: Address, timeout_s: float) -> None:
         self._socket = self._connect(host, timeout_s)
@@ -193,6 +219,7 @@ class ReadSession:
         size = self._checked(LENGTH.unpack(self._exactly(LENGTH.size))[0], 1)
         if frames.timeout_of(self._exactly(size)) <= 0:
             raise EOFError
+        self._has_answered = True
         self._socket.settimeout(self._timeout_s)
         self._chunks, self._missing = [], LENGTH.size
         for scheme, credential in self._auth_data:
@@ -237,15 +264,3 @@ class ReadSession:
 
     def _unavailable(self, why: str) -> MetadataUnavailableError:
         return MetadataUnavailableError(f"{self._uri.text}: {why}")
-
-
-def _connect(address: Address, timeout_s: float) -> socket.socket:
-    where: Any = address  # Bytes are as good as a text; the stubs do not know.
-    return socket.create_connection(where, timeout_s)
-
-
-def _address(host: str) -> Address:
-    """Return what to connect with: bytes, since a text has Python import what knows of umlauts."""
-    name, _, port = host.rpartition(":")
-    name = name.strip("[]")
-    return name.encode("ascii" if name.isascii() else "idna"), int(port)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -101,6 +103,48 @@ def test_a_host_that_is_not_there_is_left_for_the_next() -> None:
 
     assert values(session(server, connect=connect), [get_data("/n0")]) == [b"0"]
     assert server.hosts == [(b"two", 2)]
+
+
+def test_servers_that_all_refuse_or_are_unknown_are_named_at_once() -> None:
+    clock = Clock()
+
+    def connect(address: Any, _timeout_s: float) -> Any:
+        if address[0] == b"one":
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    found = session(Server({}), connect=connect, clock=clock.seconds, sleep=clock.advance)
+    with pytest.raises(MetadataUnavailableError) as raised:
+        values(found, [get_data("/n0")])
+    assert str(raised.value) == (
+        f"{URI}: one:1: Connection refused; two:2: Name or service not known"
+    )
+    assert clock.seconds() < 1
+
+
+def test_a_server_that_answered_once_and_then_refuses_is_waited_for() -> None:
+    server, refusals = Server(nodes(10), cuts=[5]), []
+
+    def connect(address: Any, timeout_s: float) -> Any:
+        if server.connections and len(refusals) < 3:
+            refusals.append(address)
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        return server.connect(address, timeout_s)
+
+    assert len(values(session(server, connect=connect), map(get_data, nodes(10)))) == 10
+    assert len(refusals) == 3
+
+
+def test_a_server_that_stays_silent_is_named_with_the_last_error() -> None:
+    clock = Clock()
+
+    def connect(_address: Any, timeout_s: float) -> Any:
+        clock.advance(timeout_s)
+        raise TimeoutError
+
+    found = session(Server({}), connect=connect, clock=clock.seconds, sleep=clock.advance)
+    with pytest.raises(MetadataUnavailableError, match=r"within 10 s \((one:1|two:2): no answer\)"):
+        values(found, [get_data("/n0")])
 
 
 def test_a_host_that_says_nothing_leaves_the_others_their_part_of_the_time() -> None:

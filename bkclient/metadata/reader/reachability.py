@@ -1,0 +1,87 @@
+"""Which ZooKeeper servers can be reached: a refused port or an unknown host is known at once.
+
+A server that is silent may answer yet, and is waited for. A port that refuses, or a name that no
+one knows, is an answer: where every server of a URI gives one, the wait is over.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.zk_uri import parse_uri
+
+Address = tuple[bytes, int]
+
+PROBE_S_MAX: Final = 1.0
+"""How long one server may take to accept a connection before it counts as silent."""
+
+_FINAL: Final = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}
+
+
+def address_of(host: str) -> Address:
+    """Return what to connect to for ``host:port``: bytes, since a text has Python import IDNA."""
+    name, _, port = host.rpartition(":")
+    name = name.strip("[]")
+    return name.encode("ascii" if name.isascii() else "idna"), int(port)
+
+
+def connect(address: Address, timeout_s: float) -> socket.socket:
+    """Open a connection to one server.
+
+    Raises:
+        OSError: the server cannot be reached.
+    """
+    where: Any = address  # Bytes are as good as a text; the stubs do not know.
+    return socket.create_connection(where, timeout_s)
+
+
+def final_error(error: BaseException) -> str | None:
+    """Return the system's words for an error that waiting does not change, else None."""
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.errno in _FINAL:
+        return os.strerror(error.errno)
+    return None
+
+
+def words_of(error: BaseException) -> str:
+    """Return what the system says of an error."""
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    if isinstance(error, EOFError):
+        return "the connection was closed"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def named(wrong: Mapping[Address, str]) -> str:
+    """Return ``host:port: words`` of each server."""
+    return "; ".join(f"{host.decode()}:{port}: {words}" for (host, port), words in wrong.items())
+
+
+def insist_reachable(uri: str) -> None:
+    """Return unless every server of a ZooKeeper URI refuses a connection, or has an unknown name.
+
+    Other URIs are not looked at. One server that accepts, or is silent, is enough.
+
+    Raises:
+        MetadataUnavailableError: no server can be reached; the text has the system's error.
+    """
+    if not uri.lower().startswith("zk"):
+        return
+    parsed, wrong = parse_uri(uri), dict[Address, str]()
+    for address in map(address_of, parsed.hosts.split(",")):
+        try:
+            connect(address, PROBE_S_MAX).close()
+        except OSError as error:
+            words = final_error(error)
+            if words is None:
+                return
+            wrong[address] = words
+        else:
+            return
+    raise MetadataUnavailableError(f"{uri}: {named(wrong)}")
