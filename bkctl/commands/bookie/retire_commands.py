@@ -27,24 +27,6 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 4
 """Ledgers that are moved at a time."""
 
-<<<<<<< HEAD
-TOO_FEW: Final = "too-few-bookies"
-"""The check that there are enough bookies to take everything over."""
-
-TOO_LITTLE_SPACE: Final = "too-little-space"
-"""The check that the others have room for what it holds."""
-
-OTHERS_LOST: Final = "others-lost"
-"""The check that no other bookie's loss is still being repaired."""
-
-TOO_FEW_RACKS: Final = "few-racks"
-"""The check that somebody may take its place where racks are enforced."""
-
-ONLY_COPIES: Final = "only-copies"
-"""The check that all it holds can be copied from others, once it is stopped."""
-
-=======
->>>>>>> 0c144f9 (bkctl, bookied, shell: end circles of imports)
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
     ExitStatus.CONFLICT,
