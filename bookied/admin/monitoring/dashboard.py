@@ -142,7 +142,7 @@ ALERTS: Final = (
     Alert("BookieEntriesDamaged", "increase(bookied_scrub_errors_total[1h]) > 0", 0, "critical",
           "{{ $labels.instance }} has found damaged entries", "bkctl disk check --deep"),
     Alert("BookieLoginsRefused", "rate(bookied_auth_failures_total[5m]) > 1", 5, "warning",
-          "Somebody guesses passwords at {{ $labels.instance }}, or has an old one",
+          "{{ $labels.instance }} refuses logins: guessed or outdated passwords",
           "The log names the address and the user"),
     Alert("BookieLimitHeld", "rate(bookied_limit_hits_total[5m]) > 0", 15,
           "warning", "The limit {{ $labels.limit }} of {{ $labels.instance }} holds",
