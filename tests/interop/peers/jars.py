@@ -54,7 +54,7 @@ def bookkeeper_jars(directory: Path | None = None) -> list[Path]:
     Raises:
         PeerUnavailable: they are not here and cannot be fetched.
     """
-    return _jars(directory or default_directory(), SERVER)
+    return jars_of(directory or default_directory(), SERVER, VERSION)
 
 
 def admin_jars() -> list[Path]:
@@ -63,7 +63,7 @@ def admin_jars() -> list[Path]:
     Raises:
         PeerUnavailable: they are not here and cannot be fetched.
     """
-    return _jars(default_directory().with_name(f"admin-jars-{VERSION}"), ADMIN)
+    return jars_of(default_directory().with_name(f"admin-jars-{VERSION}"), ADMIN, VERSION)
 
 
 def common_class_path() -> list[Path]:
@@ -114,12 +114,17 @@ def _copied(source: Path, target: Path) -> Path:
     return target
 
 
-def _jars(directory: Path, modules: Modules) -> list[Path]:
+def jars_of(directory: Path, modules: Modules, version: str) -> list[Path]:
+    """Return the jars that ``modules`` need in one version, fetched into ``directory`` once.
+
+    Raises:
+        PeerUnavailable: they are not here and cannot be fetched.
+    """
     if not (directory / COMPLETE).exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with locked(directory.with_name(directory.name + ".lock")):
             if not (directory / COMPLETE).exists():
-                _fetch_into(directory, modules)
+                _fetch_into(directory, modules, version)
     names = (directory / COMPLETE).read_text(encoding="utf-8").split()
     return [directory / name for name in names]
 
@@ -153,13 +158,13 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_into(directory: Path, modules: Modules) -> None:
+def _fetch_into(directory: Path, modules: Modules, version: str) -> None:
     """Fetch beside ``directory``, then rename: it is whole or not there."""
     shutil.rmtree(directory, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetch-") as temporary:
         jars = Path(temporary) / "jars"
         for module in modules:
-            _run_ivy(Path(temporary) / "ivy", jars, module)
+            _run_ivy(Path(temporary) / "ivy", jars, module, version)
         # The .nar files are jars too: class path and native parts of two small modules.
         names = sorted(p.name for p in jars.glob("*") if p.suffix in {".jar", ".nar"})
         for _, artifact in modules:
@@ -169,7 +174,7 @@ def _fetch_into(directory: Path, modules: Modules) -> None:
         jars.rename(directory)
 
 
-def _run_ivy(cache: Path, jars: Path, module: tuple[str, str]) -> None:
+def _run_ivy(cache: Path, jars: Path, module: tuple[str, str], version: str) -> None:
     try:
         java = find_java()
         (ivy,) = pyspark_jars().glob("ivy-*.jar")
@@ -178,7 +183,7 @@ def _run_ivy(cache: Path, jars: Path, module: tuple[str, str]) -> None:
     command = [
         *(str(java.executable), *_trust(java), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"),
         *("-cache", str(cache), "-confs", "default"),
-        *("-dependency", *module, VERSION),
+        *("-dependency", *module, version),
         *("-retrieve", str(jars / _RETRIEVE)),
     ]
     try:
@@ -189,7 +194,7 @@ def _run_ivy(cache: Path, jars: Path, module: tuple[str, str]) -> None:
         raise PeerUnavailable(f"Ivy did not finish in {_TIMEOUT_S} s") from e
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise PeerUnavailable(f"Ivy could not fetch {module[1]} {VERSION}:\n{tail}")
+        raise PeerUnavailable(f"Ivy could not fetch {module[1]} {version}:\n{tail}")
 
 
 def _trust(java: Java) -> list[str]:

@@ -1,0 +1,175 @@
+"""A real Pulsar broker over bookies of ours: its jars, its process, its admin port."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bkctl.commands.local.java import Java, find_java
+from bkctl.commands.local.process import ChildProcess, free_port
+from tests.interop.peers.jars import default_directory, jars_of
+from tests.interop.peers.peers import PeerFailed
+
+VERSION: Final = "4.0.7"
+CLUSTER: Final = "test"
+_MODULE: Final = ("org.apache.pulsar", "pulsar-broker")
+
+_OPENED: Final = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in (
+        "java.nio",
+        "jdk.internal.misc",
+        "java.io",
+        "java.util.zip",
+        "java.net",
+        "sun.net",
+    )
+)
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m",
+               "-XX:MaxDirectMemorySize=512m", "-Dpulsar.allocator.pooled=false")  # fmt: skip
+
+_LOG4J: Final = """<Configuration status="error"><Appenders><Console name="C" target="SYSTEM_ERR">
+<PatternLayout pattern="%d{ISO8601} %-5p [%t] %c{1} - %m%n"/></Console></Appenders>
+<Loggers><Root level="WARN"><AppenderRef ref="C"/></Root></Loggers></Configuration>
+"""
+
+
+def pulsar_jars() -> list[Path]:
+    """Return the class path of the broker, fetching it at the first call (some minutes).
+
+    Raises:
+        PeerUnavailable: the jars are not here and cannot be fetched.
+    """
+    directory = default_directory().with_name(f"pulsar-jars-{VERSION}")
+    return jars_of(directory, (_MODULE,), VERSION)
+
+
+class PulsarBroker:
+    """A broker in a process of its own. ``chroot`` is where it keeps its nodes and the ledgers.
+
+    ``conf`` takes the names of ``broker.conf``. Everything is in ``directory``.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        chroot: str,
+        directory: Path,
+        *,
+        java: Java | None = None,
+        **conf: object,
+    ) -> None:
+        self.metadata_store = f"zk:{zookeeper}{chroot}"
+        self.directory, self._java = directory, java or find_java()
+        self.port, self.http_port = free_port(), free_port()
+        self._conf = conf
+        self._process: ChildProcess | None = None
+
+    @property
+    def service_url(self) -> str:
+        return f"pulsar://127.0.0.1:{self.port}"
+
+    def initialise(self) -> None:
+        """Make the cluster's nodes, those of the ledgers among them."""
+        log = self.directory / "initialise.log"
+        process = ChildProcess(
+            self._command([
+                "org.apache.pulsar.PulsarClusterMetadataSetup",
+                *("--cluster", CLUSTER),
+                *("--metadata-store", self.metadata_store),
+                *("--configuration-metadata-store", self.metadata_store),
+                *("--web-service-url", f"http://127.0.0.1:{self.http_port}"),
+                *("--broker-service-url", self.service_url),
+            ]),
+            log,
+            cwd=self.directory,
+        )  # fmt: skip
+        self._wait(lambda: process.returncode is not None, 120, log)
+        if process.returncode:
+            raise PeerFailed(f"initialising ended with {process.returncode}:\n{_tail(log)}")
+
+    def start(self, timeout_s: float = 120.0) -> None:
+        """Start the broker; return when it serves."""
+        conf: dict[str, object] = {
+            "clusterName": CLUSTER,
+            "metadataStoreUrl": self.metadata_store,
+            "configurationMetadataStoreUrl": self.metadata_store,
+            "advertisedAddress": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "brokerServicePort": self.port,
+            "webServicePort": self.http_port,
+            "managedLedgerDefaultEnsembleSize": 1,
+            "managedLedgerDefaultWriteQuorum": 1,
+            "managedLedgerDefaultAckQuorum": 1,
+            "managedLedgerMinLedgerRolloverTimeMinutes": 0,
+            "loadBalancerEnabled": "false",
+            "functionsWorkerEnabled": "false",
+            "numIOThreads": 2,
+            "numHttpServerThreads": 8,
+            "managedLedgerCacheSizeMB": 32,
+            "brokerShutdownTimeoutMs": 1000,
+            "topicLevelPoliciesEnabled": "false",
+            "systemTopicEnabled": "true",
+            **self._conf,
+        }
+        path = self.directory / "broker.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
+        log = self.directory / "broker.log"
+        command = self._command(["org.apache.pulsar.PulsarBrokerStarter", "-c", str(path)])
+        self._process = ChildProcess(command, log, cwd=self.directory)
+        self._wait(self._serves, timeout_s, log)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop(10)
+            self._process = None
+
+    def admin(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask the admin API (``/admin/v2`` + ``path``); return its JSON or None."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=60)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(
+                method, f"/admin/v2{path}", data, {"Content-Type": "application/json"}
+            )
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise PeerFailed(f"{method} {path}: {answer.status} {text[:300]!r}")
+        return json.loads(text) if text else None
+
+    def _serves(self) -> bool:
+        assert self._process is not None
+        if self._process.returncode is not None:
+            raise PeerFailed(f"the broker ended:\n{_tail(self.directory / 'broker.log')}")
+        try:
+            self.admin("GET", "/brokers/health")
+        except json.JSONDecodeError:
+            return True  # It says "ok", which is no JSON.
+        except (OSError, http.client.HTTPException, PeerFailed):
+            return False
+        return True
+
+    def _wait(self, condition: Any, timeout_s: float, log: Path) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                raise PeerFailed(f"not within {timeout_s:g} s:\n{_tail(log)}")
+            time.sleep(0.1)
+
+    def _command(self, main: Sequence[str]) -> list[str]:
+        log4j = self.directory / "log4j2.xml"
+        log4j.write_text(_LOG4J)
+        path = ":".join(map(str, pulsar_jars()))
+        options = [*_JVM, *_OPENED, f"-Dlog4j2.configurationFile={log4j}"]
+        return [str(self._java.executable), *options, "-cp", path, *main]
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-30:])

@@ -1,0 +1,257 @@
+"""What we read of a topic without a broker is what a reader of the broker receives."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pulsar
+import pytest
+from pulsar import schema as pulsar_schema
+
+from bkclient.blocking import BlockingClient
+from bkclient.config.client import ClientConfig
+from bkclient.topic.lookup import read_part
+from bkclient.topic.messages import TopicMessage
+from bkclient.topic.names import parse_topic
+from bkclient.topic.read import read_topic
+from tests.interop.peers.jars import PeerUnavailable
+from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.peers import Peers
+from tests.interop.peers.pulsar import PulsarBroker
+from tests.interop.peers.sides import bkctl
+from tests.support.programs import missing
+
+NAMESPACE = "public/default"
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+ENTRIES_A_LEDGER = 20
+FRAME_BYTES = (5 << 20) + (10 << 10)
+"""What Pulsar's own bookkeeper.conf says: a message of 5 MiB, and what is around it."""
+
+Row = tuple[Any, ...]
+
+
+@attrs.define
+class Stage:
+    """A broker over a bookie of ours, a client of the broker, and a client of the bookies."""
+
+    uri: str
+    broker: PulsarBroker
+    pulsar: pulsar.Client
+    ours: BlockingClient
+
+    def send(self, topic: str, values: list[bytes], **options: Any) -> None:
+        options = {"batching_enabled": False, **options}
+        producer = self.pulsar.create_producer(topic, **options)
+        for number, value in enumerate(values):
+            producer.send_async(
+                value,
+                lambda *_answer: None,
+                partition_key=f"key-{number % 3}",
+                properties={"number": str(number), "é": "ü"},
+                event_timestamp=1000 + number,
+            )
+        producer.flush()
+        producer.close()
+
+    def received(self, topic: str) -> list[Row]:
+        """What a reader of the broker receives of one partition."""
+        reader = self.pulsar.create_reader(topic, pulsar.MessageId.earliest)
+        rows = []
+        while reader.has_message_available():
+            message = reader.read_next(30_000)
+            place = message.message_id()
+            rows.append((
+                place.ledger_id(), place.entry_id(), place.batch_index(), message.data(),
+                message.partition_key(), message.properties(), message.publish_timestamp(),
+                message.event_timestamp(),
+            ))  # fmt: skip
+        reader.close()
+        return rows
+
+    def read(self, topic: str, **how: Any) -> list[Row]:
+        """What we read of it."""
+        return [row_of(one) for one in read_topic(self.ours, topic, **how)]
+
+    def unload(self, topic: str) -> None:
+        """Have the broker close the topic's last ledger."""
+        self.broker.admin("PUT", f"/persistent/{NAMESPACE}/{topic}/unload")
+
+    def ledgers(self, topic: str) -> list[int]:
+        part = self.ours.call(read_part, parse_topic(topic))
+        return [one.ledger_id for one in part.ledgers.ledgers]
+
+
+def row_of(message: TopicMessage) -> Row:
+    return (
+        message.ledger_id, message.entry_id, message.batch_index, message.value,
+        "" if message.key is None else message.key.decode(), message.properties,
+        message.publish_time_ms, message.event_time_ms or 0,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stage(module_peers: Peers) -> Stage:
+    peers = module_peers
+    uri = peers.metadata_uri()
+    chroot = uri.removesuffix("/ledgers").rpartition("/")[2]
+    try:
+        broker = PulsarBroker(
+            peers.zookeeper.address,
+            f"/{chroot}",
+            peers.new_directory("broker"),
+            managedLedgerMaxEntriesPerLedger=ENTRIES_A_LEDGER,
+            managedLedgerInfoCompressionType="LZ4",
+            managedLedgerCursorInfoCompressionType="ZSTD",
+            brokerEntryMetadataInterceptors=(
+                "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor,"
+                "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor"
+            ),
+        )
+        broker.initialise()
+    except PeerUnavailable as error:
+        missing(error)
+        raise
+    our_bookie(peers, uri, nettyMaxFrameSizeBytes=FRAME_BYTES)
+    peers.on_close(broker.stop)
+    broker.start()
+    broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", FOREVER)
+    client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    peers.on_close(client.close)
+    ours = BlockingClient(uri, config=ClientConfig(frame_bytes_max=FRAME_BYTES))
+    peers.on_close(ours.close)
+    return Stage(uri, broker, client, ours)
+
+
+@pytest.mark.parametrize("codec", ["NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY"])
+def test_messages_of_every_codec_are_those_that_a_reader_receives(stage: Stage, codec: str) -> None:
+    kind, name = getattr(pulsar.CompressionType, codec), f"codec-{codec}"
+    values = [b"%d " % number * (number + 1) for number in range(30)]
+    stage.send(name, values, compression_type=kind)
+    stage.send(name, values, compression_type=kind, batching_enabled=True)
+    stage.send(
+        name, [b"large" * 500_000], compression_type=kind, chunking_enabled=True,
+        max_pending_messages=10,
+    )  # fmt: skip
+    stage.unload(name)
+    received = stage.received(name)
+    assert [row[3] for row in received] == [*values, *values, b"large" * 500_000]
+    assert stage.read(name) == received
+    indexes = [one.index for one in read_topic(stage.ours, name)]
+    assert indexes[:60] == list(range(60))
+    assert len(stage.ledgers(name)) > 1
+
+
+def test_a_chunked_message_of_bytes_without_pattern_is_put_together(stage: Stage) -> None:
+    value = random.Random(7).randbytes(12 << 20)
+    stage.send("chunks", [b"a"])
+    stage.send("chunks", [value], chunking_enabled=True)
+    stage.send("chunks", [b"b"])
+    stage.unload("chunks")
+    received = stage.received("chunks")
+    assert [row[3] for row in received] == [b"a", value, b"b"]
+    assert stage.read("chunks") == received
+
+
+def test_the_partitions_of_a_topic_are_read_one_by_one(stage: Stage) -> None:
+    stage.broker.admin("PUT", f"/persistent/{NAMESPACE}/parts/partitions", 3)
+    stage.send("parts", [b"%d" % number for number in range(60)])
+    received = []
+    for number in range(3):
+        stage.unload(f"parts-partition-{number}")
+        received += stage.received(f"parts-partition-{number}")
+    assert len(received) == 60
+    assert stage.read("parts") == received
+    shown = bkctl("-u", stage.uri, "topic", "list", "--pattern", ".*/parts", "-o", "id").out
+    assert len(shown.split()) == 3
+
+
+class Order(pulsar_schema.Record):
+    number = pulsar_schema.Integer()
+    name = pulsar_schema.String()
+
+
+def test_values_are_decoded_by_the_schema_that_the_broker_keeps(stage: Stage) -> None:
+    producer = stage.pulsar.create_producer(
+        "avro", schema=pulsar_schema.AvroSchema(Order), batching_enabled=False
+    )
+    for number in range(3):
+        producer.send(Order(number=number, name=f"n{number}"))
+    producer.close()
+    stage.unload("avro")
+    found = [one.decoded for one in read_topic(stage.ours, "avro", decode="avro")]
+    assert found == [{"number": number, "name": f"n{number}"} for number in range(3)]
+    (shown,) = bkctl("-u", stage.uri, "topic", "show", "avro", "-o", "json").json["topics"]
+    assert shown["schema"] == "AVRO 0"
+
+
+def test_while_the_broker_writes_and_rolls_what_is_read_is_what_was_sent(stage: Stage) -> None:
+    total, stop = 400, threading.Event()
+    producer = stage.pulsar.create_producer("busy", batching_enabled=False)
+
+    def write() -> None:
+        for number in range(total):
+            producer.send(b"%d" % number)
+            if stop.is_set():
+                return
+
+    producer.send(b"first")
+    writer = threading.Thread(target=write)
+    writer.start()
+    counts = []
+    try:
+        while writer.is_alive():
+            values = [row[3] for row in stage.read("busy")]
+            expected = [b"first", *(b"%d" % number for number in range(total))]
+            assert values == expected[: len(values)]
+            counts.append(len(values))
+    finally:
+        stop.set()
+        writer.join()
+        producer.close()
+    assert counts == sorted(counts)
+    stage.unload("busy")
+    assert stage.read("busy") == stage.received("busy")
+    assert len(stage.read("busy")) == total + 1
+    assert len(stage.ledgers("busy")) >= total // ENTRIES_A_LEDGER
+
+
+def test_what_the_broker_trims_is_gone_for_both(stage: Stage) -> None:
+    stage.send("trimmed", [b"%d" % number for number in range(3 * ENTRIES_A_LEDGER + 5)])
+    before = stage.ledgers("trimmed")
+    gone = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    stage.broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", gone)
+    try:
+        reader = stage.pulsar.create_reader("trimmed", pulsar.MessageId.latest)
+        until(lambda: _trimmed(stage, before))
+        reader.close()
+    finally:
+        stage.broker.admin("POST", f"/namespaces/{NAMESPACE}/retention", FOREVER)
+    stage.unload("trimmed")
+    received = stage.received("trimmed")
+    assert received == [] or received[0][0] > before[0]
+    assert stage.read("trimmed") == received
+
+
+def _trimmed(stage: Stage, before: list[int]) -> bool:
+    stage.broker.admin("POST", f"/persistent/{NAMESPACE}/trimmed/trim")
+    return stage.ledgers("trimmed")[0] > before[0]
+
+
+def test_a_ledger_names_its_topic(stage: Stage) -> None:
+    stage.send("named", [b"a"])
+    (ledger,) = stage.ledgers("named")
+    shown = bkctl("-u", stage.uri, "ledger", "show", ledger, "-o", "json").json
+    assert shown["topic"] == f"persistent://{NAMESPACE}/named"
+
+
+def until(condition: Callable[[], bool], tries: int = 300) -> None:
+    pause = threading.Event()
+    for _ in range(tries):
+        if condition():
+            return
+        pause.wait(0.1)
+    raise AssertionError("not met in time")
