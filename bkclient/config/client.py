@@ -388,7 +388,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         False, key="stickyReadSEnabled", doc="Read a ledger from one bookie as long as it answers."
     )
     batch_reads: bool = setting(
-        True, key="batchReadEnabled", doc="Read several entries with one request (V2 only)."
+        True, key="batchReadEnabled", doc="Read several entries with one request (over V2)."
     )
     recovery_batch_reads: bool = setting(
         False,

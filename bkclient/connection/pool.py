@@ -33,6 +33,7 @@ from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
     AddRequest,
+    BatchReadRequest,
     BookieInfoRequest,
     ForceLedgerRequest,
     ListEntriesRequest,
@@ -147,8 +148,12 @@ class BookiePool:
         """Return what a request has to be spoken in.
 
         On V2 answers are told apart by entry only. A late answer to a plain read must not pass for
-        the answer to a fencing one, so whatever recovers a ledger is asked over V3.
+        the answer to a fencing one, so whatever recovers a ledger is asked over V3. Batch reads go
+        over V2 always: V3 has none, every bookie serves both on its port, and a connection that an
+        old bookie closes on one carries no adds then.
         """
+        if isinstance(request, BatchReadRequest) and not request.flags & ReadFlag.FENCE:
+            return ProtocolVersion.V2
         if self.protocol is ProtocolVersion.V3 or isinstance(request, _V3_ONLY):
             return ProtocolVersion.V3
         flags: int = getattr(request, "flags", 0)

@@ -39,7 +39,7 @@ from bkclient.quorum.read import (
     ReplicaRead,
     Speculation,
 )
-from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
+from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
 from wire.errors import DigestMismatchError
 from wire.frames.reads import PlainRead
@@ -99,7 +99,7 @@ class EntryFetcher:
             config.speculative_lac_timeout_max_ms / 1000,
             config.speculative_lac_backoff,
         )
-        self.can_batch = config.batch_reads and pool.protocol is ProtocolVersion.V2
+        self.can_batch = config.batch_reads
         """Whether bookies are asked for several entries at once; off after one did not know how."""
 
     def close(self) -> None:

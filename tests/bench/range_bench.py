@@ -27,6 +27,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.blocking import BlockingClient
+from bkclient.config.client import ClientConfig
 from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.cluster_bench import (
     BOOKIES,
@@ -113,11 +114,13 @@ def _readers(
         java = stack.enter_context(JavaClient(vm, uri, v2=v2, throttle=0))
         handle = java.open_ledger(ledger_id)
         found[name] = partial(_java_reads, vm, handle, size, in_batches), vm.pid
-    for name, protocol in (
-        ("ours v2, batches", ProtocolVersion.V2),
-        ("ours v3, singly", ProtocolVersion.V3),
+    for name, protocol, in_batches in (
+        ("ours v2, batches", ProtocolVersion.V2, True),
+        ("ours v3, batches", ProtocolVersion.V3, True),  # Those go over V2.
+        ("ours v3, singly", ProtocolVersion.V3, False),
     ):
-        client = stack.enter_context(BlockingClient(uri, protocol=protocol))
+        config = ClientConfig(batch_reads=in_batches)
+        client = stack.enter_context(BlockingClient(uri, protocol=protocol, config=config))
         reader = client.run(client.client.open_ledger, ledger_id)
         found[name] = partial(_our_reads, client, reader), None
     return found

@@ -25,6 +25,7 @@ from tests.bkclient.worlds import FakeBookie, Fate, Ruling, World, collect
 from wire.codes import DigestType, LedgerState, ProtocolVersion
 from wire.entry_batch import EntryBatch
 from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
 from wire.messages import BatchReadRequest, ReadRequest, Request, Response
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
@@ -131,9 +132,12 @@ def test_an_empty_ledger_has_no_batches() -> None:
     assert world.run(story()) == []
 
 
-def test_batch_reads_are_used_and_given_up_where_a_bookie_is_old() -> None:
+@PROTOCOLS
+def test_batch_reads_are_used_and_given_up_where_a_bookie_is_old(
+    protocol: ProtocolVersion,
+) -> None:
     world = World(3)
-    client = world.client(protocol=ProtocolVersion.V2)
+    client = world.client(protocol=protocol)
 
     async def write() -> LedgerId:
         writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
@@ -166,14 +170,14 @@ def test_batch_reads_are_used_and_given_up_where_a_bookie_is_old() -> None:
 @pytest.mark.parametrize(
     ("protocol", "settings", "sizes"),
     [
-        (ProtocolVersion.V3, {}, (3, 3, 2)),
+        (ProtocolVersion.V3, {"batch_reads": False}, (3, 3, 2)),
         (ProtocolVersion.V2, {"batch_reads": False}, (3, 3, 2)),
         (ProtocolVersion.V2, {"batch_reads": False}, (4, 3, 2)),
-        (ProtocolVersion.V3, {}, (4, 3, 2)),
+        (ProtocolVersion.V3, {"batch_reads": False}, (4, 3, 2)),
     ],
-    ids=["V3 has none", "switched off", "switched off, striped", "V3, striped"],
+    ids=["V3", "V2", "V2, striped", "V3, striped"],
 )
-def test_entries_are_read_singly_where_batches_cannot_be(
+def test_entries_are_read_singly_where_batches_are_switched_off(
     protocol: ProtocolVersion, settings: dict[str, bool], sizes: tuple[int, int, int]
 ) -> None:
     world = World(4)
@@ -222,11 +226,14 @@ def counted(world: World) -> tuple[int, int]:
     return sum(map(is_batch, asked)), sum(isinstance(one, ReadRequest) for one in asked)
 
 
+@PROTOCOLS
 @STRIPED
-def test_stripes_of_a_ledger_are_read_in_batches(sizes: tuple[int, int, int]) -> None:
+def test_stripes_of_a_ledger_are_read_in_batches(
+    sizes: tuple[int, int, int], protocol: ProtocolVersion
+) -> None:
     world = World(5)
     ledger_id = striped_ledger(world, sizes)
-    client = world.client(protocol=ProtocolVersion.V2)
+    client = world.client(protocol=protocol)
     assert world.run(read_all(client, ledger_id)) == [b"%d" % number for number in range(300)]
     batches, singly = counted(world)
     assert batches <= 10 * sizes[0]
@@ -279,6 +286,25 @@ def test_entries_that_a_stripe_lacks_come_from_other_bookies(*, knows_strides: b
             bookie.ledgers[ledger_id].entries.pop(entry_id, None)
     client = world.client(protocol=ProtocolVersion.V2)
     assert world.run(read_all(client, ledger_id)) == [b"%d" % number for number in range(300)]
+
+
+def test_an_old_bookie_does_not_end_the_connection_that_adds_go_over() -> None:
+    world = World(3)
+    ledger_id = striped_ledger(world, (3, 3, 2))
+    client = world.client(protocol=ProtocolVersion.V3)
+
+    async def story() -> tuple[list[bytes], LedgerMetadata]:
+        writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3)
+        await writer.add(b"before")
+        for bookie in world.bookies.values():
+            bookie.knows_batch = False
+        payloads = await read_all(client, ledger_id)
+        await writer.add(b"after")
+        return payloads, await writer.close()
+
+    payloads, metadata = world.run(story())
+    assert payloads == [b"%d" % number for number in range(300)]
+    assert len(metadata.fragments) == 1
 
 
 def test_a_batch_of_the_wrong_entries_is_not_taken_for_a_stripe() -> None:

@@ -148,7 +148,8 @@ def test_a_handle_reads_no_faster_than_its_throttle() -> None:
     writer = world.run(world.client().create_ledger())
     world.run(writer.add_many(b"%d" % number for number in range(300)))
     world.run(writer.close())
-    reader = world.run(world.client(seed=1, requests_per_s_max=100).open_ledger(writer.ledger_id))
+    client = world.client(seed=1, requests_per_s_max=100, batch_reads=False)
+    reader = world.run(client.open_ledger(writer.ledger_id))
     began_s = world.clock.seconds()
     assert len(world.run(collect(reader.read()))) == 300
     # The chunk that goes last has waited for those before it, not for itself.

@@ -8,7 +8,7 @@ from bkclient.client import Client
 from tests.bkclient.worlds import Fate, World, when
 from wire.codes import ProtocolVersion
 from wire.ids import LedgerId
-from wire.messages import ReadRequest, Request
+from wire.messages import BatchReadRequest, ReadRequest, Request
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
 PAYLOADS = [b"%d" % number for number in range(60)]
@@ -52,9 +52,10 @@ def test_all_entries_come_from_one_bookie(protocol: ProtocolVersion) -> None:
     assert len(read_each(world, plain, ledger_id)) == 3
 
 
-def test_a_whole_range_comes_from_one_bookie() -> None:
+@pytest.mark.parametrize("batch_reads", [True, False])
+def test_a_whole_range_comes_from_one_bookie(*, batch_reads: bool) -> None:
     world = World(3)
-    client = world.client(sticky_reads=True)
+    client = world.client(sticky_reads=True, batch_reads=batch_reads)
     ledger_id = written(world, client, ensemble_size=3, write_quorum=3, ack_quorum=2)
     for bookie in world.bookies.values():
         bookie.log.clear()
@@ -64,7 +65,9 @@ def test_a_whole_range_comes_from_one_bookie() -> None:
         return [entry.payload async for entry in reader.read()]
 
     assert world.run(story()) == PAYLOADS
-    assert sum(any(map(is_read, bookie.log)) for bookie in world.bookies.values()) == 1
+    kinds = (ReadRequest, BatchReadRequest)
+    asked = [b for b in world.bookies.values() if any(isinstance(r, kinds) for r in b.log)]
+    assert len(asked) == 1
 
 
 def test_where_a_bookie_has_not_every_entry_each_is_asked_for_its_own() -> None:
