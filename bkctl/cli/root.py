@@ -53,6 +53,10 @@ COMMANDS: Final = {
         "bkctl.commands.doctor.commands:doctor",
         "Report what is wrong with a cluster, the worst first.",
     ),
+    "debug": (
+        "bkctl.commands.debug.commands:debug",
+        "Collect what is needed to find a fault.",
+    ),
     "disk": (
         "bkctl.commands.disk.commands:disk",
         "A bookie's directories: look into them, check them, repair them.",

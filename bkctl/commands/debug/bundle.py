@@ -1,0 +1,237 @@
+"""Makes the tar file of ``bkctl debug bundle``.
+
+Each part is what a command prints, run in a process of its own: one that fails or hangs leaves its
+error in the bundle, and the others go on. Settings given as options reach the processes by their
+environment, which other users cannot read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.config.declaration import MASKED, is_secret_key
+from bkctl.errors import NothingFoundError
+from bkctl.output.emit import Field, Kind, View
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+PART_TIMEOUT_S: Final = 120
+LOG_BYTES_MAX: Final = 64 * 1024 * 1024
+"""How much of a log's end is looked at, however long its lines are."""
+
+BOOKIES_MAX: Final = 50
+"""How many bookies are asked for their metrics."""
+
+PARTS: Final = {
+    "doctor.json": ("doctor", "--json"),
+    "version.json": ("version", "--all", "--json"),
+    "settings-client.json": ("config", "show", "--all", "--json"),
+    "settings-bookie.json": ("config", "show", "--all", "--for", "bookie", "--json"),
+    "cluster.json": ("cluster", "info", "--json"),
+    "bookies.json": ("bookie", "list", "--json"),
+    "autorecovery.json": ("autorecovery", "status", "--json"),
+}
+"""Files of the bundle, and the commands that print them."""
+
+_PAIR: Final = re.compile(r"""([A-Za-z_][\w.-]*)(["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;}\]]+)""")
+_BEARER: Final = re.compile(r"(?i)\b(bearer|basic|digest)\s+[\w+/=.~-]+")
+_PEM: Final = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL
+)
+
+
+@attrs.frozen(kw_only=True)
+class Bundle:
+    """A bundle that was written: its file, its parts, and those whose command failed."""
+
+    path: str
+    parts: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+BUNDLE_VIEWS: Final = {
+    Bundle: View(
+        "bundles",
+        (
+            Field("path", "The file.", lambda v: v.path),
+            Field("parts", "What is in it.", lambda v: list(v.parts), Kind.NESTED),
+            Field("failed", "Parts whose command failed; they say why.", lambda v: list(v.failed),
+                  Kind.NESTED),
+        ),
+        "path",
+        sentence=lambda v: (
+            f"wrote {v.path} with {len(v.parts)} files"
+            + (f"; failed: {', '.join(v.failed)}" if v.failed else "")
+        ),
+    ),
+}  # fmt: skip
+
+
+def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) -> None:
+    """Write the bundle and say what is in it.
+
+    Raises:
+        NothingFoundError: a log cannot be read, or the file cannot be written.
+    """
+    tails = {f"log/{number}-{Path(one).name}": _tail(one, lines) for number, one in enumerate(logs)}
+    environ = _environment(session)
+    found: dict[str, bytes] = {"system.json": _system()}
+    failed: list[str] = []
+    with session.progress("collecting", unit="parts") as progress:
+        for name, words in PARTS.items():
+            progress.update(len(found))
+            _take(found, failed, name, words, environ)
+        for bookie_id in _bookies(found["bookies.json"]):
+            name = f"metrics/{re.sub('[^A-Za-z0-9.-]', '_', bookie_id)}.json"
+            _take(found, failed, name, ("bookie", "metrics", bookie_id, "--json"), environ)
+    secrets = tuple(_secrets(session))
+    parts = {name: mask(data, secrets) for name, data in {**found, **tails}.items()}
+    path = out or time.strftime("bkctl-debug-%Y%m%dT%H%M%S.tar.gz", time.gmtime())
+    _write_tar(path, parts)
+    session.emit(Bundle(path=path, parts=tuple(parts), failed=tuple(failed)))
+
+
+def mask(data: bytes, secrets: tuple[str, ...]) -> bytes:
+    """Return a text without secrets: those known, those whose name says so, keys and tokens."""
+    text = data.decode("utf-8", "replace")
+    for secret in secrets:
+        text = text.replace(secret, MASKED).replace(json.dumps(secret)[1:-1], MASKED)
+    text = _PEM.sub(MASKED, text)
+    text = _BEARER.sub(lambda found: f"{found[1]} {MASKED}", text)
+    return _PAIR.sub(_masked_pair, text).encode()
+
+
+def _masked_pair(found: re.Match[str]) -> str:
+    key, between, value = found.groups()
+    return f"{key}{between}{MASKED}" if is_secret_key(key) else f"{key}{between}{value}"
+
+
+def _take(
+    found: dict[str, bytes],
+    failed: list[str],
+    name: str,
+    words: tuple[str, ...],
+    environ: Mapping[str, str],
+) -> None:
+    shown, said = _run(words, environ)
+    found[name] = shown or said
+    if not shown:
+        failed.append(name)
+    elif said:
+        found[f"{name}.stderr"] = said
+
+
+def _run(words: tuple[str, ...], environ: Mapping[str, str]) -> tuple[bytes, bytes]:
+    """Return what a command prints and what it says on stderr; without the first it has failed."""
+    command = [sys.executable, "-m", "bkctl", *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, check=False, timeout=PART_TIMEOUT_S, env=dict(environ),
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return b"", f"bkctl {' '.join(words)}: no end in {PART_TIMEOUT_S} s\n".encode()
+    return done.stdout, done.stderr
+
+
+def _environment(session: Session) -> dict[str, str]:
+    """Return an environment in which a command sees the cluster that this one was told."""
+    options = session.options
+    given = {
+        "BKCTL_CONF": options.conf,
+        "BKCTL_SERVICE_URI": options.service_uri,
+        "BKCTL_PROFILE": options.profile,
+    }
+    settings = dict(one.partition("=")[::2] for one in options.overrides)
+    kept = {key: text for key, text in session.host.environ.items() if key != "BKCTL_OUTPUT"}
+    return {
+        **kept,
+        **{name: text for name, text in given.items() if text},
+        **{f"BK_{key}": text for key, text in settings.items()},
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+
+
+def _bookies(listed: bytes) -> list[str]:
+    try:
+        rows = json.loads(listed)
+    except ValueError:
+        return []
+    rows = rows.get("bookies", []) if isinstance(rows, dict) else rows
+    named = [one.get("bookie_id") for one in rows if isinstance(one, dict)]
+    return [str(one) for one in named if one][:BOOKIES_MAX]
+
+
+def _secrets(session: Session) -> Iterator[str]:
+    """Give every secret that the settings have, and what the files that they name have."""
+    from bkclient.config.private_files import SECRET_FILES
+
+    for text in session.options.overrides:
+        yield from _secret_of(*text.partition("=")[::2], SECRET_FILES)
+    conf = session.options.conf
+    if conf and Path(conf).is_file():
+        for line in Path(conf).read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.strip().partition("=")
+            yield from _secret_of(key.strip(), value.strip(), SECRET_FILES)
+
+
+def _secret_of(key: str, value: str, files: frozenset[str]) -> Iterator[str]:
+    if is_secret_key(key) and value:
+        yield value
+    if key not in files or not Path(value).is_file() or Path(value).stat().st_size > 1 << 20:
+        return
+    text = Path(value).read_text(encoding="utf-8", errors="replace")
+    yield from (one for one in re.findall(r'"([^"]+)"', text) if len(one) > 2)  # noqa: PLR2004
+    if "PasswordPath" in key or "Token" in key or "Digest" in key:
+        yield from (one for one in (text.strip(), text.strip().partition(":")[2]) if one)
+
+
+def _tail(path: str, lines: int) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES_MAX))
+            return b"".join(file.readlines()[-lines:])
+    except OSError as error:
+        raise NothingFoundError(f"--log {path}: {error.strerror}") from error
+
+
+def _system() -> bytes:
+    packages = sorted(f"{one.name}=={one.version}" for one in metadata.distributions())
+    found: dict[str, Any] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "system": platform.platform(),
+        "python": sys.version,
+        "processors": os.cpu_count(),
+        "packages": packages,
+    }
+    return json.dumps(found, indent=1).encode() + b"\n"
+
+
+def _write_tar(path: str, parts: Mapping[str, bytes]) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with (
+            open(os.open(path, flags, 0o600), "wb") as file,  # noqa: PTH123
+            tarfile.open(fileobj=file, mode="w:gz") as tar,
+        ):
+            for name, data in parts.items():
+                member = tarfile.TarInfo(f"bkctl-debug/{name}")
+                member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())
+                tar.addfile(member, io.BytesIO(data))
+    except OSError as error:
+        raise NothingFoundError(f"--out {path}: {error.strerror}") from error
