@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import attrs
@@ -18,6 +18,8 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.ledger.writer import LedgerWriter
+from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, is_settled, last_batch
+from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
 from bkclient.log.errors import (
     LogDamagedError,
     LogError,
@@ -25,11 +27,11 @@ from bkclient.log.errors import (
     LogSealedError,
     NotLeaderError,
 )
-from bkclient.log.ledger_list import LOG_KEY, KnownRecord, LedgerList
+from bkclient.log.ledger_list import CONFLICTS_MAX, LOG_KEY, KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LogOptions, LogRecord, Position
 from bkclient.log.writer import LogWriter
-from bkclient.metadata.api import NoSuchLogError
+from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -188,6 +190,57 @@ class LogManager:
     def _pause(self, seconds: float) -> Deferred[None]:
         return deferLater(self._client.cluster.clock, seconds, lambda: None)
 
+    async def append_ledgers(
+        self, name: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int
+    ) -> bool:
+        """List closed ledgers behind the log's last, all at once; return False if they were before.
+
+        The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``bkclient.log.batches`` as metadata.
+        Where the log has this batch of the stream, or a later one, the ledgers are deleted. A
+        writer that the log may have is fenced.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            LogSealedError: it takes no more entries.
+            LogError: a ledger is too old, so that it may have been swept.
+            ClientError: the last ledgers cannot be recovered, or the list cannot be changed.
+        """
+        ledgers = LedgerList(self._client, name)
+        for _ in range(CONFLICTS_MAX):
+            known = await ledgers.read_patiently()
+            if known.record.sealed:
+                raise LogSealedError(f"log {name} was sealed")
+            if any(known.record.lists(ledger_id) for ledger_id in ledger_ids):
+                return True  # An earlier try here, whose answer was lost.
+            taken = await last_batch(self._client, known.record, stream)
+            if taken is not None and taken >= batch:
+                for ledger_id in ledger_ids:
+                    await self._client.delete_ledger(ledger_id)
+                return False
+            await self._check_young(name, ledger_ids)
+            if not await is_settled(self._client, known.record):
+                await self._recover(name, known.record)
+            try:
+                await ledgers.write(known, self._with_all(known.record, ledger_ids))
+            except (MetadataVersionError, MetadataUnavailableError):
+                continue
+            return True
+        raise MetadataVersionError(f"log {name} is changed by others all the time")
+
+    def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
+        now_ms = int(self._client.cluster.clock.seconds() * 1000)
+        for ledger_id in ledger_ids:
+            record = record.appended(ledger_id, now_ms)
+        return record
+
+    async def _check_young(self, name: str, ledger_ids: Sequence[LedgerId]) -> None:
+        """Refuse ledgers that a sweep may be about to delete."""
+        oldest_ms = int((self._client.cluster.clock.seconds() - OFFER_AGE_S) * 1000)
+        for ledger_id in ledger_ids:
+            metadata = (await self._client.read_metadata(ledger_id)).value
+            if metadata.ctime_ms is None or metadata.ctime_ms < oldest_ms:
+                raise LogError(f"ledger {ledger_id} is too old to be listed in log {name}")
+
     # Reading
 
     async def open_reader(
@@ -271,7 +324,8 @@ class LogManager:
         """Delete the log's ledgers that its record does not list; return them.
 
         Such are left by writers that lost a race or died in one, and by trims that did not end.
-        Ledgers younger than ``age_s`` are left alone. The log itself may be gone already. The whole
+        Ledgers younger than ``age_s`` are left alone; those of a batch are, up to a day, in any
+        case. The log itself may be gone already. The whole
         cluster's metadata is looked through.
 
         A writer that has made a ledger and not listed it yet could list it after it was swept: so
@@ -303,6 +357,8 @@ class LogManager:
                 continue
 
     async def _ledgers_of(self, name: str, before_ms: int) -> AsyncIterator[LedgerId]:
+        batch_s = self._client.cluster.clock.seconds() - BATCH_SWEEP_AGE_S
+        batch_ms = min(before_ms, int(batch_s * 1000))
         async for ledger_id in self._client.list_ledgers():
             try:
                 metadata = (await self._client.read_metadata(ledger_id)).value
@@ -310,8 +366,9 @@ class LogManager:
                 continue
             except ClientError as error:
                 raise LogError(f"ledger {ledger_id} cannot be looked at: {error}") from error
-            ours = metadata.custom.get(LOG_KEY) == name.encode()
-            if ours and metadata.ctime_ms is not None and metadata.ctime_ms <= before_ms:
+            if metadata.custom.get(LOG_KEY) != name.encode() or metadata.ctime_ms is None:
+                continue
+            if metadata.ctime_ms <= (batch_ms if BATCH_KEY in metadata.custom else before_ms):
                 yield ledger_id
 
     async def _fence_and_delete(self, ledger_id: LedgerId, password: bytes) -> None:
