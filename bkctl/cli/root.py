@@ -84,7 +84,7 @@ COMMANDS: Final = {
         "bkctl.commands.load.bench_commands:bench",
         "How fast a cluster or a disk takes entries and gives them back.",
     ),
-    "export": ("bkctl.commands.export.commands:export", "Export ledgers to Parquet with Spark."),
+    "export": ("bkctl.commands.export.commands:export", "Export ledgers to Parquet."),
     "shell": (
         "bkctl.commands.about.shell:shell",
         "Run commands from a prompt or a script, on one connection.",

@@ -71,14 +71,14 @@ async def read(client: Client, ledger_id: Any) -> list[bytes]:
 
 
 def exported(uri: str, settings: ClientConfig, ledger_id: Any) -> list[bytes]:
-    """Return what the tasks of an export read, without Spark: it only carries their class."""
+    """Return what the tasks of an export read, without Spark: it only carries their reader."""
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
-    from bkctl.commands.export.spark.datasource import LedgerSource, with_settings
+    from bkctl.commands.export.spark.datasource import LedgerSourceReader, Query
+    from bkctl.commands.export.spark.source_options import parse_options
 
-    carried = cloudpickle.loads(cloudpickle.dumps(with_settings(settings)))
-    assert carried is not LedgerSource
-    source = carried({"uri": uri, "ledgers": str(ledger_id)})
-    reader = source.reader(source.schema())
+    options = parse_options({"ledgers": str(ledger_id)})
+    query = Query(options, ("payload",), frozenset(), uri, settings)
+    reader = cloudpickle.loads(cloudpickle.dumps(LedgerSourceReader(query)))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
 

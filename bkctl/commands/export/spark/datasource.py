@@ -1,26 +1,16 @@
-"""Ledgers as a Spark data source: each task reads its entry ranges straight from the bookies.
+"""Ledgers and logs as a Spark data source: ``spark.read.format("bookkeeper")``.
 
-``spark.read.format("bookkeeper").option("uri", URI).option("ledgers", "42,43").load()``
+Options are in ``source_options``. The driver reads settings, plans, and checks all of it. Tasks
+read entries straight from the bookies. Settings travel within the code that tasks run, of which
+Spark shows nothing. Keys and passwords stay in the files that the settings name; each task reads
+these files itself. Nothing is fenced without ``recover``.
 
-Options: ``uri`` (metadata service) or ``conf`` (a client's settings file, which is there on every
-host of Spark's), or both; ``ledgers`` (ids, comma separated) or ``tasks`` (what
-``bkctl.spark.plan.encode_tasks`` wrote); ``cores``; ``progress`` (where tasks report how far they
-are). Ledgers are read without recovery and up to what is confirmed: nothing is fenced.
-
-Spark shows options in plans, in its UI and in its event log. Settings that a driver has in memory
-go another way: see ``with_settings``.
-
-The only importer of pyspark beside the command itself. Workers import it anew, so it stays light
-until a task reads.
+Workers import this module anew, so it stays light until a task reads.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import socket
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
@@ -28,53 +18,51 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import (
     BinaryType,
     LongType,
+    StringType,
     StructField,
     StructType,
     TimestampType,
 )
 
-from bkctl.commands.export.spark.plan import EntryRange, Task, cut, decode_tasks
-from bkctl.commands.export.spark.progress import ProgressReporter
+from bkctl.commands.export.spark.filters import Bounds, bounded
+from bkctl.commands.export.spark.source_options import (
+    EARLIEST,
+    SourceOptionError,
+    SourceOptions,
+    check_columns,
+    parse_options,
+)
+from bkctl.commands.export.task.copy import connect
+from bkctl.commands.export.task.errors import TaskError
+from bkctl.commands.export.task.plan import LedgerExtent, Task, cut
+from bkctl.commands.export.task.rows import RowBuffer, read_ranges
 from wire.errors import BookKeeperError
-from wire.ids import EntryId
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from bkclient.blocking import BlockingClient
+    from bkclient.client import Client
     from bkclient.config.client import ClientConfig
+    from bkctl.commands.export.spark.sink import LogStreamWriter, LogWriter
+    from bkctl.commands.export.spark.stream import LogStreamReader
 
-SCHEMA: Final = StructType(
-    [
-        StructField("ledger_id", LongType(), nullable=False),
-        StructField("entry_id", LongType(), nullable=False),
-        StructField("lac", LongType(), nullable=False),
-        StructField("length", LongType(), nullable=False),
-        StructField("ctime", TimestampType(), nullable=True),
-        StructField("payload", BinaryType(), nullable=False),
-    ]
-)
+_FIELDS: Final = {
+    "log": StructField("log", StringType(), nullable=False),
+    "log_index": StructField("log_index", LongType(), nullable=False),
+    "ledger_id": StructField("ledger_id", LongType(), nullable=False),
+    "entry_id": StructField("entry_id", LongType(), nullable=False),
+    "lac": StructField("lac", LongType(), nullable=False),
+    "length": StructField("length", LongType(), nullable=False),
+    "ctime": StructField("ctime", TimestampType(), nullable=True),
+    "payload": StructField("payload", BinaryType(), nullable=False),
+}
 """``lac`` and ``length`` as in the entry's header; ``ctime`` is the ledger's creation time."""
-
-BATCH_BYTES: Final = 4 * 1024 * 1024
-BATCH_ENTRIES: Final = 8192
-"""An Arrow batch ends at whichever comes first: it bounds what a task holds in memory."""
-
-FAILURE_MARK: Final = "BKCTL-EXPORT-FAILURE "
-"""Before the JSON in which a task tells the driver what it could not read."""
-
-
-class TaskError(BookKeeperError):
-    """A task could not read what it should; the text is for the driver to take apart."""
-
-    def __init__(self, where: str, cause: BaseException) -> None:
-        told = json.dumps({"where": where, "error": type(cause).__name__, "message": str(cause)})
-        super().__init__(f"{FAILURE_MARK}{told}")
 
 
 @attrs.define
 class TaskPartition(InputPartition):
-    """One task's share of an export."""
+    """One task's share of a query."""
 
     number: int
     ranges: Task
@@ -84,8 +72,10 @@ class LedgerSource(DataSource):
     """The data source ``bookkeeper``."""
 
     short_name: ClassVar[str] = "bookkeeper"
-    config: ClassVar[ClientConfig | None] = None
-    """How to talk to the cluster, where that does not stand in the options."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._asked = parse_options(dict(options))
 
     @classmethod
     def name(cls) -> str:
@@ -93,158 +83,148 @@ class LedgerSource(DataSource):
         return cls.short_name
 
     def schema(self) -> StructType:
-        """Return the columns; the same for every ledger."""
-        return SCHEMA
+        """Return the columns that ``columns`` names; else all, which for a log are more."""
+        names = self._asked.columns or self._asked.columns_there
+        return StructType([_FIELDS[name] for name in names])
 
-    def reader(self, schema: StructType) -> LedgerSourceReader:  # noqa: ARG002
-        """Return the reader Spark asks for partitions and rows."""
-        return LedgerSourceReader(dict(self.options), self.config)
+    def reader(self, schema: StructType) -> LedgerSourceReader:
+        """Return what plans and reads one query."""
+        query = Query.of(self._asked, schema)
+        return PushingReader(query) if self._asked.push_filters else LedgerSourceReader(query)
+
+    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 -- Spark's name
+        """Return what plans and reads a stream."""
+        from bkctl.commands.export.spark.stream import LogStreamReader
+
+        return LogStreamReader(Query.of(self._asked, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> LogWriter:  # noqa: FBT001
+        """Return what appends rows to a log."""
+        from bkctl.commands.export.spark.sink import LogWriter, Sink
+
+        return LogWriter(Sink.of(self._asked, schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: FBT001, N802
+        """Return what appends micro-batches to a log, each once."""
+        from bkctl.commands.export.spark.sink import LogStreamWriter, Sink
+
+        sink = Sink.of(self._asked, schema, overwrite=overwrite)
+        return LogStreamWriter(sink, sink.writer_id(dict(self.options)))
 
 
-def with_settings(config: ClientConfig) -> type[LedgerSource]:
-    """Return the data source that talks to the cluster as ``config`` says, to be registered.
+@attrs.frozen
+class Query:
+    """What a query reads, from which cluster, and which columns of it; pickled into the tasks."""
 
-    A class that cannot be imported goes to the tasks by value, within the code that they run, of
-    which Spark shows nothing. Keys and passwords stay in the files that the settings name; each
-    task reads them itself.
-    """
-    return type(LedgerSource.__name__, (LedgerSource,), {"config": config})
+    options: SourceOptions
+    columns: tuple[str, ...]
+    nullable: frozenset[str]
+    uri: str
+    config: ClientConfig
+
+    @classmethod
+    def of(cls, options: SourceOptions, schema: StructType) -> Query:
+        """Return the query for a schema, which a user may have given.
+
+        Raises:
+            SourceOptionError: the schema has another column, or a column of another type.
+            UsageError: no option names a cluster.
+        """
+        names = [field.name for field in schema.fields]
+        check_columns(names, options)
+        for field in schema.fields:
+            if field.dataType != _FIELDS[field.name].dataType:
+                have, want = field.dataType.simpleString(), _FIELDS[field.name].dataType
+                raise SourceOptionError(
+                    f"column {field.name!r} is {want.simpleString()}, not {have}"
+                )
+        uri, config = options.where()
+        # Spark takes batches only in the very schema it was given, which a user may have written.
+        nullable = frozenset(field.name for field in schema.fields if field.nullable)
+        return cls(options, tuple(names), nullable, uri, config)
+
+    def client(self) -> BlockingClient:
+        """Return a client, in a task or on the driver."""
+        return connect(self.uri, self.config)
+
+    def partitions(self, extents: Sequence[LedgerExtent]) -> list[TaskPartition]:
+        """Cut what is to be read into partitions that are even in bytes."""
+        size = self.options.partition_bytes_max
+        if self.options.partitions_min:
+            total = sum(extent.length for extent in extents)
+            size = max(1, min(size, -(-total // self.options.partitions_min)))
+        tasks = cut(extents, 1, target_bytes=size)
+        return [TaskPartition(number, ranges) for number, ranges in enumerate(tasks)]
+
+    def read(self, ranges: Task) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of ranges as Arrow batches.
+
+        Raises:
+            TaskError: an entry cannot be read, or no client can be made.
+        """
+        rows = RowBuffer(self.columns, self.nullable)
+        try:
+            with self.client() as client:
+                for parts in client.iterate(lambda connected: read_ranges(connected, ranges)):
+                    for entry_range, batch in parts:
+                        rows.add(entry_range, batch)
+                    if rows.is_full:
+                        yield rows.take()
+        except BookKeeperError as error:
+            raise error if isinstance(error, TaskError) else TaskError("", error) from error
+        if rows.entries:
+            yield rows.take()
 
 
 class LedgerSourceReader(DataSourceReader):
-    """Plans on the driver, reads in the tasks; only options, settings and ranges are pickled."""
+    """Plans on the driver, reads in the tasks; only the query and ranges are pickled."""
 
-    def __init__(self, options: dict[str, str], config: ClientConfig | None = None) -> None:
-        self._options = {key.lower(): value for key, value in options.items()}
-        self._config = config
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._bounds = Bounds()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition a task, and an empty one where there is nothing to read.
 
         Of no partitions at all Spark makes one that nobody could read.
         """
-        tasks = self._tasks() or [()]
-        return [TaskPartition(number, ranges) for number, ranges in enumerate(tasks)]
-
-    def _tasks(self) -> list[Task]:
-        if "tasks" in self._options:
-            return decode_tasks(self._options["tasks"])
-        from bkctl.commands.export.run import ledger_extents
-
-        ledgers = [int(word) for word in self._options.get("ledgers", "").split(",") if word]
-        with self._client() as client:
-            extents = ledger_extents(client, ledgers, recover=False)
-        return cut(extents, int(self._options.get("cores", "4")))
+        with self._query.client() as client:
+            extents: list[LedgerExtent] = client.call(_extents, self._query.options)
+        wanted = [part for extent in extents if (part := self._bounds.part(extent)) is not None]
+        return self._query.partitions(wanted) or [TaskPartition(0, ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the partition's entries as Arrow batches."""
         assert isinstance(partition, TaskPartition)
-        report = ProgressReporter(self._options.get("progress", ""), partition.number)
-        try:
-            with self._client() as client:
-                for entry_range in partition.ranges:
-                    yield from _batches(client, entry_range, report)
-        finally:
-            report.close()
-
-    def _client(self) -> BlockingClient:
-        from bkclient.blocking import BlockingClient
-
-        try:
-            config = self._config or _config_in(self._options.get("conf"))
-            return BlockingClient(self._options.get("uri"), config=config)
-        except BookKeeperError as error:
-            raise TaskError(f"no client on {socket.gethostname()}", error) from error
+        if partition.ranges:
+            yield from self._query.read(partition.ranges)
 
 
-def _config_in(path: str | None) -> ClientConfig | None:
-    if path is None:
-        return None
-    from bkclient.config.client import ClientConfig
-    from bkclient.config.settings import load, read_properties
+class PushingReader(LedgerSourceReader):
+    """A reader that takes filters over from Spark.
 
-    return load(ClientConfig, read_properties(Path(path)))[0]
+    A class of its own, for Spark refuses one that has ``pushFilters`` where
+    ``spark.sql.python.filterPushdown.enabled`` is false, as it is by default.
+    """
 
-
-def _batches(
-    client: BlockingClient, entry_range: EntryRange, report: ProgressReporter
-) -> Iterator[pa.RecordBatch]:
-    rows = _Rows(entry_range)
-    expected = entry_range.first
-    try:
-        for entry in client.iter_entries(
-            entry_range.ledger_id, entry_range.first, entry_range.last
-        ):
-            assert entry.entry_id == expected, (entry.entry_id, expected)
-            rows.add(entry)
-            expected = EntryId(expected + 1)
-            if rows.full:
-                report.add(len(rows), rows.payload_bytes)
-                yield rows.take()
-    except BookKeeperError as error:
-        raise TaskError(f"ledger {entry_range.ledger_id}", error) from error
-    if expected != entry_range.last + 1:
-        ended = EOFError(f"the reader ended at entry {expected}, before {entry_range.last}")
-        raise TaskError(f"ledger {entry_range.ledger_id}", ended)
-    report.add(len(rows), rows.payload_bytes)
-    if len(rows):
-        yield rows.take()
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
+        """Note what filters say of ledgers, entries, positions and time; return all the others."""
+        self._bounds, rest = bounded(filters)
+        return rest
 
 
-class _Rows:
-    """Entries gathered for one Arrow batch."""
+async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
+    from bkctl.commands.export.spark.selection import (
+        LogPosition,
+        chosen_ledgers,
+        log_extents,
+        log_start,
+    )
 
-    def __init__(self, entry_range: EntryRange) -> None:
-        import pyarrow as pa
-
-        self._schema = pa.schema(
-            [
-                pa.field("ledger_id", pa.int64(), nullable=False),
-                pa.field("entry_id", pa.int64(), nullable=False),
-                pa.field("lac", pa.int64(), nullable=False),
-                pa.field("length", pa.int64(), nullable=False),
-                pa.field("ctime", pa.timestamp("us", tz="UTC")),
-                pa.field("payload", pa.binary(), nullable=False),
-            ]
-        )
-        self._range = entry_range
-        self._ctime = _utc(entry_range.ctime_ms)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._entries: list[Any] = []
-        self.payload_bytes = 0
-
-    def add(self, entry: Any) -> None:
-        self._entries.append(entry)
-        self.payload_bytes += len(entry.payload)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @property
-    def full(self) -> bool:
-        return self.payload_bytes >= BATCH_BYTES or len(self._entries) >= BATCH_ENTRIES
-
-    def take(self) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        entries = self._entries
-        self._reset()
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([self._range.ledger_id] * len(entries), pa.int64()),
-                pa.array([e.entry_id for e in entries], pa.int64()),
-                pa.array([e.lac for e in entries], pa.int64()),
-                pa.array([e.length for e in entries], pa.int64()),
-                pa.array([self._ctime] * len(entries), pa.timestamp("us", tz="UTC")),
-                pa.array([e.payload for e in entries], pa.binary()),
-            ],
-            schema=self._schema,
-        )
-
-
-def _utc(ctime_ms: int | None) -> dt.datetime | None:
-    if ctime_ms is None:
-        return None
-    return dt.datetime.fromtimestamp(ctime_ms / 1000, tz=dt.timezone.utc)
+    if options.log is None:
+        return await chosen_ledgers(client, options)
+    start = await log_start(client, options, EARLIEST)
+    end = None
+    if options.ending is not None and options.ending.word is None:
+        end = LogPosition(options.ending.index, options.ending.entry)
+    return (await log_extents(client, options, start, end))[0]

@@ -20,12 +20,16 @@ from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
 from bkctl.commands.export.run import (
+    ExportBusyError,
     ExportError,
     ExportReadError,
+    ForeignFilesError,
     export_ledgers,
     own_address,
     spark_session,
 )
+from bkctl.commands.export.target.commit import STAGING_PREFIX
+from bkctl.commands.export.target.files import open_files
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from wire.codes import DigestType, LedgerState
 from wire.digest import digester, master_key
@@ -159,6 +163,115 @@ def test_exporting_again_changes_nothing(cluster, client, spark, tmp_path) -> No
     assert read_back(spark, tmp_path) == {ledger_id: PAYLOADS[:20]}
 
 
+ENGINES = ["local", "spark"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_many_small_ledgers_share_files(cluster, client, spark, tmp_path, engine) -> None:
+    from pyarrow import parquet
+
+    async def write_all(connected) -> list[int]:
+        found = []
+        for n in range(300):
+            writer = await connected.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1)
+            await writer.add_many([b"%d of %d" % (i, n) for i in range(5)])
+            await writer.close()
+            found.append(writer.ledger_id)
+        return found
+
+    ids = client.call(write_all)
+    session = spark if engine == "spark" else None
+    report = export_ledgers(
+        cluster.uri, ids, str(tmp_path), layout="none", verify=True, spark=session, engine=engine
+    )
+    assert (report.entries, report.files) == (1500, 1)
+    (path,) = tmp_path.glob("run=1/*.parquet")
+    file = parquet.ParquetFile(path)
+    assert file.metadata.row_group(0).column(0).statistics.min == ids[0]
+    assert file.read(columns=["ledger_id"]).column(0).to_pylist() == sorted(ids * 5)
+    assert file.metadata.serialized_size < 8000, "the footer does not grow with the ledgers"
+    more = write(client, PAYLOADS[:3])
+    both = export_ledgers(cluster.uri, [*ids, more], str(tmp_path), layout="none", spark=session)
+    assert (both.entries, both.files) == (1503, 2)
+    assert [ledger.unchanged for ledger in both.ledgers].count(False) == 1
+    found = {
+        row["run"]: row["count"]
+        for row in spark.read.parquet(str(tmp_path)).groupBy("run").count().collect()
+    }
+    assert found == {1: 1500, 2: 3}
+    with pytest.raises(ForeignFilesError, match="shares files"):
+        export_ledgers(cluster.uri, [more], str(tmp_path), layout="none", again=True)
+    with pytest.raises(ForeignFilesError, match="arranged by none"):
+        export_ledgers(cluster.uri, [more], str(tmp_path), spark=spark)
+
+
+def test_the_local_engine_needs_no_spark_and_spreads_over_processes(
+    cluster, client, spark, tmp_path
+) -> None:
+    ledger_id = write(client, [bytes([n % 256]) * 1000 for n in range(30_000)])
+    seen = []
+    report = export_ledgers(
+        cluster.uri,
+        [ledger_id],
+        str(tmp_path),
+        engine="local",
+        progress=lambda done, *total: seen.append((done, *total)),
+    )
+    assert (report.entries, report.payload_bytes) == (30_000, 30_000_000)
+    assert report.files > 1
+    assert seen[-1][1:] == (30_000, 30_000_000)
+    rows = spark.read.parquet(str(tmp_path)).selectExpr("sum(entry_id)", "sum(length(payload))")
+    assert tuple(rows.first()) == (30_000 * 29_999 // 2, 30_000_000)
+
+
+def test_what_the_export_did_not_make_is_never_touched(cluster, client, spark, tmp_path) -> None:
+    ledger_id = write(client, PAYLOADS[:5])
+    mine = tmp_path / f"ledger={ledger_id}" / "_notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark, again=True)
+    assert read_back(spark, tmp_path) == {ledger_id: PAYLOADS[:5]}
+    assert mine.read_text() == "mine"
+    stranger = tmp_path / "ledger=987" / "part-0.parquet"
+    stranger.parent.mkdir()
+    stranger.write_bytes(b"PAR1")
+    with pytest.raises(ForeignFilesError, match=r"ledger=987/part-0.parquet"):
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark, again=True)
+    assert stranger.read_bytes() == b"PAR1"
+
+
+def test_two_exports_to_one_place_do_not_meet(cluster, client, spark, tmp_path) -> None:
+    ledger_id = write(client, PAYLOADS[:5])
+    with (
+        open_files(str(tmp_path)).locked(),
+        pytest.raises(ExportBusyError, match="another export"),
+    ):
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
+
+
+def test_staging_of_a_killed_export_is_swept(cluster, client, spark, tmp_path) -> None:
+    left = tmp_path / f"{STAGING_PREFIX}left" / "ledger=1" / "part.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    export_ledgers(cluster.uri, [write(client, [b"x"])], str(tmp_path), spark=spark)
+    assert not list(tmp_path.glob(f"{STAGING_PREFIX}*"))
+
+
+def test_only_what_is_new_is_copied(cluster, client, spark, tmp_path) -> None:
+    growing, _ = client.call(handover.create_handed_over)
+    add(client, growing, [b"a", b"b"])
+    target = str(tmp_path)
+    first = export_ledgers(cluster.uri, [growing], target, spark=spark)
+    files = set(tmp_path.rglob("*.parquet"))
+    add(client, growing, [b"c"])
+    second = export_ledgers(cluster.uri, [growing], target, spark=spark)
+    assert files < set(tmp_path.rglob("*.parquet"))
+    assert (first.entries, second.entries, second.payload_bytes) == (2, 3, 3)
+    assert read_back(spark, tmp_path) == {growing: [b"a", b"b", b"c"]}
+
+
 def damage(client: BlockingClient, ledger_id: int, entry_id: int) -> str:
     """Have the ledger's only bookie hold an entry whose digest is wrong; return the bookie."""
     (bookie_id,) = metadata_of(client, ledger_id).fragments[-1].ensemble
@@ -216,7 +329,7 @@ def test_an_unreadable_entry_fails_the_export_and_leaves_nothing(
         export_ledgers(cluster.uri, [good, bad], str(tmp_path), spark=spark, again=True)
     if bookie_id is not None:
         assert bookie_id in str(caught.value)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f"ledger={good}"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["_bkctl", f"ledger={good}"]
     assert read_back(spark, tmp_path) == {good: PAYLOADS[:5]}
 
 
@@ -279,9 +392,20 @@ class TestCommand:
         assert "987654" in done.stderr
         assert not (tmp_path / "out").exists()
 
-    def test_without_spark_it_says_how_to_get_it(self, cluster, client, tmp_path) -> None:
-        code = "import sys; sys.modules['pyspark'] = None; from bkctl.__main__ import main; main()"
-        arguments = ["-u", cluster.uri, "export", str(write(client, [b"x"])), "--to", str(tmp_path)]
+    @pytest.mark.parametrize("gone", ["pyspark", "pyarrow"])
+    def test_without_its_parts_it_says_how_to_get_them(
+        self, cluster, client, tmp_path, gone
+    ) -> None:
+        code = f"import sys; sys.modules[{gone!r}] = None; from bkctl.__main__ import main; main()"
+        words = [
+            "export",
+            str(write(client, [b"x"])),
+            "--to",
+            str(tmp_path),
+            "--master",
+            "local[1]",
+        ]
+        arguments = ["-u", cluster.uri, *words]
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
         )
@@ -304,3 +428,19 @@ class TestCommand:
         _, told = process.communicate(timeout=60)
         assert process.returncode == 130, told
         assert list(target.iterdir()) == []
+
+    def test_since_last_is_a_line_for_cron(self, cluster, client, tmp_path) -> None:
+        target = tmp_path / "out"
+        words = ["--since-last", "--to", str(target), "--partition-by", "day", "--verify"]
+        with local_cluster(tmp_path / "other", 1) as other, BlockingClient(other.uri) as writer:
+            alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+            ids = [write(writer, PAYLOADS[:5], **alone) for _ in range(2)]
+            for expected in (ids, []):
+                done = self.run(other, *words, "-o", "json")
+                assert done.returncode == 0, done.stderr
+                found = [int(one["ledger_id"]) for one in json.loads(done.stdout)["ledgers"]]
+                assert found == expected
+        assert list(target.glob("run=1/day=2*/*.parquet"))
+        done = self.run(cluster, str(write(client, [b"x"])), *words[1:])
+        assert done.returncode == 4
+        assert "holds an export of cluster" in done.stderr

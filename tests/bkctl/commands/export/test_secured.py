@@ -16,8 +16,11 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load, read_properties
-from bkctl.commands.export.run import _translated, export_ledgers, spark_session
-from bkctl.commands.export.spark.plan import EntryRange, encode_tasks
+from bkctl.commands.export.engines import SparkEngine
+from bkctl.commands.export.errors import ExportReadError
+from bkctl.commands.export.run import export_ledgers, spark_session
+from bkctl.commands.export.task.copy import CopyJob
+from bkctl.commands.export.task.plan import EntryRange
 from tests.bkctl.support.cluster import BKCTL
 from tests.bookied.worlds.secured import jaas_of_both
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
@@ -25,8 +28,6 @@ from tests.support.certificates import Authority, bookie_keys, client_keys, writ
 from wire.ids import EntryId, LedgerId
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
-
-from bkctl.commands.export.spark.datasource import LedgerSource, with_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -131,8 +132,11 @@ def test_spark_shows_no_secret_nor_where_one_is(
     ledger_id, target = secured.write(), str(tmp_path / "out")
     export_ledgers(secured.uri, [ledger_id], target, config=secured.config, spark=spark)
     assert payloads_of(spark.read.parquet(target)) == PAYLOADS
+    source = spark.read.format("bookkeeper").option("conf", str(secured.conf))
+    assert payloads_of(source.option("ledgers", str(ledger_id)).load()) == PAYLOADS
     told = "".join(path.read_text() for path in events.rglob("*") if path.is_file())
-    assert "BatchScan bookkeeper" in told, "the plan is there"
+    assert "SparkListenerTaskEnd" in told, "the tasks of the export are there"
+    assert "BatchScan bookkeeper" in told, "the plan of the source is there"
     for secret in (PASSWORD, LEDGER_PASSWORD, secured.jaas.name, "key.pem"):
         assert secret not in told
     arguments = arguments_of_processes()
@@ -145,18 +149,15 @@ def test_a_task_that_cannot_connect_says_why_and_where(
     secured: Secured, spark: Any, tmp_path: Path
 ) -> None:
     ledger_id, path = secured.write(), "/not/there/jaas.conf"
-    spark.dataSource.register(with_settings(attrs.evolve(secured.config, jaas_path=path)))
-    source = spark.read.format("bookkeeper").option("uri", secured.uri)
-    task = encode_tasks([(EntryRange(LedgerId(ledger_id), EntryId(0), EntryId(1)),)])
-    with pytest.raises(Exception, match="BKCTL-EXPORT-FAILURE") as caught:
-        source.option("tasks", task).load().collect()
-    told = str(_translated(caught.value))
-    assert f"cannot read {path}" in told
-    assert f"no client on {socket.gethostname()}" in told
+    config = attrs.evolve(secured.config, jaas_path=path)
+    job = CopyJob(secured.uri, config, str(tmp_path), "a-cluster")
+    task = (EntryRange(LedgerId(ledger_id), EntryId(0), EntryId(1)),)
+    with pytest.raises(ExportReadError, match=f"cannot read {path}") as caught:
+        SparkEngine(spark).run(job, [task], lambda: None)
+    assert f"no client on {socket.gethostname()}" in str(caught.value)
 
 
 def test_the_data_source_reads_a_settings_file(secured: Secured, spark: Any) -> None:
     ledger_id = secured.write()
-    spark.dataSource.register(LedgerSource)
     reader = spark.read.format("bookkeeper").option("conf", str(secured.conf))
     assert payloads_of(reader.option("ledgers", str(ledger_id)).load()) == PAYLOADS

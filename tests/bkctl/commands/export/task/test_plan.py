@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.commands.export.spark.plan import (
+from bkctl.commands.export.task.plan import (
     ENTRY_OVERHEAD_BYTES,
+    PIECES_MAX,
     TASK_BYTES_MIN,
     EntryRange,
     LedgerExtent,
     cut,
-    decode_tasks,
-    encode_tasks,
     task_bytes,
 )
 from wire.ids import EntryId, LedgerId
@@ -66,15 +66,23 @@ def test_a_large_ledger_is_spread_over_the_cores() -> None:
     assert max(r.entries for t in tasks for r in t) - min(r.entries for t in tasks for r in t) <= 1
 
 
+def test_a_size_that_cannot_be_gives_no_endless_plan() -> None:
+    tasks = cut([extent(7, 2**62, 2**62)], 2)
+    assert len(tasks) == PIECES_MAX
+    assert tasks[-1][-1].last == 2**62 - 1
+
+
 def test_an_empty_ledger_gives_no_task() -> None:
     assert cut([extent(7, 0, 0)], 4) == []
     assert task_bytes(0, 4) == TASK_BYTES_MIN
 
 
-@given(extents)
-def test_tasks_survive_their_text_form(ledgers) -> None:
-    tasks = cut(ledgers, 3)
-    assert decode_tasks(encode_tasks(tasks)) == tasks
+def test_a_part_of_a_ledger_begins_where_it_says() -> None:
+    part = attrs.evolve(extent(7, 1000, 90 * MIB), first_entry_id=400)
+    ranges = [r for task in cut([part], 2) for r in task]
+    assert [(ranges[0].first, ranges[-1].last)] == [(400, 999)]
+    assert sum(r.entries for r in ranges) == part.entries == 600
+    assert part.length - len(ranges) <= sum(r.length for r in ranges) <= part.length
 
 
 def test_a_range_counts_both_ends() -> None:

@@ -6,9 +6,11 @@ costs nothing: each carries running totals. Nothing here decides whether an expo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -63,6 +65,33 @@ class ProgressListener:
 
     def close(self) -> None:
         self._socket.close()
+
+
+class NoListener:
+    """Stands in where no socket can be bound: the export goes on, and reports nothing."""
+
+    address = ""
+
+    def done(self) -> Done:
+        """Return nothing done."""
+        return Done(0, 0)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@contextlib.contextmanager
+def open_listener(host: str) -> Iterator[ProgressListener | NoListener]:
+    """Give a listener on ``host``, a name or an address of this machine."""
+    listener: ProgressListener | NoListener
+    try:
+        listener = ProgressListener(host)
+    except OSError:
+        listener = NoListener()
+    try:
+        yield listener
+    finally:
+        listener.close()
 
 
 class ProgressReporter:

@@ -1,0 +1,239 @@
+"""Run the tasks of an export: on Spark, or in processes of this machine.
+
+Both run ``bkctl.commands.export.spark.copy.copy_task``, and return what it returned for every task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from bkctl.commands.export.errors import ExportError, translated
+from bkctl.commands.export.interrupts import uninterrupted
+from bkctl.commands.export.task.copy import CopyJob, WrittenFile, copy_task
+from bkctl.commands.export.task.plan import Task
+
+WATCH_INTERVAL_S: Final = 0.2
+Look = Callable[[], object]
+"""Called a few times a second on the calling thread while tasks run."""
+
+
+class SparkEngine:
+    """Runs each task as a task of a Spark session."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self.cores: int = spark.sparkContext.defaultParallelism
+        self.progress_host: str = spark.conf.get("spark.driver.host", "127.0.0.1")
+
+    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[WrittenFile]:
+        """Run all tasks; return their files.
+
+        Raises:
+            ExportReadError, ExportWriteError: a task failed, again and again.
+            ExportError: Spark failed.
+        """
+        files: list[list[WrittenFile]] = []
+        watch(self._spark, lambda: files.extend(self._collect(job, tasks)), look)
+        return [file for one in files for file in one]
+
+    def _collect(self, job: CopyJob, tasks: Sequence[Task]) -> list[list[WrittenFile]]:
+        context = self._spark.sparkContext
+        numbered = context.parallelize(list(enumerate(tasks)), max(1, len(tasks)))
+
+        def run_one(share: tuple[int, Task]) -> list[WrittenFile]:
+            return copy_task(job, *share)
+
+        collected: list[list[WrittenFile]] = numbered.map(run_one).collect()
+        return collected
+
+
+def watch(spark: Any, work: Callable[[], object], look: Look) -> None:
+    """Run ``work`` in a thread and ``look`` here meanwhile; Ctrl-C ends Spark's jobs first."""
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 -- raised again by the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="bkctl-export", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(WATCH_INTERVAL_S)
+            look()
+    except BaseException:
+        with uninterrupted():
+            while thread.is_alive():  # Also a job that only begins now.
+                spark.sparkContext.cancelAllJobs()
+                thread.join(WATCH_INTERVAL_S)
+        raise
+    if failure:
+        raise translated(failure[0]) from failure[0]
+
+
+IN_PROCESS_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Up to this many payload bytes are copied in this process: a worker would cost more to start."""
+
+_LENGTH: Final = struct.Struct(">I")
+
+
+class LocalEngine:
+    """Runs tasks in worker processes of this machine, one task a worker at a time.
+
+    Workers are this interpreter started anew, so nothing of the caller's main module is imported
+    or run again. They end with the export, whatever ends it.
+    """
+
+    progress_host = "127.0.0.1"
+
+    def __init__(self, cores: int | None = None) -> None:
+        self.cores = cores or len(os.sched_getaffinity(0))
+
+    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[WrittenFile]:
+        """Run all tasks; return their files.
+
+        Raises:
+            ExportReadError, ExportWriteError: a task failed.
+            ExportError: a worker died.
+        """
+        if sum(r.length for task in tasks for r in task) <= IN_PROCESS_BYTES_MAX:
+            try:
+                return [f for n, task in enumerate(tasks) for f in copy_task(job, n, task)]
+            except Exception as error:
+                raise translated(error) from error
+        waiting: queue.SimpleQueue[tuple[int, Task]] = queue.SimpleQueue()
+        for numbered in enumerate(tasks):
+            waiting.put(numbered)
+        pool = [_Worker(job, waiting) for _ in range(min(self.cores, len(tasks)))]
+        try:
+            while any(worker.is_alive for worker in pool):
+                _join_one(pool)
+                look()
+                for worker in pool:
+                    if worker.failure is not None:
+                        raise translated(worker.failure) from worker.failure
+        finally:
+            for worker in pool:
+                worker.stop()
+        return [file for worker in pool for file in worker.files]
+
+
+def _join_one(pool: Sequence[_Worker]) -> None:
+    next(worker for worker in pool if worker.is_alive).join(WATCH_INTERVAL_S)
+
+
+class _Worker:
+    """One worker process, and the thread here that hands it tasks."""
+
+    def __init__(self, job: CopyJob, waiting: queue.SimpleQueue[tuple[int, Task]]) -> None:
+        self.files: list[WrittenFile] = []
+        self.failure: BaseException | None = None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            # Ctrl-C is for the exporter, which ends its workers.
+            start_new_session=True,
+        )
+        self._thread = threading.Thread(target=self._serve, args=(job, waiting), daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(OSError):
+                stream.close()
+
+    def _serve(self, job: CopyJob, waiting: queue.SimpleQueue[tuple[int, Task]]) -> None:
+        try:
+            while True:
+                try:
+                    number, task = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                self.files += self._run(job, number, task)
+        except BaseException as error:  # noqa: BLE001 -- raised again by the caller's thread
+            self.failure = error
+
+    def _run(self, job: CopyJob, number: int, task: Task) -> list[WrittenFile]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            _send(self._process.stdin, (job, number, task))
+            answer = _receive(self._process.stdout)
+        except (OSError, EOFError) as error:
+            status = self._process.wait()
+            raise ExportError(f"a worker process ended with {status}") from error
+        if isinstance(answer, str):
+            raise _TaskFailedError(answer)
+        files: list[WrittenFile] = answer
+        return files
+
+
+class _TaskFailedError(Exception):
+    """A task failed in a worker; the text is what it raised."""
+
+
+def _send(stream: Any, value: object) -> None:
+    data = pickle.dumps(value)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: Any) -> Any:
+    """Return the next value from a process of ours.
+
+    Raises:
+        EOFError: the other end has closed.
+    """
+    (size,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
+    return pickle.loads(_exactly(stream, size))  # noqa: S301 -- from our own child or parent
+
+
+def _exactly(stream: Any, size: int) -> bytes:
+    data: bytes = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def work() -> None:
+    """Run tasks that come on stdin until it ends: the main function of a worker process."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Whatever prints must not break answers.
+    while True:
+        try:
+            job, number, task = _receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer: Any = copy_task(job, number, task)
+        except Exception as error:  # noqa: BLE001 -- it goes to the exporter
+            answer = str(error) or repr(error)
+        _send(answers, answer)
+
+
+if __name__ == "__main__":
+    work()

@@ -1,0 +1,93 @@
+"""What can go wrong with an export, and the one line in a Java stack trace that says why."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bkctl.commands.export.task.errors import failure_in
+from wire.errors import BookKeeperError
+
+
+class ExportError(BookKeeperError):
+    """The export failed; what was exported before is untouched, and nothing half-done is left."""
+
+
+class SparkMissingError(ExportError):
+    """PySpark or pyarrow is not installed here."""
+
+    exit_status = 4
+    hint = "pip install 'bkctl[spark]'"
+
+
+class SparkStartError(ExportError):
+    """Spark does not start: the master cannot be reached, or a setting is wrong."""
+
+    exit_status = 5
+
+
+class ExportReadError(ExportError):
+    """A task could not connect, or no bookie returns an entry that it should hold."""
+
+
+class ExportWriteError(ExportError):
+    """The target cannot be written: permissions, a full disk, or a file system unknown here."""
+
+
+class ExportVerifyError(ExportError):
+    """The files do not hold what the plan says; nothing was put in place."""
+
+
+class ForeignFilesError(ExportError):
+    """The target holds files that no export of this cluster made."""
+
+    exit_status = 4
+    hint = "export to another directory, or move these files away"
+
+
+class ExportBusyError(ExportError):
+    """Another export writes to the same target."""
+
+    exit_status = 4
+    hint = "wait for the other export to end"
+
+
+_CAUSE: Final = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
+_JAVA_CLASS: Final = re.compile(r"^(?:[a-z_][\w$]*\.)+([A-Z][\w$]*): ")
+_PYTHON: Final = re.compile(r'Cannot run program "([^"]+)"[^:]*: (?:error=\d+, )?(.+)')
+_PYTHON_HINT: Final = "set PYSPARK_PYTHON to a Python that each worker has, with bkctl installed"
+
+
+def plain_cause(error: BaseException) -> str:
+    """Return the innermost cause of what Spark raised, as one line without a stack trace."""
+    text = str(error)
+    python = _PYTHON.search(text)
+    if python is not None:
+        return f"a worker cannot start {python[1]}: {python[2].strip()} ({_PYTHON_HINT})"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = _CAUSE.findall(text)
+    missing = [line for line in lines if line.startswith("ModuleNotFoundError: ")]
+    if missing:
+        return f"a worker's Python lacks a module: {missing[-1]} ({_PYTHON_HINT})"
+    if causes:
+        return _without_class(causes[-1].strip())
+    # py4j puts what was called on the first line, and the exception on the second.
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return _without_class(lines[1].removeprefix(": "))
+    return _without_class(lines[0]) if lines else type(error).__name__
+
+
+def _without_class(line: str) -> str:
+    return _JAVA_CLASS.sub("", line)
+
+
+def translated(error: BaseException) -> BaseException:
+    """Return what to raise for a failure of a job: what a task reported, or Spark's plain cause."""
+    if isinstance(error, ExportError):
+        return error
+    reported = failure_in(str(error))
+    if reported is None:
+        return ExportError(f"Spark could not run the export: {plain_cause(error)}")
+    if " cannot write " in reported.partition(":")[0]:
+        return ExportWriteError(reported)
+    return ExportReadError(reported)

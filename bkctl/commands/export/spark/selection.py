@@ -1,0 +1,264 @@
+"""Which entries a query reads: ledgers by id and metadata, or a log between two positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from bkclient.client import Client
+from bkclient.errors import NoSuchLedgerError
+from bkclient.log.errors import LogDamagedError, LogTrimmedError
+from bkclient.log.ledger_list import LedgerList
+from bkclient.log.record import LogRecord
+from bkctl.commands.export.spark.source_options import (
+    IdRange,
+    SourceOptionError,
+    SourceOptions,
+    Where,
+)
+from bkctl.commands.export.task.extents import extent_of, read_extents
+from bkctl.commands.export.task.plan import LedgerExtent
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+NAMED_MAX: Final = 10_000
+"""Ranges of ids with more ids than that are compared with the list of all ledgers."""
+
+
+async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerExtent]:
+    """Return the ledgers that the options of a query choose, ascending.
+
+    Raises:
+        SourceOptionError: no option chooses any.
+        NoSuchLedgerError: a ledger that is named by its id is missing, with ``failOnDataLoss``.
+    """
+    filters = _filters(options)
+    if options.ledgers is None and not filters:
+        raise SourceOptionError(
+            "which ledgers? Give ledgers, log, state, createdAfter, createdBefore or meta.KEY"
+        )
+    if not options.include_open:
+        filters.append(lambda metadata: metadata.is_closed)
+    named = _named(options.ledgers or ())
+    found = await read_extents(
+        client,
+        named if named is not None else await _listed(client, options.ledgers),
+        recover=options.recover,
+        chosen=lambda metadata: all(holds(metadata) for holds in filters),
+        may_be_gone=named is None or not options.fail_on_data_loss,
+    )
+    return sorted(found, key=lambda extent: extent.ledger_id)
+
+
+def _filters(options: SourceOptions) -> list[Callable[[LedgerMetadata], bool]]:
+    filters: list[Callable[[LedgerMetadata], bool]] = []
+    if options.state is not None:
+        filters.append(lambda metadata: metadata.state is options.state)
+    if options.created_after_ms is not None or options.created_before_ms is not None:
+        filters.append(lambda metadata: _is_of_time(metadata, options))
+    for key, value in options.meta:
+        filters.append(_has_value(key, value))
+    return filters
+
+
+def _is_of_time(metadata: LedgerMetadata, options: SourceOptions) -> bool:
+    after, before = options.created_after_ms, options.created_before_ms
+    made = metadata.ctime_ms
+    if made is None:
+        return False
+    return (after is None or made >= after) and (before is None or made < before)
+
+
+def _has_value(key: str, value: bytes) -> Callable[[LedgerMetadata], bool]:
+    return lambda metadata: _by_lower(metadata).get(key.lower()) == value
+
+
+def _by_lower(metadata: LedgerMetadata) -> dict[str, bytes]:
+    """Return the custom metadata by names in lower case: Spark hands options on so."""
+    return {key.lower(): value for key, value in metadata.custom.items()}
+
+
+def _named(ranges: tuple[IdRange, ...]) -> list[int] | None:
+    """Return the ids in ranges; None where they are too many to be meant one by one."""
+    if not ranges or sum(last - first + 1 for first, last in ranges) > NAMED_MAX:
+        return None
+    return sorted({number for first, last in ranges for number in range(first, last + 1)})
+
+
+async def _listed(client: Client, ranges: tuple[IdRange, ...] | None) -> list[int]:
+    """Return the cluster's ledgers, or those within ranges of ids."""
+    every = [number async for number in client.list_ledgers()]
+    if ranges is None:
+        return list(every)
+    return [n for n in every if any(first <= n <= last for first, last in ranges)]
+
+
+# Logs ------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(order=True)
+class LogPosition:
+    """Where the next entry to read is: the index of a ledger in the log, and an entry id."""
+
+    index: int
+    entry: int
+
+    def __str__(self) -> str:
+        return f"{self.index}:{self.entry}"
+
+
+async def log_start(client: Client, options: SourceOptions, default: Where) -> LogPosition:
+    """Return the position at which a query of a log begins.
+
+    Raises:
+        NoSuchLogError: there is no such log.
+    """
+    assert options.log is not None
+    where = options.starting or default
+    record = (await LedgerList(client, options.log).read_patiently()).record
+    if where.word == "earliest":
+        return LogPosition(record.trimmed, 0)
+    if where.word == "latest":
+        _, end = await log_extents(client, options, LogPosition(record.trimmed, 0))
+        return end
+    return LogPosition(where.index, where.entry)
+
+
+async def log_extents(
+    client: Client,
+    options: SourceOptions,
+    start: LogPosition,
+    end: LogPosition | None = None,
+    *,
+    entries_max: int | None = None,
+    bytes_max: int | None = None,
+) -> tuple[list[LedgerExtent], LogPosition]:
+    """Return what of a log can be read from ``start`` on, and the position behind it.
+
+    The last ledger goes to what is confirmed. Nothing is read of a ledger before its predecessor
+    is closed: until then its predecessor may still grow. The position behind a closed ledger is
+    the begin of the next one, whether or not that exists yet.
+
+    Args:
+        client: a client of the cluster.
+        options: which log, and whether entries that are gone fail the query.
+        start: the first position.
+        end: the position to stop before, or None.
+        entries_max: how many entries at most, or None.
+        bytes_max: about how many payload bytes at most, or None; always one entry or more.
+
+    Raises:
+        LogTrimmedError: entries from ``start`` on were trimmed.
+        LogDamagedError: a ledger was deleted.
+        NoSuchLogError: there is no such log.
+    """
+    assert options.log is not None
+    record = (await LedgerList(client, options.log).read_patiently()).record
+    start = _not_trimmed(options, record, start)
+    walk = _Walk(start, end, entries_max, bytes_max)
+    for index in range(start.index, record.next_index):
+        extent = await _log_ledger(client, options, record, index)
+        if extent is not None and not options.include_open and not extent.is_closed:
+            break
+        if not walk.take(index, extent):
+            break
+    return walk.extents, walk.position
+
+
+class _Walk:
+    """Goes through a log's ledgers, up to an end or a limit."""
+
+    def __init__(
+        self,
+        start: LogPosition,
+        end: LogPosition | None,
+        entries_max: int | None,
+        bytes_max: int | None,
+    ) -> None:
+        self.extents: list[LedgerExtent] = []
+        self.position = start
+        self._end = end
+        self._entries_left, self._bytes_left = entries_max, bytes_max
+
+    def take(self, index: int, extent: LedgerExtent | None) -> bool:
+        """Take what may be read of the next ledger; return whether the one behind it is next.
+
+        ``None`` is a ledger that is gone.
+        """
+        if self._end is not None and self._end.index < index:
+            return False
+        if extent is None:
+            self.position = LogPosition(index + 1, 0)
+            return True
+        first = self.position.entry if self.position.index == index else 0
+        last = self._last_within(index, first, extent)
+        if last >= first:
+            self._add(index, first, last, extent)
+        is_through = extent.is_closed and last >= extent.last_entry_id
+        if is_through and (self._end is None or self._end.index > index):
+            self.position = LogPosition(index + 1, 0)
+            return not self._is_at_limit()
+        self.position = LogPosition(index, max(first, last + 1))
+        return False
+
+    def _is_at_limit(self) -> bool:
+        return self._entries_left == 0 or (self._bytes_left is not None and self._bytes_left <= 0)
+
+    def _last_within(self, index: int, first: int, extent: LedgerExtent) -> int:
+        """Return the last entry to take of a ledger; below ``first`` where there is none."""
+        last = int(extent.last_entry_id)
+        if self._end is not None and self._end.index == index:
+            last = min(last, self._end.entry - 1)
+        if self._entries_left is not None:
+            last = min(last, first + self._entries_left - 1)
+        if self._bytes_left is not None:
+            average = max(1, extent.length // max(1, extent.last_entry_id + 1))
+            last = min(last, first + max(1, self._bytes_left // average) - 1)
+        return last
+
+    def _add(self, index: int, first: int, last: int, extent: LedgerExtent) -> None:
+        entries = last - first + 1
+        length = extent.length * entries // max(1, extent.last_entry_id + 1)
+        self.extents.append(
+            attrs.evolve(
+                extent,
+                first_entry_id=EntryId(first),
+                last_entry_id=EntryId(last),
+                length=length,
+                log_index=index,
+            )
+        )
+        if self._entries_left is not None:
+            self._entries_left -= entries
+        if self._bytes_left is not None:
+            self._bytes_left -= length
+
+
+def _not_trimmed(options: SourceOptions, record: LogRecord, start: LogPosition) -> LogPosition:
+    if start.index >= record.trimmed:
+        return start
+    if options.fail_on_data_loss:
+        raise LogTrimmedError(
+            f"log {options.log}: entries from {start} on were trimmed; the log begins with "
+            f"{record.trimmed}:0 (failOnDataLoss=false goes on there)"
+        )
+    return LogPosition(record.trimmed, 0)
+
+
+async def _log_ledger(
+    client: Client, options: SourceOptions, record: LogRecord, index: int
+) -> LedgerExtent | None:
+    """Return a ledger of a log; None where it is gone and the query does not mind."""
+    ledger_id: LedgerId = record.ledger(index).ledger_id
+    try:
+        metadata = (await client.read_metadata(ledger_id)).value
+        extent = await extent_of(client, ledger_id, metadata)
+    except NoSuchLedgerError as error:
+        if not options.fail_on_data_loss:
+            return None
+        raise LogDamagedError(
+            f"log {options.log}: ledger {ledger_id}, position {index}:0, is gone"
+        ) from error
+    return attrs.evolve(extent, log=options.log)

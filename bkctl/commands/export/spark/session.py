@@ -1,0 +1,213 @@
+"""A Spark session of our own: started, configured and stopped; the user's settings come first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from bkctl.commands.export.errors import SparkMissingError, SparkStartError, plain_cause
+from bkctl.commands.export.interrupts import uninterrupted
+
+DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # What is pushed down is not read: see the data source.
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+"""What our sessions have where the user's spark-defaults.conf and options say nothing else."""
+
+_SILENT_LOGGERS: Final = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.scheduler.TaskSchedulerImpl",
+    "org.apache.spark.SparkContext",
+)
+"""They report a failed task, or a master that refuses, in a hundred lines; the command in one."""
+
+LOG_FILE_NAME: Final = "log4j2.properties"
+
+
+@contextlib.contextmanager
+def spark_session(
+    master: str = "local[*]", *, app_name: str = "bkctl", options: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """Start Spark; stop it afterwards.
+
+    The environment of the user counts: ``SPARK_CONF_DIR`` with ``spark-defaults.conf`` and
+    ``log4j2.properties``, ``PYSPARK_PYTHON``, ``JAVA_HOME``. Where it says nothing, workers run
+    this interpreter's Python, whatever Java there is is used, and only errors are logged.
+    ``options`` override all of it.
+
+    Raises:
+        SparkMissingError: PySpark is not installed.
+        SparkStartError: Spark does not start; the message says why.
+    """
+    try:
+        with warnings.catch_warnings():
+            # PySpark warns of a pandas newer than it knows, which nothing here uses.
+            warnings.simplefilter("ignore", FutureWarning)
+            from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkMissingError("this export needs PySpark, which is not installed here") from error
+    from bkctl.commands.local import java
+
+    given = dict(options or {})
+    with tempfile.TemporaryDirectory(prefix="bkctl-spark-") as scratch:
+        conf_dir = configuration(Path(scratch), os.environ)
+        kept = set(given) | keys_in(conf_dir / "spark-defaults.conf")
+        with environment(
+            **python_of_workers(os.environ, kept),
+            PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
+            PYTHONWARNINGS="ignore::FutureWarning",
+            JAVA_HOME=str(java.spark_java_home(Path(scratch), quiet=True)),
+            SPARK_CONF_DIR=str(conf_dir),
+            SPARK_LOCAL_IP=own_address(master, os.environ),
+        ):
+            builder = SparkSession.builder.master(master).appName(app_name)
+            for key, value in DEFAULTS.items():
+                if key not in kept:
+                    builder = builder.config(key, value)
+            for key, value in given.items():
+                builder = builder.config(key, value)
+            with _own_interrupts():
+                spark = _started(builder, master)
+            try:
+                yield spark
+            finally:
+                with uninterrupted():
+                    _stop(spark)
+
+
+def _started(builder: Any, master: str) -> Any:
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        _forget_gateway()
+        raise SparkStartError(f"Spark does not start on {master}: {plain_cause(error)}") from error
+
+
+def python_of_workers(environ: Mapping[str, str], kept: set[str]) -> dict[str, str | None]:
+    """Return the variables that say which Python workers run: the user's choice, or this one.
+
+    Without any, Spark's workers start another Python, which lacks what this one has installed.
+    """
+    if "PYSPARK_PYTHON" in environ or "spark.pyspark.python" in kept:
+        return {}
+    return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+def own_address(master: str, environ: Mapping[str, str]) -> str | None:
+    """Return the address that Spark here is to use; None leaves it to Spark.
+
+    Where all of it runs here, no host name has to resolve; a cluster has to reach us, and the user
+    may know how.
+    """
+    return "127.0.0.1" if master.startswith("local") else environ.get("SPARK_LOCAL_IP")
+
+
+def configuration(scratch: Path, environ: Mapping[str, str]) -> Path:
+    """Return a configuration directory: the user's files, and a quiet log where they have none."""
+    conf = scratch / "conf"
+    conf.mkdir()
+    home = environ.get("SPARK_HOME")
+    users = environ.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    if users and Path(users).is_dir():
+        for file in Path(users).absolute().iterdir():
+            (conf / file.name).symlink_to(file)
+    if not any((conf / name).exists() for name in (LOG_FILE_NAME, "log4j2.xml", "log4j2.yaml")):
+        (conf / LOG_FILE_NAME).write_text(_quiet_log())
+    return conf
+
+
+def keys_in(defaults: Path) -> set[str]:
+    """Return the keys of a spark-defaults.conf; none where the file is missing."""
+    try:
+        lines = defaults.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    words = (line.replace("=", " ").split() for line in lines if not line.lstrip().startswith("#"))
+    return {found[0] for found in words if found}
+
+
+def _quiet_log() -> str:
+    """Return a log4j2 configuration that lets only errors through, on stderr."""
+    return (
+        "rootLogger.level = error\n"
+        "rootLogger.appenderRef.stderr.ref = stderr\n"
+        "appender.stderr.type = Console\n"
+        "appender.stderr.name = stderr\n"
+        "appender.stderr.target = SYSTEM_ERR\n"
+        "appender.stderr.layout.type = PatternLayout\n"
+        "appender.stderr.layout.pattern = spark: %m%n\n"
+        # Named, or Spark announces that it sets a level of its own.
+        "logger.spark.name = org.apache.spark\n"
+        "logger.spark.level = error\n"
+        + "".join(
+            f"logger.{number}.name = {name}\nlogger.{number}.level = off\n"
+            for number, name in enumerate(_SILENT_LOGGERS)
+        )
+    )
+
+
+@contextlib.contextmanager
+def environment(**variables: str | None) -> Iterator[None]:
+    """Set environment variables for a block; None removes one."""
+    before = {name: os.environ.get(name) for name in variables}
+    _set_environment(variables)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C as it is: a Spark context puts a handler of its own in its place."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+def _stop(spark: Any) -> None:
+    """Stop Spark and its JVM, so that a later session can have another Java or master."""
+    spark.stop()
+    _forget_gateway()
+
+
+def _forget_gateway() -> None:
+    import py4j.java_gateway
+    import py4j.protocol
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001 -- PySpark has no public way to end its JVM
+    if gateway is not None:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            process.wait()
+        SparkContext._gateway = None  # noqa: SLF001
+        SparkContext._jvm = None  # noqa: SLF001
+    # PySpark puts itself between py4j and all its users in this process.
+    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value

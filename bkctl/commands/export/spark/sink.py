@@ -1,0 +1,291 @@
+"""A log as a sink: ``df.write.format("bookkeeper")`` and ``writeStream``.
+
+Each task writes its rows to ledgers of its own, an entry a row, and closes them. The driver lists
+the ledgers of all tasks in the log by one compare-and-swap. Ledgers of tasks that failed, or ran
+twice, are listed by nobody; ``bkctl log sweep`` deletes them.
+
+A micro-batch is in the log once, however often it is tried: its number and the name of its stream
+are in the ledgers' metadata, and the log takes no batch that it has.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from pyspark.sql.datasource import (
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions
+from bkctl.commands.export.task.copy import connect
+from bkctl.commands.export.task.errors import TaskError
+from bkctl.suggest import did_you_mean
+from wire.errors import BookKeeperError
+from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.blocking import BlockingClient
+    from bkclient.client import Client
+    from bkclient.config.client import ClientConfig
+    from bkclient.ledger.writer import LedgerWriter
+    from bkclient.log.record import LogOptions
+
+ADD_BYTES: Final = 1024 * 1024
+ADD_ROWS: Final = 1000
+"""Rows are added this many at a time, at whichever comes first."""
+
+
+@attrs.frozen
+class WrittenLedgers(WriterCommitMessage):
+    """The closed ledgers of one task, in the order of its rows; none for a task without rows."""
+
+    ledger_ids: tuple[LedgerId, ...]
+
+
+@attrs.frozen
+class Sink:
+    """Which log is written, in which cluster, and what of a row becomes an entry."""
+
+    log: str
+    value_column: str | None
+    uri: str
+    config: ClientConfig
+    named_writer: str | None
+
+    @classmethod
+    def of(cls, options: SourceOptions, schema: StructType, *, overwrite: bool) -> Sink:
+        """Return the sink for the options of a query.
+
+        Raises:
+            SourceOptionError: no log is given, the mode is ``overwrite``, or a column is missing.
+            UsageError: no option names a cluster.
+        """
+        if options.log is None:
+            raise SourceOptionError("which log? Give the option log")
+        if overwrite:
+            raise SourceOptionError("a log can be appended to only: use mode('append')")
+        column = _value_column(options.value_column, schema)
+        uri, config = options.where()
+        return cls(options.log, column, uri, config, options.writer_id)
+
+    def writer_id(self, options: Mapping[str, str]) -> str:
+        """Return the name of the stream, which a query that is started again has again.
+
+        Raises:
+            SourceOptionError: nothing gives it one.
+        """
+        if self.named_writer is not None:
+            return self.named_writer
+        for name, value in options.items():
+            if name.lower() == "checkpointlocation":
+                return hashlib.sha256(value.encode()).hexdigest()[:32]
+        raise SourceOptionError("give checkpointLocation as an option of the query, or writerId")
+
+    def write(self, rows: Iterable[Any], stream: str, batch: Callable[[], int]) -> WrittenLedgers:
+        """Write the rows of one task to ledgers, and close them.
+
+        Raises:
+            TaskError: the ledgers cannot be written.
+        """
+        with connect(self.uri, self.config) as client:
+            try:
+                writer = _TaskWriter(client, self.log, stream, batch)
+                for payloads in _chunks(map(self._payload, rows)):
+                    writer.add(payloads)
+                return WrittenLedgers(writer.finish())
+            except BookKeeperError as error:
+                raise TaskError(f"log {self.log}", error) from error
+
+    def _payload(self, row: Any) -> bytes:
+        if self.value_column is None:
+            return json.dumps(row.asDict(recursive=True), default=_to_json).encode()
+        value = row[self.value_column]
+        if value is None:
+            raise ValueError(f"column {self.value_column} is null: an entry cannot be")
+        return value.encode() if isinstance(value, str) else bytes(value)
+
+    def commit(
+        self, messages: Sequence[WriterCommitMessage | None], stream: str, batch: int
+    ) -> None:
+        """List the ledgers of all tasks in the log, if it does not have the batch."""
+        from bkclient.log import LogManager
+
+        ledger_ids = _ledgers_of(messages)
+        if not ledger_ids:
+            return
+
+        async def append(client: Client) -> None:
+            await LogManager(client).append_ledgers(
+                self.log, ledger_ids, stream=stream, batch=batch
+            )
+
+        with connect(self.uri, self.config) as client:
+            client.call(append)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete the ledgers of the tasks that ended."""
+
+        async def delete(client: Client) -> None:
+            for ledger_id in _ledgers_of(messages):
+                await client.delete_ledger(ledger_id)
+
+        with connect(self.uri, self.config) as client:
+            client.call(delete)
+
+
+def _ledgers_of(messages: Sequence[WriterCommitMessage | None]) -> list[LedgerId]:
+    """Return the ledgers of all tasks, in the order of the tasks."""
+    return [n for one in messages if isinstance(one, WrittenLedgers) for n in one.ledger_ids]
+
+
+def _value_column(name: str | None, schema: StructType) -> str | None:
+    """Return the column whose values are the entries; None where a row becomes JSON."""
+    kinds = {field.name: field.dataType for field in schema.fields}
+    if name is None:
+        (only, *more) = kinds
+        is_value = not more and isinstance(kinds[only], BinaryType | StringType)
+        return only if is_value else None
+    if name not in kinds:
+        raise SourceOptionError(f"there is no column {name!r}{did_you_mean(name, kinds)}")
+    if not isinstance(kinds[name], BinaryType | StringType):
+        raise SourceOptionError(
+            f"column {name!r} is {kinds[name].simpleString()}, neither binary nor string"
+        )
+    return name
+
+
+def _to_json(value: Any) -> Any:
+    """Return a JSON value for what JSON has no type for; bytes as base64."""
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def _chunks(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        chunk.append(payload)
+        size += len(payload)
+        if size >= ADD_BYTES or len(chunk) >= ADD_ROWS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+class _TaskWriter:
+    """Writes the entries of one task, rolling as the log's options say."""
+
+    def __init__(
+        self, client: BlockingClient, log: str, stream: str, batch: Callable[[], int]
+    ) -> None:
+        self._client, self._log, self._stream, self._batch = client, log, stream, batch
+        self._options: LogOptions | None = None
+        self._writer: LedgerWriter | None = None
+        self._closed: list[LedgerId] = []
+
+    def add(self, payloads: list[bytes]) -> None:
+        if self._writer is None:
+            self._writer = self._client.call(self._create)
+        self._client.run(self._writer.add_many, payloads)
+        assert self._options is not None
+        if 0 < self._options.roll_bytes <= self._writer.length:
+            self._close()
+
+    async def _create(self, client: Client) -> LedgerWriter:
+        from bkclient.log.batches import BATCH_KEY, STREAM_KEY
+        from bkclient.log.ledger_list import LOG_KEY, LedgerList
+
+        if self._options is None:
+            known = await LedgerList(client, self._log).read_patiently()
+            self._options = known.record.options
+        options = self._options
+        return await client.create_ledger(
+            ensemble_size=options.ensemble_size,
+            write_quorum=options.write_quorum,
+            ack_quorum=options.ack_quorum,
+            digest_type=options.digest_type,
+            password=options.password,
+            custom={
+                "application": b"bkctl",
+                LOG_KEY: self._log.encode(),
+                STREAM_KEY: self._stream.encode(),
+                BATCH_KEY: str(self._batch()).encode(),
+            },
+        )
+
+    def _close(self) -> None:
+        assert self._writer is not None
+        self._client.run(self._writer.close)
+        self._closed.append(self._writer.ledger_id)
+        self._writer = None
+
+    def finish(self) -> tuple[LedgerId, ...]:
+        if self._writer is not None:
+            self._close()
+        return tuple(self._closed)
+
+
+class LogWriter(DataSourceWriter):
+    """Appends the rows of a DataFrame to a log: all of them, or none."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._stream = sink, uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[Any]) -> WrittenLedgers:
+        """Write the rows of one task."""
+        return self._sink.write(iterator, self._stream, lambda: 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """List all ledgers in the log."""
+        self._sink.commit(messages, self._stream, 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete the ledgers."""
+        self._sink.abort(messages)
+
+
+class LogStreamWriter(DataSourceStreamWriter):
+    """Appends micro-batches to a log, each once."""
+
+    def __init__(self, sink: Sink, stream: str) -> None:
+        self._sink, self._stream = sink, stream
+
+    def write(self, iterator: Iterator[Any]) -> WrittenLedgers:
+        """Write the rows of one task of a micro-batch."""
+        return self._sink.write(iterator, self._stream, _batch_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """List all ledgers of a micro-batch in the log, if the log does not have the batch."""
+        self._sink.commit(messages, self._stream, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Delete the ledgers."""
+        self._sink.abort(messages)
+
+
+def _batch_id() -> int:
+    """Return which micro-batch a task belongs to; Spark says so in the task's properties."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if number is None:
+        raise ValueError("this task belongs to no micro-batch")
+    return int(number)

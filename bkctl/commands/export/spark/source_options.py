@@ -1,0 +1,282 @@
+"""The options of ``spark.read.format("bookkeeper")``: parsed and checked on the driver."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl.commands.export.task.rows import COLUMNS, LOG_COLUMNS
+from bkctl.output.units import parse_size
+from bkctl.suggest import did_you_mean
+from wire.codes import LedgerState
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkclient.config.client import ClientConfig
+
+LEDGER_ID_MAX: Final = 2**63 - 1
+META_PREFIX: Final = "meta."
+PARTITION_BYTES: Final = 128 * 1024 * 1024
+PARTITION_BYTES_MIN: Final = 1024
+
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+"""Options that Spark hands on although they are meant for itself."""
+
+
+class SourceOptionError(BookKeeperError):
+    """An option of the data source is unknown, missing, or has a value that it cannot have."""
+
+
+IdRange = tuple[int, int]
+"""First and last ledger id, both included."""
+
+
+@attrs.frozen
+class Where:
+    """The end of a log, or a position in it: ``earliest``, ``latest`` or (index, entry)."""
+
+    word: str | None = None
+    index: int = 0
+    entry: int = 0
+
+
+EARLIEST: Final = Where("earliest")
+LATEST: Final = Where("latest")
+
+
+@attrs.frozen(kw_only=True)
+class SourceOptions:
+    """What a query asks for. ``None`` is what no option names.
+
+    ``starting`` and ``ending`` are positions of a log; ``ending`` is not included. Times are in ms
+    since 1970.
+    """
+
+    uri: str | None = None
+    conf: str | None = None
+    profile: str | None = None
+    ledgers: tuple[IdRange, ...] | None = None
+    log: str | None = None
+    state: LedgerState | None = None
+    created_after_ms: int | None = None
+    created_before_ms: int | None = None
+    meta: tuple[tuple[str, bytes], ...] = ()
+    starting: Where | None = None
+    ending: Where | None = None
+    include_open: bool = True
+    recover: bool = False
+    partition_bytes_max: int = PARTITION_BYTES
+    partitions_min: int | None = None
+    columns: tuple[str, ...] | None = None
+    fail_on_data_loss: bool = True
+    push_filters: bool = False
+    entries_per_trigger_max: int | None = None
+    bytes_per_trigger_max: int | None = None
+    value_column: str | None = None
+    writer_id: str | None = None
+
+    @property
+    def columns_there(self) -> tuple[str, ...]:
+        """The columns that this source has."""
+        return LOG_COLUMNS if self.log is not None else COLUMNS
+
+    def where(self) -> tuple[str, ClientConfig]:
+        """Return the metadata service and the client's settings, by options and environment.
+
+        Raises:
+            UsageError, NothingFoundError, PropertiesError, ConfigError: as for the commands.
+        """
+        from bkctl.options import Options
+        from bkctl.session.settings import cluster_settings
+
+        options = Options()
+        options.service_uri, options.conf, options.profile = self.uri, self.conf, self.profile
+        found = cluster_settings(options, os.environ)
+        return found.uri, found.config
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Return what the options of a query say; their case does not matter.
+
+    Raises:
+        SourceOptionError: an option is unknown, or refused; the message names it.
+    """
+    found: dict[str, Any] = {}
+    meta: list[tuple[str, bytes]] = []
+    for name, value in options.items():
+        lower = name.lower()
+        if lower.startswith(META_PREFIX) and len(lower) > len(META_PREFIX):
+            meta.append((name[len(META_PREFIX) :], value.encode()))
+        elif lower in _BY_LOWER:
+            option = _BY_LOWER[lower]
+            try:
+                found[option.field] = option.parse(value)
+            except ValueError as error:
+                raise SourceOptionError(f"option {option.name}={value!r}: {error}") from error
+        elif lower not in _SPARKS_OWN:
+            meant = did_you_mean(name, (option.name for option in OPTIONS))
+            raise SourceOptionError(f"unknown option {name!r}{meant}")
+    parsed = SourceOptions(**found, meta=tuple(meta))
+    _check_together(parsed)
+    return parsed
+
+
+def _check_together(options: SourceOptions) -> None:
+    if options.log is not None:
+        others = {
+            "ledgers": options.ledgers,
+            "state": options.state,
+            "recover": options.recover or None,
+        }
+        for name, value in others.items():
+            if value is not None:
+                raise SourceOptionError(f"options log and {name} exclude each other")
+        if options.meta or options.created_after_ms or options.created_before_ms:
+            raise SourceOptionError("option log excludes createdAfter, createdBefore and meta.KEY")
+    elif options.starting is not None or options.ending is not None:
+        raise SourceOptionError("startingPosition and endingPosition need the option log")
+    unknown = set(options.columns or ()) - set(options.columns_there)
+    if unknown:
+        check_columns(sorted(unknown), options)
+
+
+def check_columns(names: list[str], options: SourceOptions) -> None:
+    """Refuse columns that the source does not have.
+
+    Raises:
+        SourceOptionError: it names the first of them, and the columns there are.
+    """
+    for name in names:
+        if name not in options.columns_there:
+            there = ", ".join(options.columns_there)
+            meant = did_you_mean(name, options.columns_there)
+            raise SourceOptionError(f"there is no column {name!r}{meant}; there are {there}")
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    return value.strip()
+
+
+def parse_ledgers(value: str) -> tuple[IdRange, ...]:
+    """Return the ranges in a list such as ``1-100,205``.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    ranges: list[IdRange] = []
+    for word in value.split(","):
+        match = re.fullmatch(r"(\d{1,19})(?:-(\d{1,19}))?", word.strip())
+        if match is None:
+            raise ValueError(f"{word.strip()!r} is neither an id nor a range such as 1-100")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last <= LEDGER_ID_MAX:
+            raise ValueError(f"{word.strip()!r} is no range of ledger ids")
+        ranges.append((first, last))
+    return tuple(ranges)
+
+
+def _state(value: str) -> LedgerState:
+    names = [state.name.lower() for state in LedgerState]
+    wanted = value.strip().lower()
+    for state in LedgerState:
+        if state.name.lower() == wanted:
+            return state
+    raise ValueError(f"is none of {', '.join(names)}{did_you_mean(wanted, names)}")
+
+
+def _time_ms(value: str) -> int:
+    if re.fullmatch(r"\d{1,15}", value.strip()):
+        return int(value)
+    moment = dt.datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.timezone.utc)
+    return int(moment.timestamp() * 1000)
+
+
+def parse_where(value: str) -> Where:
+    """Return ``earliest``, ``latest`` or a position such as ``3:17``.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    word = value.strip().lower()
+    if word in ("earliest", "latest"):
+        return Where(word)
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", word)
+    if match is None:
+        raise ValueError("is neither earliest, latest nor a position INDEX:ENTRY")
+    return Where(None, int(match[1]), int(match[2]))
+
+
+def _flag(value: str) -> bool:
+    words = {"true": True, "false": False}
+    if value.strip().lower() not in words:
+        raise ValueError("is neither true nor false")
+    return words[value.strip().lower()]
+
+
+def _count(value: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", value.strip()) or int(value) == 0:
+        raise ValueError("is no whole number above 0")
+    return int(value)
+
+
+def _size(value: str) -> int:
+    size = parse_size(value.strip())
+    if size < PARTITION_BYTES_MIN:
+        raise ValueError(f"is below {PARTITION_BYTES_MIN} bytes")
+    return size
+
+
+def _columns(value: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in value.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("is no list of columns, each once")
+    return names
+
+
+@attrs.frozen
+class Option:
+    """One option: its name as documented, the field it sets, how its text is read, its meaning."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    doc: str
+
+
+OPTIONS: Final = (
+    Option("uri", "uri", _text, "Metadata service of the cluster."),
+    Option("conf", "conf", _text, "Settings file of a client, on the driver."),
+    Option("profile", "profile", _text, "Profile of bkctl, on the driver."),
+    Option("ledgers", "ledgers", parse_ledgers, "Ids and ranges, such as `1-100,205`."),
+    Option("log", "log", _text, "Log to read or write."),
+    Option("state", "state", _state, "Only ledgers in this state: open, in_recovery, closed."),
+    Option("createdAfter", "created_after_ms", _time_ms, "Only ledgers from this time on."),
+    Option("createdBefore", "created_before_ms", _time_ms, "Only ledgers before this time."),
+    Option("startingPosition", "starting", parse_where, "earliest, latest, or `INDEX:ENTRY`."),
+    Option("endingPosition", "ending", parse_where, "Where to stop; the position is excluded."),
+    Option("includeOpen", "include_open", _flag, "Read open ledgers up to what is confirmed."),
+    Option("recover", "recover", _flag, "Close open ledgers first; fences their writers."),
+    Option("maxPartitionBytes", "partition_bytes_max", _size, "Payload bytes of a partition."),
+    Option("minPartitions", "partitions_min", _count, "Cut into this many partitions or more."),
+    Option("columns", "columns", _columns, "Only these columns are built and sent."),
+    Option("failOnDataLoss", "fail_on_data_loss", _flag, "Fail where entries are gone."),
+    Option("pushFilters", "push_filters", _flag, "Take filters over from Spark (4.1 and newer)."),
+    Option("maxEntriesPerTrigger", "entries_per_trigger_max", _count, "Entries of a micro-batch."),
+    Option("maxBytesPerTrigger", "bytes_per_trigger_max", _size, "Bytes of a micro-batch, about."),
+    Option("valueColumn", "value_column", _text, "Binary or text column to write as entries."),
+    Option("writerId", "writer_id", _text, "Name of a streaming writer, kept over restarts."),
+)
+
+_BY_LOWER: Final = {option.name.lower(): option for option in OPTIONS}

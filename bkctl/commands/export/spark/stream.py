@@ -1,0 +1,163 @@
+"""A log as a stream: offsets are positions, and each is where the next entry to read is.
+
+An offset is ``{"index": ledger's index in the log, "entry": entry id}``. What lies between two
+offsets never changes, so a micro-batch that is tried again is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from bkctl.commands.export.spark.datasource import Query, TaskPartition
+from bkctl.commands.export.spark.selection import LogPosition, log_extents, log_start
+from bkctl.commands.export.spark.source_options import LATEST, SourceOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bkclient.blocking import BlockingClient
+
+limits: ModuleType | None
+try:  # PySpark 4.2 and newer.
+    from pyspark.sql.streaming import datasource as _limits
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+    limits = _limits
+except ImportError:  # Older: the limits of the options, and no AvailableNow.
+    limits = None
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in for a class that this PySpark does not have."""
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a log from ledger to ledger, up to what is confirmed of the last one.
+
+    The driver keeps one of these, with a client, for the life of a query; ``read`` runs in tasks.
+    """
+
+    def __init__(self, query: Query) -> None:
+        if query.options.log is None:
+            raise SourceOptionError("a stream reads a log: give the option log")
+        if query.options.ending is not None:
+            raise SourceOptionError("a stream has no endingPosition")
+        self._query = query
+        self._client: BlockingClient | None = None
+        self._start: LogPosition | None = None
+        self._stop_at: LogPosition | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._client is None:
+            self._client = self._query.client()
+        return self._client.call(function, *args, **kwargs)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
+        """Return where a new query begins: ``startingPosition``, by default the log's end."""
+        start: LogPosition = self._call(log_start, self._query.options, LATEST)
+        self._start = start
+        return _to_offset(start)
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
+        """Return the limit of a micro-batch that the options set."""
+        assert limits is not None, "only PySpark 4.2 and newer asks"
+        options = self._query.options
+        if options.entries_per_trigger_max is not None:
+            return limits.ReadMaxRows(options.entries_per_trigger_max)
+        if options.bytes_per_trigger_max is not None:
+            return limits.ReadMaxBytes(options.bytes_per_trigger_max)
+        return limits.ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802 -- Spark's name
+        self, start: dict[str, int] | None = None, limit: Any = None
+    ) -> dict[str, int]:
+        """Return where the next micro-batch ends; ``start`` itself where there is nothing new.
+
+        PySpark before 4.2 gives neither ``start`` nor ``limit``: then the end of the batch before
+        and the options stand in.
+
+        Raises:
+            LogTrimmedError: entries that were not read yet were trimmed.
+        """
+        begin = self._start if start is None else _to_position(start)
+        if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
+            begin = self._call(log_start, self._query.options, LATEST)
+        entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
+        end: LogPosition
+        _, end = self._call(
+            log_extents,
+            self._query.options,
+            begin,
+            self._stop_at,
+            entries_max=entries_max,
+            bytes_max=bytes_max,
+        )
+        return _to_offset(end)
+
+    def _limits(self, limit: Any, *, is_known: bool) -> tuple[int | None, int | None]:
+        """Return how many entries and bytes a micro-batch may have."""
+        if limit is not None:
+            return getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None)
+        if limits is None and is_known:
+            options = self._query.options
+            return options.entries_per_trigger_max, options.bytes_per_trigger_max
+        return None, None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        """Note the log's end: what is appended from now on is for another query."""
+        self._stop_at = self._end()
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 -- Spark's name
+        """Return the log's end, for the query's progress."""
+        return _to_offset(self._end())
+
+    def _end(self) -> LogPosition:
+        end: LogPosition = self._call(log_start, _at_latest(self._query), LATEST)
+        return end
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return the partitions of the entries from ``start`` on and before ``end``.
+
+        Raises:
+            LogTrimmedError, LogDamagedError: entries are gone, with ``failOnDataLoss``.
+        """
+        begin, stop = _to_position(start), _to_position(end)
+        self._start = stop
+        if begin >= stop:
+            return []
+        extents, _ = self._call(log_extents, self._query.options, begin, stop)
+        return self._query.partitions(extents)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the partition's entries as Arrow batches."""
+        assert isinstance(partition, TaskPartition)
+        yield from self._query.read(partition.ranges)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Do nothing: the checkpoint of the query keeps where it is."""
+
+    def stop(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _at_latest(query: Query) -> Any:
+    import attrs
+
+    return attrs.evolve(query.options, starting=LATEST, fail_on_data_loss=False)
+
+
+def _to_offset(position: LogPosition) -> dict[str, int]:
+    return {"index": position.index, "entry": position.entry}
+
+
+def _to_position(offset: dict[str, int]) -> LogPosition:
+    return LogPosition(int(offset["index"]), int(offset["entry"]))

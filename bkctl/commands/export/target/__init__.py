@@ -1,0 +1,1 @@
+"""Where an export writes: the files, the record of each run, and how a run is committed."""

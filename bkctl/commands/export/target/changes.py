@@ -1,0 +1,181 @@
+"""What an export has to do: the ledgers' extents now against what the directory holds."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote
+
+import attrs
+
+from bkctl.commands.export.errors import ExportVerifyError, ForeignFilesError
+from bkctl.commands.export.target.manifest import Tree
+from bkctl.commands.export.task.copy import WrittenFile
+from bkctl.commands.export.task.plan import LedgerExtent
+from wire.ids import EntryId
+
+LAYOUTS: Final = ("ledger", "none", "day", "log")
+"""How files are arranged: one directory a ledger, or shared files, by nothing, day or log."""
+
+NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark reads as null in the name of a directory."""
+
+
+@attrs.frozen
+class Change:
+    """What a run has to do.
+
+    ``todo`` is what is to be copied, ``removed`` the files that these copies replace, ``noted`` the
+    ledgers whose state only is to be recorded, ``unchanged`` the ids of ledgers without any change.
+    """
+
+    todo: tuple[LedgerExtent, ...]
+    removed: tuple[str, ...]
+    noted: tuple[LedgerExtent, ...]
+    unchanged: frozenset[int]
+
+
+def folder_of(layout: str, extent: LedgerExtent) -> str:
+    """Return the directory, below the target or the run's directory, for a ledger's files."""
+    if layout == "ledger":
+        return f"ledger={extent.ledger_id}"
+    if layout == "day":
+        if extent.ctime_ms is None:
+            return f"day={NULL_FOLDER}"
+        day = dt.datetime.fromtimestamp(extent.ctime_ms / 1000, tz=dt.timezone.utc).date()
+        return f"day={day.isoformat()}"
+    if layout == "log":
+        return f"log={NULL_FOLDER if extent.log is None else quote(extent.log, safe=' ')}"
+    return ""
+
+
+def in_order(layout: str, extents: Iterable[LedgerExtent]) -> list[LedgerExtent]:
+    """Return ledgers in the order of the rows: by folder, then by id."""
+
+    def key(extent: LedgerExtent) -> tuple[str, int]:
+        return "" if layout == "ledger" else folder_of(layout, extent), extent.ledger_id
+
+    return sorted(extents, key=key)
+
+
+def check_ours(tree: Tree, cluster: str, layout: str, target: str) -> None:
+    """Refuse a directory of another cluster's export, or of another layout.
+
+    Raises:
+        ForeignFilesError: it is one.
+    """
+    if tree.cluster not in (None, cluster):
+        raise ForeignFilesError(
+            f"{target} holds an export of cluster {tree.cluster}; this is cluster {cluster}"
+        )
+    if tree.layout not in (None, layout):
+        raise ForeignFilesError(
+            f"{target} is arranged by {tree.layout}; this export would arrange it by {layout}"
+        )
+
+
+def check_strangers(tree: Tree, sizes: Mapping[str, int], target: str) -> None:
+    """Refuse a directory with files that no run of this cluster's wrote, where Spark reads them.
+
+    Files below a name that begins with ``_`` or ``.`` do not matter: Spark ignores them.
+
+    Raises:
+        ForeignFilesError: it names one of the files.
+    """
+    for path in sizes:
+        is_hidden = any(name.startswith(("_", ".")) for name in path.split("/"))
+        if not is_hidden and path not in tree.files:
+            raise ForeignFilesError(f"{target}/{path} is not from an export of this cluster")
+
+
+def find_changes(
+    tree: Tree, extents: Sequence[LedgerExtent], sizes: Mapping[str, int], *, again: bool
+) -> Change:
+    """Return what is to be done for ``extents``; ``sizes`` are the files that are there.
+
+    Entries that are confirmed never change, so of a ledger that has grown only the rest is copied.
+
+    Raises:
+        ExportVerifyError: a ledger ends before what was exported of it.
+        ForeignFilesError: a shared file is missing, or is to be written again.
+    """
+    files = tree.files_by_ledger()
+    todo, noted, unchanged, removed = [], [], set[int](), list[str]()
+    for extent in extents:
+        mine = files.get(extent.ledger_id, [])
+        known = tree.ledgers.get(extent.ledger_id)
+        is_intact = all(sizes.get(file.path) == file.size for file in mine)
+        if known is None:
+            todo.append(extent)
+        elif again or not is_intact or known.ctime_ms != extent.ctime_ms:
+            _check_replaceable(tree, extent, mine, sizes)
+            removed += [file.path for file in mine if file.path in sizes]
+            todo.append(extent)
+        elif (rest := _rest(known, extent)) is not None:
+            todo.append(rest)
+        elif (news := _no_shorter(known, extent)) != known:
+            noted.append(news)
+        else:
+            unchanged.add(extent.ledger_id)
+    return Change(tuple(todo), tuple(removed), tuple(noted), frozenset(unchanged))
+
+
+def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:
+    """Return what is new of a ledger; None where nothing is."""
+    if extent.is_closed and extent.last_entry_id < known.last_entry_id:
+        raise ExportVerifyError(
+            f"ledger {extent.ledger_id} is closed at entry {extent.last_entry_id}, and was "
+            f"exported up to {known.last_entry_id}"
+        )
+    if extent.last_entry_id <= known.last_entry_id:
+        return None
+    return attrs.evolve(
+        extent,
+        first_entry_id=EntryId(known.last_entry_id + 1),
+        length=max(0, extent.length - known.length),
+    )
+
+
+def _no_shorter(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
+    """Return the extent to record: bookies may know less of an open ledger than they did."""
+    return attrs.evolve(extent, last_entry_id=known.last_entry_id, length=known.length)
+
+
+def _check_replaceable(
+    tree: Tree, extent: LedgerExtent, mine: Sequence[WrittenFile], sizes: Mapping[str, int]
+) -> None:
+    """Refuse to replace files that hold other ledgers too."""
+    if tree.layout == "ledger" or not mine:
+        return
+    lost = [file.path for file in mine if sizes.get(file.path) != file.size]
+    what = f"{lost[0]} is missing or was changed" if lost else "it is exported already"
+    raise ForeignFilesError(
+        f"ledger {extent.ledger_id} shares files with others and cannot be written again: {what}"
+    )
+
+
+def whole(tree: Tree, part: LedgerExtent) -> LedgerExtent:
+    """Return the extent to record once ``part``, new entries of a ledger, is exported."""
+    if part.first_entry_id == 0:
+        return part
+    known = tree.ledgers[part.ledger_id]
+    return attrs.evolve(part, first_entry_id=EntryId(0), length=known.length + part.length)
+
+
+def added_paths(
+    layout: str, run: int, files: Sequence[WrittenFile], existing: frozenset[str]
+) -> list[tuple[str, str]]:
+    """Return the moves (below staging, below the target) that put new files in place.
+
+    A directory that is new moves as one, so a reader sees all its files or none. ``existing`` are
+    the names at the top of the target.
+    """
+    if layout != "ledger":
+        return [(f"run={run}", f"run={run}")] if files else []
+    moves: dict[str, str] = {}
+    for file in files:
+        folder = file.path.partition("/")[0]
+        source = file.path if folder in existing else folder
+        moves[source] = source
+    return list(moves.items())

@@ -1,0 +1,172 @@
+"""Commit an export: put its files in place and record the run, whenever the process dies.
+
+1. Tasks write below ``_bkctl-tmp-<random>/``, which Spark ignores.
+2. ``_bkctl/commit.json`` is written with the run's record and the moves to make. From here on the
+   run is decided: whoever opens the directory next finishes the moves.
+3. Files that the run replaces move into the staging directory, new files move to their places.
+4. ``_bkctl/run-<n>.json`` is written; ``commit.json`` and the staging directory are removed.
+
+Where a move fails, the moves made are undone and ``commit.json`` is removed: then the directory
+holds what it held before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from bkctl.commands.export.target.files import Files
+from bkctl.commands.export.target.manifest import (
+    FOLDER,
+    ManifestError,
+    RunRecord,
+    Tree,
+    decode_run,
+    run_from_json,
+    run_number,
+)
+
+STAGING_PREFIX: Final = "_bkctl-tmp-"
+COMMIT_PATH: Final = f"{FOLDER}/commit.json"
+
+
+@attrs.frozen
+class Commit:
+    """A run that is decided: its record, and the moves (from, to) that put it in place."""
+
+    staging: str
+    moves: tuple[tuple[str, str], ...]
+    record: RunRecord
+
+    def encode(self) -> bytes:
+        """Return the commit as stored."""
+        value = {
+            "staging": self.staging,
+            "moves": [list(move) for move in self.moves],
+            "record": json.loads(self.record.encode()),
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_commit(stored: bytes) -> Commit:
+    """Read what ``Commit.encode`` wrote.
+
+    Raises:
+        ManifestError: it is something else.
+    """
+    try:
+        value = json.loads(stored)
+        moves = tuple((str(source), str(target)) for source, target in value["moves"])
+        return Commit(str(value["staging"]), moves, run_from_json(value["record"]))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ManifestError(f"{COMMIT_PATH} cannot be read: {error!r}") from error
+
+
+def load_tree(files: Files) -> Tree:
+    """Return what the committed runs add up to; finish a commit that was interrupted first.
+
+    Only under the directory's lock.
+
+    Raises:
+        ManifestError: a record is missing or cannot be read.
+        OSError: the file system refuses.
+    """
+    _finish_interrupted(files)
+    runs = sorted(n for name in files.names(FOLDER) if (n := run_number(name)) is not None)
+    records: list[RunRecord] = []
+    for number in reversed(runs):
+        path = f"{FOLDER}/run-{number:06d}.json"
+        record = decode_run(f"{files.uri}/{path}", files.read(path) or b"")
+        if records and number != records[-1].run - 1:
+            raise ManifestError(f"{files.uri}/{FOLDER}/run-{number + 1:06d}.json is missing")
+        records.append(record)
+        if record.is_full:
+            break
+    if records and not records[-1].is_full and records[-1].run != 1:
+        raise ManifestError(f"{files.uri}/{FOLDER}/run-{records[-1].run - 1:06d}.json is missing")
+    tree = Tree()
+    for record in reversed(records):
+        tree.apply(record)
+    return tree
+
+
+def _finish_interrupted(files: Files) -> None:
+    stored = files.read(COMMIT_PATH)
+    if stored is not None:
+        _carry_out(files, decode_commit(stored))
+
+
+def sweep_staging(files: Files) -> None:
+    """Remove what killed runs left. Only under the directory's lock, after ``load_tree``."""
+    for name in files.names():
+        if name.startswith(STAGING_PREFIX):
+            files.remove(name)
+
+
+@contextlib.contextmanager
+def staging(files: Files) -> Iterator[str]:
+    """Give the name of a staging directory; afterwards it is removed, whatever happens."""
+    name = STAGING_PREFIX + uuid.uuid4().hex
+    try:
+        yield name
+    finally:
+        # One that stays is swept by the next run; the error under way says more.
+        with contextlib.suppress(OSError):
+            if not files.exists(COMMIT_PATH):
+                files.remove(name)
+
+
+def moves_of(
+    staged: str, added: Sequence[tuple[str, str]], removed: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the moves of a run: files that are replaced go away first.
+
+    ``added`` are pairs of a path below ``staged`` and the path to have.
+    """
+    away = [(path, f"{staged}/_old/{path}") for path in removed]
+    return (*away, *((f"{staged}/{source}", target) for source, target in added))
+
+
+def commit(files: Files, change: Commit) -> None:
+    """Put a run in place, all of it or nothing.
+
+    Raises:
+        OSError: the file system refused a move; the moves before it were undone.
+    """
+    files.put(COMMIT_PATH, change.encode())
+    done: list[tuple[str, str]] = []
+    try:
+        for source, target in change.moves:
+            files.move(source, target)
+            done.append((source, target))
+    except OSError:
+        for source, target in reversed(done):
+            files.move(target, source)
+        files.remove(COMMIT_PATH)
+        raise
+    _record(files, change)
+
+
+def _carry_out(files: Files, change: Commit) -> None:
+    """Finish a commit from wherever it was interrupted: each move is made once."""
+    for source, target in change.moves:
+        if files.exists(source):
+            files.move(source, target)
+    _record(files, change)
+
+
+def _record(files: Files, change: Commit) -> None:
+    files.put(change.record.path, change.record.encode())
+    # The staging directory goes first: without commit.json nobody knows that it may.
+    files.remove(change.staging)
+    files.remove(COMMIT_PATH)
+    if change.record.is_full:
+        for name in files.names(FOLDER):
+            number = run_number(name)
+            if number is not None and number < change.record.run:
+                files.remove(f"{FOLDER}/{name}")

@@ -1,0 +1,189 @@
+"""What an export's directory holds: one record a run, and the tree that all records add up to.
+
+``_bkctl/run-000007.json`` below the target is written when run 7 is committed. Spark ignores names
+that begin with ``_``. A record lists what its run added and removed. Every ``FULL_EVERY`` runs the
+record lists all there is instead, so that few records have to be read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+
+from bkctl.commands.export.task.copy import WrittenFile
+from bkctl.commands.export.task.plan import LedgerExtent
+from wire.errors import BookKeeperError
+from wire.ids import EntryId, LedgerId
+
+FORMAT: Final = 2
+FOLDER: Final = "_bkctl"
+FULL_EVERY: Final = 32
+_RUN_NAME: Final = re.compile(r"run-(\d{6,})\.json")
+
+
+class ManifestError(BookKeeperError):
+    """A record of an export cannot be read; nothing was changed."""
+
+    hint = "export to another directory, or bring the file back from a copy"
+
+
+@attrs.frozen(kw_only=True)
+class RunRecord:
+    """What one run did. ``layout`` is how files are arranged; ``is_full`` leaves out no file."""
+
+    cluster: str
+    layout: str
+    run: int
+    ended_ms: int
+    is_full: bool
+    ledgers: tuple[LedgerExtent, ...]
+    files: tuple[WrittenFile, ...]
+    removed: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Where the record is, below the target."""
+        return f"{FOLDER}/run-{self.run:06d}.json"
+
+    def encode(self) -> bytes:
+        """Return the record as stored."""
+        value = {
+            "format": FORMAT,
+            "cluster": self.cluster,
+            "layout": self.layout,
+            "run": self.run,
+            "ended_ms": self.ended_ms,
+            "is_full": self.is_full,
+            "ledgers": [_ledger_to_json(extent) for extent in self.ledgers],
+            "files": [file.to_json() for file in self.files],
+            "removed": list(self.removed),
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_run(path: str, stored: bytes) -> RunRecord:
+    """Read what ``RunRecord.encode`` wrote.
+
+    Raises:
+        ManifestError: it is something else; the message names ``path``.
+    """
+    try:
+        return run_from_json(json.loads(stored))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ManifestError(f"{path} cannot be read: {error!r}") from error
+
+
+def run_from_json(value: dict[str, Any]) -> RunRecord:
+    """Return a record from its JSON value.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is something else.
+    """
+    if value["format"] != FORMAT:
+        raise ValueError(f"format {value['format']}, not {FORMAT}")
+    return RunRecord(
+        cluster=str(value["cluster"]),
+        layout=str(value["layout"]),
+        run=int(value["run"]),
+        ended_ms=int(value["ended_ms"]),
+        is_full=bool(value["is_full"]),
+        ledgers=tuple(_ledger_from_json(one) for one in value["ledgers"]),
+        files=tuple(WrittenFile.from_json(one) for one in value["files"]),
+        removed=tuple(str(path) for path in value["removed"]),
+    )
+
+
+def _ledger_to_json(extent: LedgerExtent) -> list[Any]:
+    return [
+        extent.ledger_id,
+        extent.last_entry_id,
+        extent.length,
+        extent.state,
+        extent.digest_type,
+        extent.ctime_ms,
+        extent.log,
+    ]
+
+
+def _ledger_from_json(value: list[Any]) -> LedgerExtent:
+    ledger_id, last, length, state, digest_type, ctime_ms, log = value
+    return LedgerExtent(
+        LedgerId(int(ledger_id)),
+        EntryId(int(last)),
+        int(length),
+        str(state),
+        str(digest_type),
+        None if ctime_ms is None else int(ctime_ms),
+        None if log is None else str(log),
+    )
+
+
+@attrs.define(kw_only=True)
+class Tree:
+    """What all committed runs add up to. ``run`` is the last; 0 in a directory without exports."""
+
+    cluster: str | None = None
+    layout: str | None = None
+    run: int = 0
+    ledgers: dict[int, LedgerExtent] = attrs.field(factory=dict)
+    files: dict[str, WrittenFile] = attrs.field(factory=dict)
+
+    def apply(self, record: RunRecord) -> None:
+        """Take in the next run."""
+        if record.is_full:
+            self.ledgers, self.files = {}, {}
+        self.cluster, self.layout, self.run = record.cluster, record.layout, record.run
+        for path in record.removed:
+            self.files.pop(path, None)
+        self.files.update((file.path, file) for file in record.files)
+        self.ledgers.update((extent.ledger_id, extent) for extent in record.ledgers)
+
+    def files_by_ledger(self) -> dict[int, list[WrittenFile]]:
+        """Return the files that hold entries of each ledger."""
+        found: dict[int, list[WrittenFile]] = {}
+        for file in self.files.values():
+            for ledger_id in dict.fromkeys(r.ledger_id for r in file.ranges):
+                found.setdefault(ledger_id, []).append(file)
+        return found
+
+    def next_record(
+        self,
+        *,
+        cluster: str,
+        layout: str,
+        now_ms: int,
+        ledgers: Iterable[LedgerExtent],
+        files: Iterable[WrittenFile],
+        removed: Iterable[str],
+    ) -> RunRecord:
+        """Return the record of the run after this tree's last."""
+        record = RunRecord(
+            cluster=cluster,
+            layout=layout,
+            run=self.run + 1,
+            ended_ms=now_ms,
+            is_full=False,
+            ledgers=tuple(ledgers),
+            files=tuple(files),
+            removed=tuple(removed),
+        )
+        if record.run % FULL_EVERY:
+            return record
+        after = Tree(ledgers=dict(self.ledgers), files=dict(self.files))
+        after.apply(record)
+        return attrs.evolve(
+            record,
+            is_full=True,
+            ledgers=tuple(after.ledgers.values()),
+            files=tuple(after.files.values()),
+        )
+
+
+def run_number(name: str) -> int | None:
+    """Return which run a file in ``FOLDER`` records; None for any other file."""
+    match = _RUN_NAME.fullmatch(name)
+    return int(match[1]) if match else None

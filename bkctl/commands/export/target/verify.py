@@ -1,0 +1,119 @@
+"""Whether exported files hold what was planned: by what tasks report, by footers, by the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from bkctl.commands.export.errors import ExportVerifyError
+from bkctl.commands.export.target.files import Files
+from bkctl.commands.export.task.copy import RowDigest, WrittenFile
+from bkctl.commands.export.task.plan import LedgerExtent
+
+_READ_ROWS: Final = 8192
+
+
+def check_ranges(planned: Sequence[LedgerExtent], written: Sequence[WrittenFile]) -> None:
+    """Compare the ranges that tasks report with the plan: each entry once.
+
+    Raises:
+        ExportVerifyError: it names a ledger, what was planned and what was found.
+    """
+    found: dict[int, list[tuple[int, int]]] = {}
+    for file in written:
+        for r in file.ranges:
+            found.setdefault(r.ledger_id, []).append((r.first, r.last))
+        rows = sum(r.last - r.first + 1 for r in file.ranges)
+        if rows != file.rows:
+            raise ExportVerifyError(f"{file.path} has {file.rows} rows for {rows} entries")
+    for extent in planned:
+        have = _joined(sorted(found.pop(extent.ledger_id, [])))
+        want = [(extent.first_entry_id, extent.last_entry_id)] if extent.entries else []
+        if have != want:
+            raise ExportVerifyError(
+                f"ledger {extent.ledger_id}: planned entries {want}, the tasks wrote {have}"
+            )
+    if found:
+        raise ExportVerifyError(f"ledger {next(iter(found))} was written and not planned")
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ascending ranges with neighbours joined; ranges that overlap stay apart."""
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if joined and joined[-1][1] + 1 == first:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def check_footers(files: Files, written: Sequence[WrittenFile]) -> None:
+    """Compare each file's size and footer with what its task reported; reads no rows.
+
+    Raises:
+        ExportVerifyError: it names the file and the difference.
+    """
+    sizes = files.sizes()
+    for file in written:
+        if sizes.get(file.path) != file.size:
+            raise ExportVerifyError(
+                f"{file.path} has {sizes.get(file.path, 'no')} bytes, its task wrote {file.size}"
+            )
+        have, want = _footer_of(files, file), _expected_footer(file)
+        if have != want:
+            raise ExportVerifyError(
+                f"{file.path}: (rows, ledgers, entries) are {have} in the footer, expected {want}"
+            )
+
+
+def _expected_footer(file: WrittenFile) -> tuple[Any, ...]:
+    ledgers = [r.ledger_id for r in file.ranges]
+    firsts, lasts = [r.first for r in file.ranges], [r.last for r in file.ranges]
+    return file.rows, (min(ledgers), max(ledgers)), (min(firsts), max(lasts))
+
+
+def _footer_of(files: Files, file: WrittenFile) -> tuple[Any, ...]:
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        with files.open(file.path) as stream:
+            footer = parquet.ParquetFile(stream).metadata
+    except (ArrowInvalid, OSError) as error:
+        raise ExportVerifyError(f"{file.path} cannot be read back: {error}") from error
+    return footer.num_rows, _extremes(footer, 0), _extremes(footer, 1)
+
+
+def _extremes(footer: Any, column: int) -> tuple[int, int]:
+    groups = [footer.row_group(n).column(column).statistics for n in range(footer.num_row_groups)]
+    return min(one.min for one in groups), max(one.max for one in groups)
+
+
+def verify_files(files: Files, written: Sequence[WrittenFile]) -> None:
+    """Read all rows back; compare ids, counts and digests with what was read from the ledgers.
+
+    Raises:
+        ExportVerifyError: it names the file and the difference.
+    """
+    for file in written:
+        _verify_file(files, file)
+
+
+def _verify_file(files: Files, file: WrittenFile) -> None:
+    from pyarrow import parquet
+
+    digest, rows = RowDigest(), 0
+    expected = ((r.ledger_id, entry) for r in file.ranges for entry in range(r.first, r.last + 1))
+    with files.open(file.path) as stream:
+        columns = ["ledger_id", "entry_id", "payload"]
+        for batch in parquet.ParquetFile(stream).iter_batches(_READ_ROWS, columns=columns):
+            digest.add(batch.column(2))
+            for row in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                if next(expected, None) != row:
+                    raise ExportVerifyError(f"{file.path}: row {rows} is entry {row}")
+                rows += 1
+    if (rows, digest.hex()) != (file.rows, file.digest):
+        raise ExportVerifyError(
+            f"{file.path}: (rows, digest) are {(rows, digest.hex())} read back, "
+            f"{(file.rows, file.digest)} read from the ledgers"
+        )

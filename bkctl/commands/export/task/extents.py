@@ -1,0 +1,97 @@
+"""How far ledgers go: their metadata, read many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from bkclient.admin import operations
+from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.errors import NoSuchLedgerError
+from bkclient.log.ledger_list import LOG_KEY
+from bkctl.commands.export.task.plan import LedgerExtent
+from wire.codes import LedgerState
+from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+READS_AT_ONCE: Final = 64
+"""Reads of metadata in flight: ZooKeeper answers a pipeline as fast as one request."""
+
+RECOVERIES_AT_ONCE: Final = 8
+
+
+async def read_extents(
+    client: Client,
+    ledger_ids: Iterable[int],
+    *,
+    recover: bool = False,
+    chosen: Callable[[LedgerMetadata], bool] = lambda _metadata: True,
+    may_be_gone: bool = False,
+) -> list[LedgerExtent]:
+    """Return how far each ledger goes, in the order asked for and each once.
+
+    A closed ledger goes to its end, an open one to what is confirmed. With ``recover`` open
+    ledgers are recovered first: their writers are fenced. No ledger is recovered where one of them
+    is missing. Ledgers that are not ``chosen`` by their metadata are left out, and with
+    ``may_be_gone`` those that are missing.
+
+    Raises:
+        NoSuchLedgerError: a ledger is missing.
+        ClientError: the end of an open ledger cannot be determined.
+    """
+    wanted = [LedgerId(number) for number in dict.fromkeys(ledger_ids)]
+    metadata: dict[LedgerId, LedgerMetadata] = {}
+
+    async def read(ledger_id: LedgerId) -> None:
+        try:
+            value = (await client.read_metadata(ledger_id)).value
+        except NoSuchLedgerError:
+            if not may_be_gone:
+                raise
+        else:
+            if chosen(value):
+                metadata[ledger_id] = value
+
+    await for_each(wanted, read, READS_AT_ONCE)
+    wanted = [ledger_id for ledger_id in wanted if ledger_id in metadata]
+    if recover:
+        await _recover(client, metadata)
+    found: dict[LedgerId, LedgerExtent] = {}
+
+    async def measure(ledger_id: LedgerId) -> None:
+        found[ledger_id] = await extent_of(client, ledger_id, metadata[ledger_id])
+
+    await for_each(wanted, measure, READS_AT_ONCE)
+    return [found[ledger_id] for ledger_id in wanted]
+
+
+async def _recover(client: Client, metadata: dict[LedgerId, LedgerMetadata]) -> None:
+    async def close(ledger_id: LedgerId) -> None:
+        metadata[ledger_id] = await operations.recover_ledger(client, ledger_id)
+
+    still_open = [ledger_id for ledger_id, value in metadata.items() if not value.is_closed]
+    await for_each(still_open, close, RECOVERIES_AT_ONCE)
+
+
+async def extent_of(client: Client, ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerExtent:
+    """Return how far a ledger with this metadata goes.
+
+    Raises:
+        ClientError: the end of an open ledger cannot be determined.
+    """
+    if metadata.state is LedgerState.CLOSED:
+        last = metadata.last_entry_id
+        end, length = EntryId(NO_ENTRY if last is None else last), metadata.length
+    else:
+        end, length = await operations.confirmed_end(client, ledger_id)
+    log = metadata.custom.get(LOG_KEY)
+    return LedgerExtent(
+        ledger_id,
+        end,
+        length,
+        metadata.state.name,
+        metadata.digest_type.name if metadata.digest_type else "unknown",
+        metadata.ctime_ms,
+        None if log is None else log.decode(errors="replace"),
+    )

@@ -1,0 +1,254 @@
+"""Entries as Arrow rows: the columns of an export and of the data source."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import sys
+from array import array
+from collections import deque
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.defer import Deferred
+
+from bkclient.client import Client
+from bkctl.commands.export.task.plan import EntryRange
+from wire.codes import ENTRY_HEADER_BYTES
+from wire.entry_batch import EntryBatch
+from wire.errors import BookKeeperError
+from wire.ids import EntryId
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+BATCH_ENTRIES: Final = 8192
+"""An Arrow batch ends at whichever comes first: it bounds what a task holds in memory."""
+
+SMALL_BYTES: Final = 512 * 1024
+SMALL_ENTRIES: Final = 1000
+"""A range within both limits is read at one go, beside others."""
+
+RANGES_AHEAD: Final = 16
+"""Small ranges in flight: with ``SMALL_BYTES`` 8 MiB at most, unless metadata is wrong."""
+
+COLUMNS: Final = ("ledger_id", "entry_id", "lac", "length", "ctime", "payload")
+LOG_COLUMNS: Final = ("log", "log_index", *COLUMNS)
+"""Of a log: its name, and the index of the ledger in it. Index and entry id are a position."""
+
+
+class RangeReadError(BookKeeperError):
+    """An entry of a ledger cannot be read; the message names ledger, entry and bookie."""
+
+    def __init__(self, entry_range: EntryRange, cause: BaseException) -> None:
+        self.ledger_id = entry_range.ledger_id
+        super().__init__(f"ledger {entry_range.ledger_id}: {cause} ({type(cause).__name__})")
+
+
+def arrow_schema(
+    columns: Sequence[str] = COLUMNS, nullable: Collection[str] = frozenset()
+) -> pa.Schema:
+    """Return the Arrow schema of some of ``LOG_COLUMNS``, in the order given.
+
+    No column but ``ctime`` has nulls; ``nullable`` ones may have them by the schema.
+    """
+    import pyarrow as pa
+
+    every = pa.schema(
+        [
+            pa.field("log", pa.string(), nullable=False),
+            pa.field("log_index", pa.int64(), nullable=False),
+            pa.field("ledger_id", pa.int64(), nullable=False),
+            pa.field("entry_id", pa.int64(), nullable=False),
+            pa.field("lac", pa.int64(), nullable=False),
+            pa.field("length", pa.int64(), nullable=False),
+            pa.field("ctime", pa.timestamp("us", tz="UTC")),
+            pa.field("payload", pa.binary(), nullable=False),
+        ]
+    )
+    return pa.schema(
+        [every.field(name).with_nullable(name in nullable or name == "ctime") for name in columns]
+    )
+
+
+Part = tuple[EntryRange, EntryBatch]
+"""Consecutive entries, and the range that they belong to."""
+
+
+async def read_ranges(
+    client: Client, ranges: Sequence[EntryRange], password: bytes | None = None
+) -> AsyncGenerator[list[Part], None]:
+    """Yield the entries of all ranges in order, as many parts at a time as have arrived.
+
+    Several small ranges are read at a time; of a large one, several chunks ahead.
+
+    Raises:
+        RangeReadError: an entry cannot be read, or a range ends early.
+    """
+    ahead: deque[tuple[EntryRange, Deferred[list[EntryBatch]]]] = deque()
+    waiting = deque(ranges)
+    try:
+        while ahead or waiting:
+            while waiting and len(ahead) < RANGES_AHEAD and _is_small(waiting[0]):
+                small = waiting.popleft()
+                ahead.append((small, Deferred.fromCoroutine(_read_small(client, small, password))))
+            if ahead:
+                parts = await _next(ahead)
+                for _ in range(_ready(ahead)):
+                    parts += await _next(ahead)
+                yield parts
+                continue
+            large = waiting.popleft()
+            async with aclosing(_read_large(client, large, password)) as batches:
+                async for batch in batches:
+                    yield [(large, batch)]
+    finally:
+        for _, reading in ahead:
+            reading.addErrback(lambda _failure: None)
+            reading.cancel()
+
+
+async def _next(ahead: deque[tuple[EntryRange, Deferred[list[EntryBatch]]]]) -> list[Part]:
+    small, reading = ahead.popleft()
+    return [(small, batch) for batch in await reading]
+
+
+def _ready(ahead: deque[tuple[EntryRange, Deferred[list[EntryBatch]]]]) -> int:
+    """Return how many of the next ranges have arrived without an error."""
+    arrived = itertools.takewhile(
+        lambda one: one[1].called and isinstance(one[1].result, list), ahead
+    )
+    return sum(1 for _ in arrived)
+
+
+def _is_small(entry_range: EntryRange) -> bool:
+    return entry_range.length <= SMALL_BYTES and entry_range.entries <= SMALL_ENTRIES
+
+
+async def _read_small(
+    client: Client, entry_range: EntryRange, password: bytes | None
+) -> list[EntryBatch]:
+    async with aclosing(_read_large(client, entry_range, password)) as batches:
+        return [batch async for batch in batches]
+
+
+async def _read_large(
+    client: Client, entry_range: EntryRange, password: bytes | None
+) -> AsyncGenerator[EntryBatch, None]:
+    """Yield a range in batches of consecutive entries."""
+    expected = entry_range.first
+    try:
+        reader = await client.open_ledger(entry_range.ledger_id, password=password, recover=False)
+        try:
+            # What was confirmed when the range was planned is confirmed for good.
+            batches = reader.read_batches(entry_range.first, entry_range.last, unconfirmed=True)
+            async with aclosing(batches):
+                async for batch in batches:
+                    assert batch.first_entry_id == expected, (batch.first_entry_id, expected)
+                    expected = EntryId(batch.last_entry_id + 1)
+                    yield batch
+        finally:
+            reader.close()
+    except BookKeeperError as error:
+        raise RangeReadError(entry_range, error) from error
+    if expected != entry_range.last + 1:
+        ended = EOFError(f"the reader ended at entry {expected}, before {entry_range.last}")
+        raise RangeReadError(entry_range, ended)
+
+
+class RowBuffer:
+    """Entries gathered for one Arrow batch of some of ``LOG_COLUMNS``."""
+
+    def __init__(
+        self, columns: Sequence[str] = COLUMNS, nullable: Collection[str] = frozenset()
+    ) -> None:
+        self._schema = arrow_schema(columns, nullable)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parts: list[Part] = []
+        self.entries = self.payload_bytes = 0
+
+    def add(self, entry_range: EntryRange, batch: EntryBatch) -> None:
+        """Take consecutive entries of one range."""
+        self._parts.append((entry_range, batch))
+        self.entries += len(batch)
+        self.payload_bytes += len(batch.payloads)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to ``take``."""
+        return self.payload_bytes >= BATCH_BYTES or self.entries >= BATCH_ENTRIES
+
+    def take(self) -> pa.RecordBatch:
+        """Return what was gathered as one batch, and begin anew."""
+        import pyarrow as pa
+
+        parts = self._parts
+        self._reset()
+        arrays = [_column(field, parts) for field in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _column(field: pa.Field, parts: list[Part]) -> pa.Array:
+    """Return one column of all parts; entries become no Python objects."""
+    import pyarrow as pa
+
+    if field.name in _OF_HEADERS:
+        return pa.concat_arrays([_of_headers(field.name, batch) for _, batch in parts])
+    if field.name == "payload":
+        return pa.concat_arrays([payload_array(batch) for _, batch in parts])
+    if field.name == "entry_id":
+        return pa.concat_arrays([_entry_ids(batch) for _, batch in parts])
+    if field.name == "ctime":
+        return pa.concat_arrays([_repeated(_utc(r.ctime_ms), field.type, b) for r, b in parts])
+    return pa.concat_arrays([_repeated(getattr(r, field.name), field.type, b) for r, b in parts])
+
+
+def payload_array(batch: EntryBatch) -> pa.Array:
+    """Return the payloads of a batch, without copying them."""
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(batch.offsets), pa.py_buffer(batch.payloads)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(batch), buffers)
+
+
+_OF_HEADERS: Final = {"lac": 2, "length": 3}
+"""Columns that are in an entry's header, and at which of its 64-bit words."""
+
+_HEADER_WORDS: Final = ENTRY_HEADER_BYTES // 8
+
+
+def _of_headers(name: str, batch: EntryBatch) -> pa.Array:
+    import pyarrow as pa
+
+    words = array("q", batch.headers)
+    if sys.byteorder == "little":
+        words.byteswap()
+    return _of_words(words[_OF_HEADERS[name] :: _HEADER_WORDS], pa.int64())
+
+
+def _entry_ids(batch: EntryBatch) -> pa.Array:
+    import pyarrow as pa
+
+    return _of_words(array("q", batch.entry_ids), pa.int64())
+
+
+def _of_words(words: array[int], kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(kind, len(words), [None, pa.py_buffer(words)])
+
+
+def _repeated(value: Any, kind: pa.DataType, batch: EntryBatch) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(value, kind), len(batch))
+
+
+def _utc(ctime_ms: int | None) -> dt.datetime | None:
+    if ctime_ms is None:
+        return None
+    return dt.datetime.fromtimestamp(ctime_ms / 1000, tz=dt.timezone.utc)

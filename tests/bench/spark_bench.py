@@ -1,0 +1,216 @@
+"""How fast ledgers become Parquet, on Spark and without, next to reading and to writing alone.
+
+    python -m tests.bench.spark_bench [--mib 1024] [--small 10000] [--tiny 1000000] [--plan 100000]
+
+Three bookies of ours in processes, SQLite for the metadata, ledgers of E3 Qw3 Qa2 and of Qw2 as the
+defaults have it. Everyone has a turn in each round; the best of all rounds is printed, for the
+machine is rarely quiet. Rates are payload MB/s; CPU is user and system time of this process and its
+children, and of the bookies, in seconds a GB. "writer alone" is pyarrow writing the same rows from
+memory. Spark's session is started once, and the time to its first row is a row of its own.
+Asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from bkclient.blocking import BlockingClient
+from bkclient.client import Client
+from bkctl.commands.export.engines import LocalEngine, SparkEngine
+from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.task.copy import CopyJob
+from bkctl.commands.export.task.extents import read_extents
+from bkctl.commands.export.task.plan import LedgerExtent, cut
+from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
+from tests.bench.load import cpu_seconds
+from tests.bkctl.support.cluster import Cluster, local_cluster
+
+MB: Final = 1_000_000
+ROUNDS: Final = 2
+
+
+@attrs.frozen
+class Measured:
+    """One piece of work, at its best."""
+
+    wall_s: float
+    own_cpu_s: float
+    bookies_cpu_s: float
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--small", type=int, default=10_000)
+    parser.add_argument("--tiny", type=int, default=1_000_000)
+    parser.add_argument("--plan", type=int, default=100_000)
+    args = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="spark-bench-") as scratch,
+        local_cluster(Path(scratch) / "bk", 3) as cluster,
+        BlockingClient(cluster.uri) as client,
+    ):
+        bench = Bench(cluster, client, Path(scratch))
+        entries = args.mib * 1024
+        large = bench.write([bytes(1024)] * entries, 1, write_quorum=3)
+        striped = bench.write([bytes(1024)] * entries, 1, write_quorum=2)
+        small = bench.write([bytes(1024)] * 100, args.small, write_quorum=3)
+        tiny = bench.write([bytes(100)] * args.tiny, 1, write_quorum=3)
+        began_s = time.perf_counter()
+        with spark_session("local[2]") as spark:
+            source = spark.read.format("bookkeeper").options(uri=cluster.uri, ledgers=large[0])
+            source.load().limit(1).collect()
+            print(f"session start to first row {time.perf_counter() - began_s:.1f} s", flush=True)
+            for name, ids in (
+                (f"{args.mib} MiB, 1 KiB entries, Qw 3", large),
+                (f"{args.mib} MiB, 1 KiB entries, Qw 2", striped),
+                (f"{args.small:,} ledgers of 100 KiB", small),
+                (f"{args.tiny:,} entries of 100 B", tiny),
+            ):
+                bench.compare(name, ids, spark)
+        bench.plan(args.plan)
+
+
+class Bench:
+    """A cluster, and what is measured on it."""
+
+    def __init__(self, cluster: Cluster, client: BlockingClient, scratch: Path) -> None:
+        self._cluster, self._client, self._scratch = cluster, client, scratch
+        self._outputs = 0
+        self._bookies = [
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if str(cluster.directory) in _text(path) and "bookied" in _text(path)
+        ]
+
+    def write(self, payloads: Sequence[bytes], ledgers: int, *, write_quorum: int) -> list[int]:
+        """Write as many ledgers of these payloads; return their ids."""
+        return [
+            self._client.write_ledger(payloads, ensemble_size=3, write_quorum=write_quorum)[0]
+            for _ in range(ledgers)
+        ]
+
+    def compare(self, name: str, ids: Sequence[int], spark: Any) -> None:
+        """Read, write and copy these ledgers; print a line for each."""
+        extents: list[LedgerExtent] = self._client.call(read_extents, ids)
+        size = sum(extent.length for extent in extents)
+        works: dict[str, Callable[[], object]] = {
+            "reader alone": lambda: self._read(extents),
+            "writer alone": self._writer(extents),
+            "local, 1 process": lambda: self._copy(extents, LocalEngine(1)),
+            "local, 2 processes": lambda: self._copy(extents, LocalEngine(2)),
+            "spark, local[2]": lambda: self._copy(extents, SparkEngine(spark)),
+        }
+        best = {work: self._best(run) for work, run in works.items()}
+        slower = max(best["reader alone"].wall_s, best["writer alone"].wall_s)
+        for work, found in best.items():
+            print(
+                f"{name:<34} {work:<20} {size / found.wall_s / MB:8.1f} MB/s"
+                f"  {slower / found.wall_s:5.2f}x of the slower alone"
+                f"  CPU s/GB: {found.own_cpu_s / size * 1e9:6.1f} own,"
+                f" {found.bookies_cpu_s / size * 1e9:6.1f} bookies",
+                flush=True,
+            )
+
+    def _best(self, work: Callable[[], object]) -> Measured:
+        return min((self._timed(work) for _ in range(ROUNDS)), key=lambda one: one.wall_s)
+
+    def _timed(self, work: Callable[[], object]) -> Measured:
+        own_s, bookies_s, began_s = _own_cpu_s(), self._bookies_cpu_s(), time.perf_counter()
+        work()
+        wall_s = time.perf_counter() - began_s
+        return Measured(wall_s, _own_cpu_s() - own_s, self._bookies_cpu_s() - bookies_s)
+
+    def _bookies_cpu_s(self) -> float:
+        return sum(cpu_seconds(pid) for pid in self._bookies)
+
+    def _read(self, extents: Sequence[LedgerExtent]) -> None:
+        ranges = [r for task in cut(extents, 1) for r in task]
+        for _ in self._client.iterate(lambda client: read_ranges(client, ranges)):
+            pass
+
+    def _writer(self, extents: Sequence[LedgerExtent]) -> Callable[[], None]:
+        """Return what writes as many rows as Parquet, from one batch in memory."""
+        from pyarrow import parquet
+
+        part = next(
+            iter(
+                self._client.iterate(
+                    lambda client: read_ranges(client, [cut(extents[:1], 1)[0][0]])
+                )
+            )
+        )
+        rows = RowBuffer(COLUMNS)
+        for entry_range, batch in part:
+            rows.add(entry_range, batch)
+        first = rows.take()
+        total = sum(extent.entries for extent in extents)
+
+        def write() -> None:
+            with parquet.ParquetWriter(self._output(), first.schema, compression="zstd") as writer:
+                left = total
+                while left > 0:
+                    writer.write_batch(first.slice(0, min(left, len(first))))
+                    left -= len(first)
+
+        return write
+
+    def _output(self) -> Path:
+        self._outputs += 1
+        return self._scratch / f"out-{self._outputs}"
+
+    def _copy(self, extents: Sequence[LedgerExtent], engine: LocalEngine | SparkEngine) -> None:
+        job = CopyJob(self._cluster.uri, None, str(self._output()), "bench")
+        engine.run(job, cut(extents, engine.cores), lambda: None)
+
+    def plan(self, count: int) -> None:
+        """Read the metadata of as many ledgers; print the rate and this process's memory."""
+
+        async def create(client: Client) -> list[int]:
+            found = []
+            for _ in range(count):
+                ledger_id, _stored = await client.create_metadata(
+                    ensemble_size=1, write_quorum=1, ack_quorum=1
+                )
+                await client.store.write_ledger(
+                    ledger_id,
+                    attrs.evolve(
+                        _stored.value, state=type(_stored.value.state).CLOSED, last_entry_id=-1
+                    ),
+                    _stored.version,
+                )
+                found.append(ledger_id)
+            return found
+
+        ids = self._client.call(create)
+        began_s = time.perf_counter()
+        cut(self._client.call(read_extents, ids), 2)
+        rate = count / (time.perf_counter() - began_s)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        print(f"planning {count:,} ledgers (SQLite): {rate:,.0f} ledgers/s, {peak} MiB at most")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""  # The process has ended.
+
+
+def _own_cpu_s() -> float:
+    """Return the CPU time of this process and of children that have ended."""
+    found = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in found)
+
+
+if __name__ == "__main__":
+    main()

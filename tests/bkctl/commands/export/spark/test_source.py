@@ -1,0 +1,282 @@
+"""The data source ``bookkeeper``: tables, streams and the sink, with a real Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
+
+from bkclient.blocking import BlockingClient
+from bkclient.log import LogManager, LogOptions, Position
+from bkctl.commands.export.run import spark_session
+from tests.bkctl.support.cluster import Cluster, local_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
+
+ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 1) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Cluster) -> Iterator[BlockingClient]:
+    with BlockingClient(cluster.uri) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[object]:
+    with spark_session("local[2]") as session:
+        yield session
+
+
+def read(spark, cluster: Cluster, **options):
+    reader = spark.read.format("bookkeeper").option("uri", cluster.uri)
+    return reader.options(**options).load()
+
+
+def write(client: BlockingClient, payloads: list[bytes], **options) -> int:
+    return client.write_ledger(payloads, **ALONE, **options)[0]
+
+
+def make_log(client: BlockingClient, name: str) -> None:
+    async def create(connected) -> None:
+        await LogManager(connected).create(name, LogOptions(**ALONE))
+
+    client.call(create)
+
+
+def append(client: BlockingClient, name: str, payloads: list[bytes]) -> None:
+    """Append as a writer that opens the log, and leaves its last ledger open."""
+
+    async def work(connected) -> None:
+        writer = await LogManager(connected).open_writer(name)
+        for payload in payloads:
+            await writer.append(payload)
+        await writer.close()
+
+    client.call(work)
+
+
+def payloads_of(frame, *order: str) -> list[bytes]:
+    return [bytes(row["payload"]) for row in frame.orderBy(*order).collect()]
+
+
+class TestLedgers:
+    def test_they_are_read_without_a_register_call(self, spark, cluster, client) -> None:
+        ids = [write(client, [b"%d of %d" % (i, n) for i in range(100)]) for n in range(3)]
+        frame = read(spark, cluster, ledgers=f"{ids[0]}-{ids[1]},{ids[2]}", minPartitions=3)
+        assert frame.columns == ["ledger_id", "entry_id", "lac", "length", "ctime", "payload"]
+        expected = [b"%d of %d" % (i, n) for n in range(3) for i in range(100)]
+        assert payloads_of(frame, "ledger_id", "entry_id") == expected
+        assert frame.rdd.getNumPartitions() >= 3
+
+    def test_only_the_columns_asked_for_come(self, spark, cluster, client) -> None:
+        ledger_id = write(client, [b"a", b"bc"])
+        frame = read(spark, cluster, ledgers=ledger_id, columns="entry_id,payload")
+        assert [tuple(row) for row in frame.collect()] == [(0, b"a"), (1, b"bc")]
+        own = spark.read.format("bookkeeper").schema("payload binary, ledger_id long")
+        rows = own.options(uri=cluster.uri, ledgers=ledger_id).load().collect()
+        assert [tuple(row) for row in rows] == [(b"a", ledger_id), (b"bc", ledger_id)]
+
+    def test_ledgers_are_chosen_by_metadata(self, spark, cluster, client) -> None:
+        mine = write(client, [b"mine"], custom={"Application": b"mine"})
+        write(client, [b"other"], custom={"Application": b"other"})
+        found = read(spark, cluster, **{"meta.application": "mine", "state": "closed"})
+        assert [row["ledger_id"] for row in found.collect()] == [mine]
+        assert read(spark, cluster, createdAfter="2100-01-01").count() == 0
+
+    def test_filters_are_pushed_down(self, spark, cluster, client) -> None:
+        ids = [write(client, [b"%d" % i for i in range(1000)]) for _ in range(3)]
+        frame = read(spark, cluster, ledgers=f"{ids[0]}-{ids[2]}", pushFilters=True)
+        chosen = frame.where(f"ledger_id = {ids[1]} and entry_id between 500 and 504")
+        assert payloads_of(chosen, "entry_id") == [b"%d" % i for i in range(500, 505)]
+        plan = chosen._jdf.queryExecution().executedPlan().toString()
+        assert "Filter" not in plan.replace("RuntimeFilters", ""), plan
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"ledgrs": "1"}, "did you mean ledgers"),
+            ({}, "which ledgers"),
+            ({"ledgers": "987654"}, "987654"),
+            ({"ledgers": "1", "columns": "payloads"}, "did you mean payload"),
+            ({"log": "nowhere"}, "nowhere"),
+        ],
+    )
+    def test_what_cannot_be_fails_on_the_driver(self, spark, cluster, options, words) -> None:
+        with pytest.raises(Exception, match=words):
+            read(spark, cluster, **options).collect()
+
+    def test_a_schema_that_cannot_be_fails_on_the_driver(self, spark, cluster) -> None:
+        own = spark.read.format("bookkeeper").schema("payload string")
+        with pytest.raises(Exception, match="column 'payload' is binary, not string"):
+            own.options(uri=cluster.uri, ledgers="1").load().collect()
+
+
+class TestLogs:
+    def test_a_log_is_read_between_two_positions(self, spark, cluster, client) -> None:
+        make_log(client, "between")
+        append(client, "between", [b"a", b"b", b"c"])
+        append(client, "between", [b"d", b"e"])
+        every = read(spark, cluster, log="between")
+        assert payloads_of(every, "log_index", "entry_id") == [b"a", b"b", b"c", b"d", b"e"]
+        assert {row["log"] for row in every.select("log").collect()} == {"between"}
+        part = read(spark, cluster, log="between", startingPosition="0:1", endingPosition="1:1")
+        assert payloads_of(part, "log_index", "entry_id") == [b"b", b"c", b"d"]
+
+    def test_what_was_trimmed_is_named(self, spark, cluster, client) -> None:
+        make_log(client, "trimmed")
+        append(client, "trimmed", [b"a"])
+        append(client, "trimmed", [b"b"])
+
+        async def trim(connected) -> None:
+            await LogManager(connected).trim("trimmed", Position(1, 0))
+
+        client.call(trim)
+        with pytest.raises(Exception, match="from 0:0 on were trimmed; the log begins with 1:0"):
+            read(spark, cluster, log="trimmed", startingPosition="0:0").collect()
+        rest = read(spark, cluster, log="trimmed", startingPosition="0:0", failOnDataLoss="false")
+        assert payloads_of(rest, "log_index", "entry_id") == [b"b"]
+
+
+class TestStream:
+    def start(self, spark, cluster, tmp_path, name: str, sink, **options):
+        stream = spark.readStream.format("bookkeeper").option("uri", cluster.uri)
+        frame = stream.option("log", name).option("startingPosition", "earliest")
+        writer = frame.options(**options).load().writeStream.foreachBatch(sink)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+    def test_a_log_is_followed_from_ledger_to_ledger(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        make_log(client, "followed")
+        seen: list[list[bytes]] = []
+
+        def sink(frame, _batch: int) -> None:
+            seen.append(payloads_of(frame, "log_index", "entry_id"))
+
+        writer = self.start(spark, cluster, tmp_path, "followed", sink, maxEntriesPerTrigger=3)
+        expected = []
+        for n in range(3):
+            more = [b"%d-%d" % (n, i) for i in range(4)]
+            append(client, "followed", more)
+            expected += more
+            # Each round is a query that is started again from its checkpoint.
+            query = writer.trigger(availableNow=True).start()
+            assert query.awaitTermination(60)
+        assert [payload for batch in seen for payload in batch] == expected
+        assert max(map(len, seen)) <= 3
+
+    def test_an_open_ledger_is_followed_to_what_is_confirmed(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        make_log(client, "open")
+        seen: list[bytes] = []
+
+        def sink(frame, _batch: int) -> None:
+            seen.extend(payloads_of(frame, "log_index", "entry_id"))
+
+        async def open_writer(connected):
+            return await LogManager(connected).open_writer("open")
+
+        writer = client.call(open_writer)
+        query = self.start(spark, cluster, tmp_path, "open", sink).start()
+        try:
+            for n in range(30):
+                client.run(writer.append, b"%d" % n)
+            wait_until(lambda: len(seen) >= 29, query)
+            client.run(writer.close)
+            wait_until(lambda: len(seen) == 30, query)
+            assert seen == [b"%d" % n for n in range(30)]
+        finally:
+            query.stop()
+
+
+def wait_until(holds, query, timeout_s: float = 60) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+class TestSink:
+    def test_rows_become_entries(self, spark, cluster, client) -> None:
+        make_log(client, "rows")
+        frame = spark.range(100).selectExpr("id", "cast(id as string) as name")
+        writer = frame.repartition(3).write.format("bookkeeper").mode("append")
+        writer.options(uri=cluster.uri, log="rows").save()
+        found = [json.loads(p) for p in payloads_of(read(spark, cluster, log="rows"), "entry_id")]
+        assert sorted(row["id"] for row in found) == list(range(100))
+        assert found[0].keys() == {"id", "name"}
+        only = frame.write.format("bookkeeper").mode("append")
+        only.options(uri=cluster.uri, log="rows", valueColumn="name").save()
+        assert read(spark, cluster, log="rows").count() == 200
+
+    def test_a_task_that_fails_leaves_nothing_in_the_log(self, spark, cluster, client) -> None:
+        make_log(client, "failing")
+        frame = spark.range(10).selectExpr("if(id = 9, null, cast(id as string)) as name")
+        with pytest.raises(Exception, match="column name is null"):
+            frame.write.format("bookkeeper").mode("append").options(
+                uri=cluster.uri, log="failing"
+            ).save()
+        assert read(spark, cluster, log="failing").count() == 0
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({}, "which log"),
+            ({"log": "rows", "valueColumn": "nam"}, "did you mean name"),
+            ({"log": "rows", "valueColumn": "id"}, "neither binary nor string"),
+        ],
+    )
+    def test_what_cannot_be_written_fails_first(self, spark, cluster, options, words) -> None:
+        frame = spark.range(1).selectExpr("id", "cast(id as string) as name")
+        with pytest.raises(Exception, match=words):
+            frame.write.format("bookkeeper").mode("append").options(
+                uri=cluster.uri, **options
+            ).save()
+
+    def test_a_stream_from_log_to_log_survives_restarts(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        make_log(client, "from")
+        make_log(client, "to")
+        expected = []
+        for n in range(3):
+            more = [b"%d-%d" % (n, i) for i in range(50)]
+            append(client, "from", more)
+            expected += more
+            stream = spark.readStream.format("bookkeeper").options(
+                uri=cluster.uri,
+                log="from",
+                startingPosition="earliest",
+                columns="payload",
+                maxEntriesPerTrigger=20,
+            )
+            writer = stream.load().writeStream.format("bookkeeper")
+            writer = writer.options(
+                uri=cluster.uri, log="to", checkpointLocation=str(tmp_path / "checkpoint")
+            )
+            query = writer.trigger(availableNow=True).start()
+            assert query.awaitTermination(60)
+            if n == 1:
+                # The last batch is forgotten: the next query tries it again.
+                last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=number)
+                last.unlink()
+                last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+        found = payloads_of(read(spark, cluster, log="to"), "log_index", "entry_id")
+        assert found == expected
+
+
+def number(path) -> int:
+    return int(path.name)

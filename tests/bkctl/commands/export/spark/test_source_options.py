@@ -1,0 +1,86 @@
+"""The options of the data source."""
+
+from __future__ import annotations
+
+import pytest
+
+from bkctl.commands.export.spark.source_options import (
+    LATEST,
+    OPTIONS,
+    SourceOptionError,
+    Where,
+    parse_ledgers,
+    parse_options,
+)
+from wire.codes import LedgerState
+
+
+def test_case_does_not_matter() -> None:
+    for name in ("maxPartitionBytes", "maxpartitionbytes", "MAXPARTITIONBYTES"):
+        assert parse_options({name: "64m"}).partition_bytes_max == 64 * 1024**2
+
+
+def test_every_value_is_read() -> None:
+    found = parse_options(
+        {
+            "ledgers": "1-100,205, 7",
+            "state": "Closed",
+            "createdAfter": "2026-01-02T03:04:05Z",
+            "createdBefore": "1767323046000",
+            "meta.Application": "pulsar",
+            "includeOpen": "FALSE",
+            "columns": "entry_id, payload",
+            "failOnDataLoss": "false",
+            "checkpointLocation": "/ignored",
+        }
+    )
+    assert found.ledgers == ((1, 100), (205, 205), (7, 7))
+    assert found.state is LedgerState.CLOSED
+    assert (found.created_after_ms, found.created_before_ms) == (1767323045000, 1767323046000)
+    assert found.meta == (("Application", b"pulsar"),)
+    assert (found.include_open, found.fail_on_data_loss) == (False, False)
+    assert found.columns == ("entry_id", "payload")
+    log = parse_options({"log": "a", "startingPosition": "3:17", "endingPosition": "latest"})
+    assert (log.starting, log.ending) == (Where(None, 3, 17), LATEST)
+    assert log.columns_there[:2] == ("log", "log_index")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ledger": "1"}, r"unknown option 'ledger'; did you mean ledgers\?"),
+        ({"maxPartitionByte": "1m"}, r"did you mean maxPartitionBytes\?"),
+        ({"meta.": "x"}, "unknown option"),
+        ({"ledgers": "1-"}, r"ledgers='1-': '1-' is neither an id nor a range"),
+        ({"ledgers": "9-1"}, "no range of ledger ids"),
+        ({"ledgers": str(2**63)}, "no range of ledger ids"),
+        ({"ledgers": ""}, "neither an id"),
+        ({"state": "closing"}, r"did you mean closed\?"),
+        ({"createdAfter": "yesterday"}, "createdAfter"),
+        ({"startingPosition": "x", "log": "a"}, "INDEX:ENTRY"),
+        ({"startingPosition": "0:0"}, "need the option log"),
+        ({"log": "a", "ledgers": "1"}, "exclude each other"),
+        ({"log": "a", "meta.k": "v"}, "log excludes"),
+        ({"log": "a", "recover": "true"}, "exclude each other"),
+        ({"recover": "yes"}, "neither true nor false"),
+        ({"minPartitions": "0"}, "above 0"),
+        ({"maxPartitionBytes": "10"}, "below 1024"),
+        ({"columns": "payload,payload"}, "each once"),
+        ({"columns": "payloads"}, r"did you mean payload\?; there are ledger_id"),
+        ({"columns": "log_index"}, "no column 'log_index'"),
+        ({"uri": " "}, "is empty"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, words) -> None:
+    with pytest.raises(SourceOptionError, match=words):
+        parse_options(options)
+
+
+def test_names_are_each_once_and_in_the_manner_of_spark() -> None:
+    names = [option.name for option in OPTIONS]
+    assert len({name.lower() for name in names}) == len(names)
+    assert all(name.isidentifier() and name[0].islower() and "_" not in name for name in names)
+
+
+def test_a_long_range_is_no_list() -> None:
+    assert parse_ledgers("0-9223372036854775807") == ((0, 2**63 - 1),)

@@ -1,0 +1,294 @@
+"""The commit of an export, stopped and failing at every step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from bkctl.commands.export.errors import ExportVerifyError, ForeignFilesError
+from bkctl.commands.export.target.changes import (
+    added_paths,
+    check_ours,
+    check_strangers,
+    find_changes,
+)
+from bkctl.commands.export.target.commit import (
+    COMMIT_PATH,
+    STAGING_PREFIX,
+    Commit,
+    commit,
+    decode_commit,
+    load_tree,
+    moves_of,
+    sweep_staging,
+)
+from bkctl.commands.export.target.files import LocalFiles
+from bkctl.commands.export.target.manifest import FULL_EVERY, ManifestError, Tree
+from bkctl.commands.export.task.copy import WrittenFile, WrittenRange
+from bkctl.commands.export.task.plan import LedgerExtent
+from wire.ids import EntryId, LedgerId
+
+STAGED = f"{STAGING_PREFIX}1"
+
+
+class Killed(BaseException):
+    """The process died."""
+
+
+class FailingFiles(LocalFiles):
+    """Local files where the n-th change fails: with an error, or by the end of the process."""
+
+    def __init__(self, root: Path, fails_at: int, error: BaseException) -> None:
+        super().__init__(root)
+        self.left, self._error = fails_at, error
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left == 0 or (self.left < 0 and isinstance(self._error, Killed)):
+            raise self._error
+
+    def put(self, path: str, data: bytes) -> None:
+        self._step()
+        super().put(path, data)
+
+    def move(self, source: str, target: str) -> None:
+        self._step()
+        super().move(source, target)
+
+    def remove(self, path: str) -> None:
+        self._step()
+        super().remove(path)
+
+
+def extent(ledger_id: int, last: int, state: str = "CLOSED") -> LedgerExtent:
+    return LedgerExtent(
+        LedgerId(ledger_id), EntryId(last), 10 * (last + 1), state, "CRC32C", 1_700_000_000_000
+    )
+
+
+def written(path: str, ledger_id: int, first: int, last: int, data: bytes) -> WrittenFile:
+    ranges = (WrittenRange(LedgerId(ledger_id), EntryId(first), EntryId(last)),)
+    return WrittenFile(path, len(data), last - first + 1, 10, "00", ranges)
+
+
+def stage(files: LocalFiles, path: str, data: bytes) -> None:
+    with files.create(f"{STAGED}/{path}") as stream:
+        stream.write(data)
+
+
+def change(files: LocalFiles, tree: Tree) -> Commit:
+    """Replace ledger 1's file, add a file to ledger 2, add ledger 3."""
+    stage(files, "ledger=1/part-b.parquet", b"one, again")
+    stage(files, "ledger=2/part-b.parquet", b"two, more")
+    stage(files, "ledger=3/part-a.parquet", b"three")
+    new = [
+        written("ledger=1/part-b.parquet", 1, 0, 5, b"one, again"),
+        written("ledger=2/part-b.parquet", 2, 4, 5, b"two, more"),
+        written("ledger=3/part-a.parquet", 3, 0, 5, b"three"),
+    ]
+    removed = ["ledger=1/part-a.parquet"]
+    record = tree.next_record(
+        cluster="c",
+        layout="ledger",
+        now_ms=1,
+        ledgers=[extent(1, 5), extent(2, 5), extent(3, 5)],
+        files=new,
+        removed=removed,
+    )
+    added = added_paths("ledger", record.run, new, frozenset(files.names()))
+    return Commit(STAGED, moves_of(STAGED, added, removed), record)
+
+
+def seeded(root: Path) -> tuple[LocalFiles, Tree]:
+    """Make a directory with ledgers 1 and 2, and a note of the user's."""
+    files, tree = LocalFiles(root), Tree()
+    first = [
+        written("ledger=1/part-a.parquet", 1, 0, 5, b"one"),
+        written("ledger=2/part-a.parquet", 2, 0, 3, b"two"),
+    ]
+    stage(files, "ledger=1/part-a.parquet", b"one")
+    stage(files, "ledger=2/part-a.parquet", b"two")
+    record = tree.next_record(
+        cluster="c",
+        layout="ledger",
+        now_ms=1,
+        ledgers=[extent(1, 5), extent(2, 3, "OPEN")],
+        files=first,
+        removed=[],
+    )
+    moves = moves_of(STAGED, added_paths("ledger", 1, first, frozenset()), [])
+    commit(files, Commit(STAGED, moves, record))
+    (root / "ledger=1" / "_notes.txt").write_text("mine")
+    return files, load_tree(files)
+
+
+def shown(root: Path) -> dict[str, bytes]:
+    """Return what a reader sees."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.relative_to(root).parts[0].startswith("_")
+    }
+
+
+BEFORE = {
+    "ledger=1/part-a.parquet": b"one",
+    "ledger=1/_notes.txt": b"mine",
+    "ledger=2/part-a.parquet": b"two",
+}
+AFTER = {
+    "ledger=1/part-b.parquet": b"one, again",
+    "ledger=1/_notes.txt": b"mine",
+    "ledger=2/part-a.parquet": b"two",
+    "ledger=2/part-b.parquet": b"two, more",
+    "ledger=3/part-a.parquet": b"three",
+}
+MOVES = 4
+STEPS = 1 + MOVES + 3
+"""commit.json, the moves, the record, and the removal of the staging directory and commit.json."""
+
+
+def test_a_commit_puts_all_in_place(tmp_path) -> None:
+    files, tree = seeded(tmp_path)
+    assert shown(tmp_path) == BEFORE
+    commit(files, change(files, tree))
+    assert shown(tmp_path) == AFTER
+    again = load_tree(files)
+    assert (again.run, sorted(again.ledgers)) == (2, [1, 2, 3])
+    assert set(again.files) == {path for path in AFTER if path.endswith(".parquet")}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "_bkctl",
+        "ledger=1",
+        "ledger=2",
+        "ledger=3",
+    ]
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_a_process_that_dies_at_any_step_leaves_all_or_nothing(tmp_path, step) -> None:
+    files, tree = seeded(tmp_path)
+    decided = change(files, tree)
+    with pytest.raises(Killed):
+        commit(FailingFiles(tmp_path, step, Killed()), decided)
+    # The next export dies, too, at its first step, and then there is one that does not.
+    if (tmp_path / COMMIT_PATH).exists():
+        with pytest.raises(Killed):
+            load_tree(FailingFiles(tmp_path, 1, Killed()))
+    found = load_tree(files)
+    sweep_staging(files)
+    assert shown(tmp_path) == (BEFORE if step == 1 else AFTER)
+    assert found.run == (1 if step == 1 else 2)
+    assert not list(tmp_path.glob(f"{STAGING_PREFIX}*"))
+    assert not (tmp_path / COMMIT_PATH).exists()
+
+
+@pytest.mark.parametrize("step", range(1, 1 + MOVES + 1))
+def test_a_move_that_fails_brings_back_what_was_there(tmp_path, step) -> None:
+    files, tree = seeded(tmp_path)
+    decided = change(files, tree)
+    with pytest.raises(OSError, match="disk"):
+        commit(FailingFiles(tmp_path, step, OSError("disk")), decided)
+    assert shown(tmp_path) == BEFORE
+    assert load_tree(files).run == 1
+    assert not (tmp_path / COMMIT_PATH).exists()
+
+
+def test_records_are_folded_now_and_then(tmp_path) -> None:
+    files, tree = seeded(tmp_path)
+    for _ in range(2 * FULL_EVERY):
+        record = tree.next_record(
+            cluster="c",
+            layout="ledger",
+            now_ms=1,
+            ledgers=[extent(2, tree.run + 10, "OPEN")],
+            files=[],
+            removed=[],
+        )
+        commit(files, Commit(STAGED, (), record))
+        tree.apply(record)
+    assert load_tree(files) == tree
+    assert tree.run == 2 * FULL_EVERY + 1
+    assert len(list((tmp_path / "_bkctl").iterdir())) == 2
+
+
+def test_a_record_that_is_missing_or_damaged_is_an_error(tmp_path) -> None:
+    files, tree = seeded(tmp_path)
+    commit(files, change(files, tree))
+    first = tmp_path / "_bkctl" / "run-000001.json"
+    kept = first.read_bytes()
+    first.unlink()
+    with pytest.raises(ManifestError, match=r"run-000001.json is missing"):
+        load_tree(files)
+    for damage in (b"", b"{}", b"[]", b'{"format": 3}', kept[:-1], b"\xff", b"[" * 100_000):
+        first.write_bytes(damage)
+        with pytest.raises(ManifestError, match=r"run-000001.json cannot be read"):
+            load_tree(files)
+        with pytest.raises(ManifestError):
+            decode_commit(damage)
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path) -> None:
+    _, tree = seeded(tmp_path)
+    check_ours(tree, "c", "ledger", "/data")
+    with pytest.raises(ForeignFilesError, match="cluster c; this is cluster d"):
+        check_ours(tree, "d", "ledger", "/data")
+    with pytest.raises(ForeignFilesError, match="arranged by ledger"):
+        check_ours(tree, "c", "none", "/data")
+    for path in ("ledger=1/mine.parquet", "part.parquet", "README"):
+        with pytest.raises(ForeignFilesError, match=path):
+            check_strangers(tree, {path: 1}, "/data")
+    check_strangers(tree, {"ledger=1/_notes.txt": 1, "_old/x.parquet": 1}, "/data")
+
+
+class TestChanges:
+    """What an export does about each ledger."""
+
+    SIZES = {"ledger=1/part-a.parquet": 3, "ledger=2/part-a.parquet": 3}  # noqa: RUF012
+
+    @pytest.fixture
+    def tree(self, tmp_path) -> Tree:
+        return seeded(tmp_path)[1]
+
+    def test_a_closed_ledger_that_is_there_is_left_alone(self, tree) -> None:
+        found = find_changes(tree, [extent(1, 5)], self.SIZES, again=False)
+        assert (found.todo, found.removed, found.noted, found.unchanged) == ((), (), (), {1})
+
+    def test_of_a_ledger_that_grew_the_rest_is_copied(self, tree) -> None:
+        found = find_changes(tree, [extent(2, 9)], self.SIZES, again=False)
+        (rest,) = found.todo
+        assert (rest.first_entry_id, rest.last_entry_id, rest.length) == (4, 9, 60)
+        assert found.removed == ()
+
+    def test_a_state_that_changed_is_noted(self, tree) -> None:
+        found = find_changes(tree, [extent(2, 3)], self.SIZES, again=False)
+        assert (found.todo, found.noted) == ((), (extent(2, 3),))
+
+    def test_bookies_that_know_less_of_an_open_ledger_change_nothing(self, tree) -> None:
+        found = find_changes(tree, [extent(2, 1, "OPEN")], self.SIZES, again=False)
+        assert found.unchanged == {2}
+
+    def test_a_ledger_that_is_closed_too_early_is_an_error(self, tree) -> None:
+        with pytest.raises(ExportVerifyError, match="closed at entry 1"):
+            find_changes(tree, [extent(2, 1)], self.SIZES, again=False)
+
+    @pytest.mark.parametrize("sizes", [{}, {"ledger=1/part-a.parquet": 2}])
+    def test_a_file_that_is_lost_or_changed_is_written_anew(self, tree, sizes) -> None:
+        found = find_changes(tree, [extent(1, 5)], sizes, again=False)
+        assert (found.todo, found.removed) == ((extent(1, 5),), tuple(sizes))
+
+    def test_another_ledger_of_the_same_id_replaces_it(self, tree) -> None:
+        other = attrs.evolve(extent(1, 5), ctime_ms=1_800_000_000_000)
+        found = find_changes(tree, [other], self.SIZES, again=False)
+        assert (found.todo, found.removed) == ((other,), ("ledger=1/part-a.parquet",))
+
+    def test_a_shared_file_is_never_replaced(self, tree) -> None:
+        tree.layout = "none"
+        with pytest.raises(ForeignFilesError, match="shares files"):
+            find_changes(tree, [extent(1, 5)], self.SIZES, again=True)
+
+    def test_many_ledgers_without_any_change_are_no_work(self) -> None:
+        tree = Tree(ledgers={n: extent(n, 0) for n in range(100_000)})
+        found = find_changes(tree, list(tree.ledgers.values()), {}, again=False)
+        assert len(found.unchanged) == 100_000
