@@ -16,7 +16,7 @@ import atexit
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
@@ -24,14 +24,16 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.errors import IllegalOperationError
-from bkclient.ledger.reader import LedgerReader
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.reader.reachability import insist_reachable
 from wire.codes import ProtocolVersion
 from wire.digest import Entry
-from wire.entry_batch import EntryBatch
 from wire.ids import EntryId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.ledger.reader import LedgerReader
+    from wire.entry_batch import EntryBatch
 
 T = TypeVar("T")
 

@@ -114,11 +114,11 @@ COMMANDS: Final = {
     ),
     "fence": ("bkctl.commands.ledger.commands:fence", "Short for `ledger fence`."),
     "recover": (
-        "bkctl.commands.bookie.retire_commands:recover_either",
+        "bkctl.commands.bookie.retire.commands:recover_either",
         "Short for `bookie recover`, and for `ledger recover` with a number.",
     ),
     "decommission": (
-        "bkctl.commands.bookie.retire_commands:decommission",
+        "bkctl.commands.bookie.retire.commands:decommission",
         "Short for `bookie decommission`.",
     ),
 }

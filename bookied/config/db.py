@@ -6,12 +6,14 @@ its direct memory is a fixed budget here, divided by the ledger directories.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bkclient.config.settings import setting
-from bookied.storage.index.rocks_db import RocksSettings
+
+if TYPE_CHECKING:
+    pass
 
 _MB: Final = 1024 * 1024
 _WRITE_BUFFER_BYTES: Final = 16 * _MB
@@ -105,3 +107,32 @@ class DbStorageConfig:
             level1_bytes=self.rocks_level1_mb * _MB,
             open_files_max=max(_FEWEST_FILES, open_files_max // (2 * directories)),
         )
+
+
+@attrs.frozen(kw_only=True)
+class RocksSettings:
+    """How a database is laid out and what memory it takes; Java's names for them beside.
+
+    ``locations`` gets ``block_cache_bytes`` and up to four times ``write_buffer_bytes``, while its
+    tables are written. ``ledgers`` is small: RocksDB's own defaults, as in Java, but for a smaller
+    write buffer.
+    """
+
+    write_buffer_bytes: int = 16 * 1024 * 1024
+    """``dbStorage_rocksDB_writeBufferSizeMB``."""
+    block_cache_bytes: int = 32 * 1024 * 1024
+    """``dbStorage_rocksDB_blockCacheSize``."""
+    block_bytes: int = 64 * 1024
+    """``dbStorage_rocksDB_blockSize``."""
+    table_bytes: int = 64 * 1024 * 1024
+    """``dbStorage_rocksDB_sstSizeInMB``."""
+    bloom_bits: int = 10
+    """``dbStorage_rocksDB_bloomFilterBitsPerKey``; 0 for no filter."""
+    lz4: bool = True
+    """``dbStorage_rocksDB_lz4CompressionEnabled``."""
+    level0_files: int = 4
+    """``dbStorage_rocksDB_numFilesInLevel0``."""
+    level1_bytes: int = 256 * 1024 * 1024
+    """``dbStorage_rocksDB_maxSizeInLevel1MB``."""
+    open_files_max: int = 256
+    """Table files kept open; Java has no limit."""

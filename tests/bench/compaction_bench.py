@@ -26,6 +26,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
+from bookied.config.db import RocksSettings
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.compaction import Schedule, Schedules
 from bookied.storage.files.files import RealFiles
@@ -33,7 +34,7 @@ from bookied.storage.garbage.collector import Collector, CollectorEffects
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks import RocksIndex
-from bookied.storage.index.rocks_db import RocksSettings, ledgers_options, open_database
+from bookied.storage.index.rocks_db import ledgers_options, open_database
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage import LedgerStorage, StorageLimits

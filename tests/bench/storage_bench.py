@@ -22,10 +22,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from bookied.config.db import RocksSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks import RocksIndex
-from bookied.storage.index.rocks_db import RocksSettings, open_of_index
+from bookied.storage.index.rocks_db import open_of_index
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage import LedgerStorage, StorageLimits

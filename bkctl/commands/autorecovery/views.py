@@ -11,7 +11,7 @@ from bkclient.repair.autorecovery import Forgotten
 from bkclient.repair.decommission import DecommissionStatus
 from bkclient.repair.outlook import LedgerProspect
 from bkctl.commands.autorecovery.repairs import Audited
-from bkctl.commands.bookie.decommission import DecommissionCancelled
+from bkctl.commands.bookie.retire.decommission import DecommissionCancelled
 from bkctl.commands.ledger.views import STATE_WORDS
 from bkctl.output.emit import WIDE, Field, Kind, View
 from bkctl.output.units import counted, human_bytes, human_duration

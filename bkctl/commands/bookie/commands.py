@@ -46,15 +46,15 @@ bookie = SubGroup(
             "Replace one bookie's id by another's in ledger metadata.",
         ),
         "recover": (
-            "bkctl.commands.bookie.retire_commands:recover",
+            "bkctl.commands.bookie.retire.commands:recover",
             "Copy the entries of lost bookies to other bookies, from this process.",
         ),
         "decommission": (
-            "bkctl.commands.bookie.retire_commands:decommission",
+            "bkctl.commands.bookie.retire.commands:decommission",
             "Remove a stopped bookie for good: move its ledgers, delete its cookie.",
         ),
         "decommission-status": (
-            "bkctl.commands.bookie.retire_commands:decommission_status",
+            "bkctl.commands.bookie.retire.commands:decommission_status",
             "Show the ledgers left on a bookie that is being decommissioned.",
         ),
         "expand-storage": (

@@ -9,7 +9,7 @@ import click
 
 from bkctl.cli.command import Effect, SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION, KEY_VALUE, LEDGER_ID, LEDGER_IDS
-from bkctl.commands.ledger.map_commands import LAZY as MAPS
+from bkctl.commands.ledger.replicas.map_commands import LAZY as MAPS
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ ledger = SubGroup(
             "Print the last entries, and new entries as they are confirmed.",
         ),
         "verify": (
-            "bkctl.commands.ledger.check_commands:verify",
+            "bkctl.commands.ledger.replicas.check_commands:verify",
             "Read and compare every copy of every entry.",
         ),
         "orphans": (
-            "bkctl.commands.ledger.check_commands:orphans",
+            "bkctl.commands.ledger.replicas.check_commands:orphans",
             "List ledgers that the application does not name.",
         ),
         "metadata": (

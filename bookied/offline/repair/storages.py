@@ -28,12 +28,8 @@ def open_rocks(path: Path) -> KeyValues:
         DbRecordError: it is damaged.
         OSError: it cannot be read or written.
     """
-    from bookied.storage.index.rocks_db import (
-        RocksSettings,
-        ledgers_options,
-        locations_options,
-        open_database,
-    )
+    from bookied.config.db import RocksSettings
+    from bookied.storage.index.rocks_db import ledgers_options, locations_options, open_database
 
     is_locations = path.name.partition(".")[0] == "locations"
     options = locations_options if is_locations else ledgers_options

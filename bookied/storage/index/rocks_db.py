@@ -24,9 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 from twisted.logger import Logger
 
+from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
 from bookied.storage.index.rocks_format import LOCATIONS
 
@@ -60,35 +60,6 @@ _FORMAT_VERSION: Final = 5
 _WRITE_BUFFERS: Final = 4
 _KEPT_LOGS: Final = 30
 _DAY_S: Final = 24 * 3600
-
-
-@attrs.frozen(kw_only=True)
-class RocksSettings:
-    """How a database is laid out and what memory it takes; Java's names for them beside.
-
-    ``locations`` gets ``block_cache_bytes`` and up to four times ``write_buffer_bytes``, while its
-    tables are written. ``ledgers`` is small: RocksDB's own defaults, as in Java, but for a smaller
-    write buffer.
-    """
-
-    write_buffer_bytes: int = 16 * 1024 * 1024
-    """``dbStorage_rocksDB_writeBufferSizeMB``."""
-    block_cache_bytes: int = 32 * 1024 * 1024
-    """``dbStorage_rocksDB_blockCacheSize``."""
-    block_bytes: int = 64 * 1024
-    """``dbStorage_rocksDB_blockSize``."""
-    table_bytes: int = 64 * 1024 * 1024
-    """``dbStorage_rocksDB_sstSizeInMB``."""
-    bloom_bits: int = 10
-    """``dbStorage_rocksDB_bloomFilterBitsPerKey``; 0 for no filter."""
-    lz4: bool = True
-    """``dbStorage_rocksDB_lz4CompressionEnabled``."""
-    level0_files: int = 4
-    """``dbStorage_rocksDB_numFilesInLevel0``."""
-    level1_bytes: int = 256 * 1024 * 1024
-    """``dbStorage_rocksDB_maxSizeInLevel1MB``."""
-    open_files_max: int = 256
-    """Table files kept open; Java has no limit."""
 
 
 def locations_options(settings: RocksSettings) -> Options:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from bookied.config.db import RocksSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks import RocksIndex
-from bookied.storage.index.rocks_db import RocksSettings, locations_options, open_database
+from bookied.storage.index.rocks_db import locations_options, open_database
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.mark import Mark
 from bookied.storage.ledger_storage import LedgerStorage, NeedsDisk

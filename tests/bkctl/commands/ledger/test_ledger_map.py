@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
-from bkctl.commands.ledger import map as ledger_map_work
-from bkctl.commands.ledger.map import LedgerMap, drawing, verdict
+from bkctl.commands.ledger.replicas import map as ledger_map_work
+from bkctl.commands.ledger.replicas.map import LedgerMap, drawing, verdict
 from bkctl.output.canvas import Canvas
 from tests.bkclient.worlds import World
 from tests.bkctl.commands.bookie.test_bookie import written

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bookied.config.db import RocksSettings
 from bookied.errors import (
     DatabaseInUseError,
     DbRecordError,
@@ -24,7 +25,6 @@ from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import (
     STALLED_WAITS_MAX,
     RocksDatabase,
-    RocksSettings,
     open_of_index,
     open_read_only,
 )

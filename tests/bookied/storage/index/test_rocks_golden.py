@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError
 from bookied.storage.index import rocks_format as layout
 from bookied.storage.index.format import FENCED, IndexHeader, decode_native
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import (
-    RocksSettings,
     ledgers_options,
     locations_options,
     open_database,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.repair.replica_map import MappedFragment
-from bkctl.commands.ledger.map import LedgerMap, LedgerPlace, verdict
+from bkctl.commands.ledger.replicas.map import LedgerMap, LedgerPlace, verdict
 from bkctl.commands.ledger.views import STATE_WORDS
 from bkctl.output.emit import WIDE, Field, Kind, View
 

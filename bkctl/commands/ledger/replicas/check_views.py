@@ -8,8 +8,8 @@ from typing import Any, Final
 import attrs
 
 from bkclient.repair.verify import BadCopies, Verified
-from bkctl.commands.ledger.check import Orphan
 from bkctl.commands.ledger.metadata import MetadataDumped, MetadataRestored
+from bkctl.commands.ledger.replicas.check import Orphan
 from bkctl.commands.ledger.views import LEDGER_VIEWS, LedgerSummary
 from bkctl.output.emit import Field, Kind, View
 from bkctl.output.units import counted, human_bytes

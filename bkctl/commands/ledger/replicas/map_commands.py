@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 LAZY: Final = {
     "map": (
-        "bkctl.commands.ledger.map_commands:map_",
+        "bkctl.commands.ledger.replicas.map_commands:map_",
         "Draw the bookies of each fragment, and which replicas are intact.",
     ),
     "where": (
-        "bkctl.commands.ledger.map_commands:where",
+        "bkctl.commands.ledger.replicas.map_commands:where",
         "Show which bookies a ledger, or one entry, is on, and how those are.",
     ),
 }
@@ -54,7 +54,7 @@ def map_(session: Session, ledger_id: LedgerId, *, fail_if_any: bool) -> None:
     Each bookie says itself which entries it holds; no entry is read unless it cannot say. Of an
     open ledger entries up to the last confirmed one count. Nobody is fenced.
     """
-    from bkctl.commands.ledger import map as ledger_map_work
+    from bkctl.commands.ledger.replicas import map as ledger_map_work
 
     ledger_map_work.show_map(session, ledger_id, fail_if_any=fail_if_any)
 
@@ -80,6 +80,6 @@ def where(session: Session, ledger_id: LedgerId, entry_id: EntryId | None) -> No
     With ENTRY it is the entry's write set in its order: the first is asked first. Only metadata is
     read; `ledger map` asks the bookies.
     """
-    from bkctl.commands.ledger import map as ledger_map_work
+    from bkctl.commands.ledger.replicas import map as ledger_map_work
 
     ledger_map_work.show_places(session, ledger_id, entry_id)

@@ -85,8 +85,8 @@ def recover(session: Session, /, bookie_ids: Sequence[BookieId], **options: Any)
 
     Status 8 says that ledgers were left, and the error which ones.
     """
-    from bkctl.commands.bookie import recover as bookie_retire_work
     from bkctl.commands.bookie import work as bookie_work
+    from bkctl.commands.bookie.retire import recover as bookie_retire_work
 
     if options.pop("plan"):
         session.options.dry_run = True
@@ -173,7 +173,7 @@ def decommission(session: Session, /, bookie_id: BookieId | None, **options: Any
     Where the settings of -c say how to know racks, ledgers that will span too few are told before,
     and again afterwards: the workers may have other settings.
     """
-    from bkctl.commands.bookie import decommission as bookie_decommission_work
+    from bkctl.commands.bookie.retire import decommission as bookie_decommission_work
 
     bookie_decommission_work.run(session, bookie_id, **options)
 
@@ -195,6 +195,6 @@ def decommission(session: Session, /, bookie_id: BookieId | None, **options: Any
 @click.pass_obj
 def decommission_status(session: Session, *, bookie_id: BookieId, detail: bool) -> None:
     """Show what a bookie that is to go still holds, and what that waits for."""
-    from bkctl.commands.bookie import decommission as bookie_decommission_work
+    from bkctl.commands.bookie.retire import decommission as bookie_decommission_work
 
     bookie_decommission_work.status(session, bookie_id, detail=detail)

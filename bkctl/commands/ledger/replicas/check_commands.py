@@ -71,8 +71,8 @@ def verify(
     Ends with 10 if any copy is bad, or could not be read. `bkctl autorecovery trigger --check
     all-ledgers` has what is missing copied anew.
     """
-    from bkctl.commands.ledger import check as ledger_check_work
     from bkctl.commands.ledger import ids as ledger_ids
+    from bkctl.commands.ledger.replicas import check as ledger_check_work
 
     ids = ledger_ids.chosen(session, given, from_file, everything=everything)
     ledger_check_work.verify(session, ids, share, tolerant=everything)
@@ -106,6 +106,6 @@ def orphans(session: Session, *, keep_file: str, older_than: float) -> None:
     list of ids after writers have told of their new ledgers, and mind --older-than: a ledger that
     is younger than the list is in use too.
     """
-    from bkctl.commands.ledger import check as ledger_check_work
+    from bkctl.commands.ledger.replicas import check as ledger_check_work
 
     ledger_check_work.orphans(session, keep_file, older_than)

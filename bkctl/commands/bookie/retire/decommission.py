@@ -17,7 +17,7 @@ from bkclient.repair.decommission import decommission as decommission_bookie
 from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
 from bkclient.repair.rack_outlook import domain
 from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
-from bkctl.commands.bookie.recover import (
+from bkctl.commands.bookie.retire.recover import (
     insist_known,
     left_behind,
     look_at_racks,

@@ -1,0 +1,1 @@
+"""Commands that retire a bookie: recover, decommission."""

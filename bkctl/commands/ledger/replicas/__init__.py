@@ -1,0 +1,1 @@
+"""Commands about a ledger's replicas: check, verify, map."""
