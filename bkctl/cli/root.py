@@ -54,7 +54,7 @@ COMMANDS: Final = {
         "Report what is wrong with a cluster, the worst first.",
     ),
     "debug": (
-        "bkctl.commands.debug.commands:debug",
+        "bkctl.commands.doctor.debug_commands:debug",
         "Collect what is needed to find a fault.",
     ),
     "disk": (

@@ -546,7 +546,7 @@ VIEWS: Final = (
     ("bkctl.commands.cluster.metadata_views", "CLUSTER_METADATA_VIEWS"),
     ("bkctl.commands.ledger.replicas.check_views", "LEDGER_CHECK_VIEWS"),
     ("bkctl.commands.load.bench_views", "BENCH_VIEWS"),
-    ("bkctl.commands.debug.bundle", "BUNDLE_VIEWS"),
+    ("bkctl.commands.doctor.bundle", "BUNDLE_VIEWS"),
 )
 """Where the views are, the cheapest import first."""
 

@@ -37,7 +37,7 @@ from bkclient.metadata.api import NEW, MetadataStore
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import ChildProcess, free_port
 from bookied.repair.autorecovery.checks import audit_bookies
-from tests.bench.load import cpu_seconds, peak_rss_bytes, rss_bytes
+from tests.bench.loads.load import cpu_seconds, peak_rss_bytes, rss_bytes
 from tests.interop.peers.jars import admin_jars
 from tests.interop.peers.jvm import java_command
 from tests.interop.peers.peers import SHIPPED_JVM, write_conf, zookeeper_client

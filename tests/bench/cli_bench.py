@@ -30,7 +30,7 @@ from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkctl.cli.completion.scripts import LINE, VARIABLE
 from tests.bench.audit_bench import STORES, make_ledgers
-from tests.bench.load import peak_rss_bytes
+from tests.bench.loads.load import peak_rss_bytes
 from tests.interop.peers.jvm import java_command
 from tests.interop.peers.peers import SHIPPED_JVM, write_client_conf
 from tests.shell.screen import terminal

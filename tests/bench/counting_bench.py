@@ -21,7 +21,7 @@ from bookied.admin.server import AdminServer
 from bookied.metrics.stats import RequestStats
 from bookied.metrics.summary import Series
 from bookied.server.server import READ_BYTES
-from tests.bench.load import Load, Ring
+from tests.bench.loads.load import Load, Ring
 from tests.bench.reactor_bench import LEDGER, Bench
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done

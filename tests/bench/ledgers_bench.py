@@ -20,7 +20,7 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
 from bookied.storage.replay import do_now, run_now
-from tests.bench.load import peak_rss_bytes, rss_bytes
+from tests.bench.loads.load import peak_rss_bytes, rss_bytes
 
 KEY = b"k" * 20
 

@@ -20,9 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.load import peak_rss_bytes, rss_bytes
-from tests.bench.many_ledgers import ManyLedgers
-from tests.bench.read_load import read
+from tests.bench.loads.load import peak_rss_bytes, rss_bytes
+from tests.bench.loads.many_ledgers import ManyLedgers
+from tests.bench.loads.read_load import read
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 
 DATA_LEDGERS = 1000

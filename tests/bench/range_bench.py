@@ -37,7 +37,7 @@ from tests.bench.cluster_bench import (
     read_all,
     start_bookies,
 )
-from tests.bench.load import cpu_seconds
+from tests.bench.loads.load import cpu_seconds
 from tests.interop.peers.java_client import JavaClient
 from tests.interop.peers.peers import JavaBookie, JavaVM
 from wire.codes import ProtocolVersion

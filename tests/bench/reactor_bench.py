@@ -23,7 +23,7 @@ from twisted.internet.testing import StringTransport
 
 from bookied.server.server import READ_BYTES
 from bookied.storage.ledger_storage import StorageLimits
-from tests.bench.load import Load, Ring
+from tests.bench.loads.load import Load, Ring
 from tests.bookied.worlds.serving import Client, Serving
 from wire.codes import ProtocolVersion
 

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
-from tests.bench.load import cpu_seconds, rss_bytes
-from tests.bench.many_ledgers import ManyLedgers
-from tests.bench.read_load import read
+from tests.bench.loads.load import cpu_seconds, rss_bytes
+from tests.bench.loads.many_ledgers import ManyLedgers
+from tests.bench.loads.read_load import read
 from tests.interop.peers.peers import JavaBookie
 
 SEQUENTIAL_LEDGER = 1

@@ -35,7 +35,7 @@ from bkclient.repair.check import LedgerChecker
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import ChildProcess
 from bookied.repair.autorecovery.checks import check_all_ledgers
-from tests.bench.load import cpu_seconds, peak_rss_bytes
+from tests.bench.loads.load import cpu_seconds, peak_rss_bytes
 from tests.interop.peers.jvm import java_command
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import SHIPPED_JVM, write_conf, zookeeper_client

@@ -23,9 +23,9 @@ from typing import Final
 
 from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
-from tests.bench.load import BookieRefusedError, peak_rss_bytes
-from tests.bench.many_ledgers import ManyLedgers
-from tests.bench.read_load import read
+from tests.bench.loads.load import BookieRefusedError, peak_rss_bytes
+from tests.bench.loads.many_ledgers import ManyLedgers
+from tests.bench.loads.read_load import read
 from tests.interop.peers.peers import JavaBookie
 
 ANSWER_S: Final = 900.0

@@ -30,7 +30,7 @@ from bkctl.commands.export.task.copy import CopyJob
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
-from tests.bench.load import cpu_seconds
+from tests.bench.loads.load import cpu_seconds
 from tests.bkctl.support.cluster import Cluster, local_cluster
 
 MB: Final = 1_000_000

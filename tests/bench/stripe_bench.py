@@ -34,7 +34,7 @@ from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.config.client import ClientConfig
 from tests.bench.client_bench import start_bookie, wait_until_writable
-from tests.bench.load import cpu_seconds
+from tests.bench.loads.load import cpu_seconds
 
 READERS: Final = {
     "batches": ClientConfig(),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from tests.bench.load import rss_bytes
+from tests.bench.loads.load import rss_bytes
 
 MIB: Final = 2**20
 

@@ -49,7 +49,7 @@ ELSEWHERE: Final = {
     "bookie slow": "test_top",
     "cluster backup": "test_cluster_metadata", "cluster watch": "test_cluster_metadata",
     "ledger metadata dump": "test_ledger_check", "ledger orphans": "test_ledger_check",
-    "debug bundle": "test_bundle",
+    "debug bundle": "test_bundle", "topic": "test_topic",
 }  # fmt: skip
 
 SILENT: Final = {"autorecovery list", "autorecovery active", "profile list", "doctor"}

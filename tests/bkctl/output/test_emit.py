@@ -165,7 +165,7 @@ def test_a_narrow_terminal_hides_columns_and_says_so_but_never_cuts_ids(
     lines = host.out.text.splitlines()
     assert all(len(line) <= 40 for line in lines)
     assert str(BIG) in lines[2]
-    assert "no room for: length, e/qw/qa, digest, created; -o wide shows all" in host.err.text
+    assert "no space for: length, e/qw/qa, digest, created; -o wide shows all" in host.err.text
 
 
 def test_one_object_is_a_vertical_list() -> None:

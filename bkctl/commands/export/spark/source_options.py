@@ -191,7 +191,7 @@ def _state(value: str) -> LedgerState:
     for state in LedgerState:
         if state.name.lower() == wanted:
             return state
-    raise ValueError(f"is none of {', '.join(names)}{did_you_mean(wanted, names)}")
+    raise ValueError(f"is not one of {', '.join(names)}{did_you_mean(wanted, names)}")
 
 
 def _time_ms(value: str) -> int:

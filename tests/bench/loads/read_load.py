@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from tests.bench.load import STALLED_S, BookieRefusedError
+from tests.bench.loads.load import STALLED_S, BookieRefusedError
 
 _READ: Final = struct.Struct(">iiqq")
 _HEADER: Final = 0x02020000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.commands.debug.bundle import PARTS, mask
+from bkctl.commands.doctor.bundle import PARTS, mask
 from tests.bkctl.support.cluster import local_cluster
 
 

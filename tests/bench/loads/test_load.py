@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.load import Latencies, Load, Ring, answer_layout
+from tests.bench.loads.load import Latencies, Load, Ring, answer_layout
 from tests.bookied.worlds.serving import Serving
 from wire.codes import ProtocolVersion
 from wire.connection import ServerConnection

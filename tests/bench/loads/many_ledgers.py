@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from tests.bench.load import MASTER_KEY, STALLED_S, BookieRefusedError
+from tests.bench.loads.load import MASTER_KEY, STALLED_S, BookieRefusedError
 
 ANSWER_BYTES: Final = 28
 STATUS_AT: Final = 11

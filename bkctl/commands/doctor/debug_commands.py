@@ -47,6 +47,6 @@ debug = SubGroup(
 @click.pass_obj
 def bundle(session: Session, out: str | None, logs: tuple[str, ...], lines: int) -> None:
     """Write the file; see the help above."""
-    from bkctl.commands.debug import bundle as work
+    from bkctl.commands.doctor import bundle as work
 
     work.write(session, out, logs, lines)

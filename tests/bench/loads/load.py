@@ -1,7 +1,7 @@
 """A raw load of adds on one bookie, ours or Java's: frames made beforehand, answers only counted.
 
-    python -m tests.bench.load --port 3181 --pid PID --size 1024 --window 1000 --seconds 5
-    python -m tests.bench.load --port 3181 --protocol v3 --connections 16
+    python -m tests.bench.loads.load --port 3181 --pid PID --size 1024 --window 1000 --seconds 5
+    python -m tests.bench.loads.load --port 3181 --protocol v3 --connections 16
 
 One thread, one ledger per connection. A ring of frames is made once; from round to round only the
 bytes of the ids change, a column at a time (``ring[offset::stride] = ...``), so that sending is a

@@ -1,1 +1,0 @@
-"""`bkctl debug`."""
