@@ -80,8 +80,13 @@ def trusted_in_java_store(
 
 def _entries(store: StoreFile, data: bytes, password: str) -> Any:
     """Return the store, its keys still locked: opening them is bounded work of its own."""
-    import jks
-
+    try:
+        import jks
+    except ImportError as error:
+        raise SecurityError(
+            f"{store.key}: {store.path} is a JKS or JCEKS file: pip install 'bkctl[jks]', "
+            "or convert it: keytool -importkeystore -deststoretype PKCS12"
+        ) from error
     try:
         return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
     except jks.KeystoreSignatureException as error:

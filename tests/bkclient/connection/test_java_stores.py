@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_a_trust_store_is_known_by_its_bytes(stores: Stores, kind: StoreType) ->
 
 def test_certificates_of_keys_are_trusted_as_java_does(stores: Stores) -> None:
     assert read_trusted(stores.file(stores.own)) == (OWN.certificate,)
+
+
+def test_without_the_library_the_error_names_the_extra(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jks", None)
+    said = refused(stores)
+    assert str(stores.own) in said
+    assert "pip install 'bkctl[jks]'" in said
 
 
 def test_a_wrong_password_is_told_by_its_file(stores: Stores) -> None:
