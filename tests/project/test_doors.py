@@ -1,0 +1,49 @@
+"""What programs may import: a list that changes only on purpose."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bkclient
+import wire
+
+ROOT = Path(__file__).parents[2]
+IMPORT = re.compile(r"^from (bkclient|wire)(?:\.\S+)? import (.+)$", re.MULTILINE)
+NAMES = Path(__file__).with_name("public_names.txt").read_text(encoding="utf-8").split()
+
+
+def test_the_doors_are_the_list() -> None:
+    assert [
+        f"{room.__name__}.{name}" for room in (bkclient, wire) for name in room.__all__
+    ] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_name_opens(name: str) -> None:
+    room, _, name = name.partition(".")
+    assert getattr(sys.modules[room], name).__module__.startswith(("bkclient.", "wire.", "enum"))
+
+
+def test_a_name_behind_no_door_is_refused() -> None:
+    with pytest.raises(AttributeError, match="bkclient"):
+        _ = bkclient.Nothing
+
+
+def test_snippets_of_the_pages_go_through_the_doors() -> None:
+    for page in ("README.md", "docs/library.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for room, names in re.findall(
+            r"^from (bkclient|wire)(?:\.\S+)? import (.+)$", text, re.MULTILINE
+        ):
+            for name in names.split(", "):
+                assert f"{room}.{name}" in NAMES, (page, name)
+
+
+def test_a_room_loads_nothing_before_it_is_asked() -> None:
+    code = "import sys, bkclient, wire; sys.exit(any('twisted' in name for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
