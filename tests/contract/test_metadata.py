@@ -202,7 +202,9 @@ class TestLedgers:
                 await store.create_ledger(LedgerId(ledger_id), metadata())
             for ledger_id in (0, 1, 2**31 - 1, 2**40):
                 await store.remove_ledger(LedgerId(ledger_id))
-            assert await store.dump() == before
+            after = dict(await store.dump())
+            after.pop("/idgen", None)  # SQLite's generator has counted the chosen ids.
+            assert after == before
 
         driver.run(scenario())
 

@@ -193,6 +193,8 @@ class GcWorld(World):
             self.wrongs.append(f"ledger {ledger_id} is dropped, and is needed")
         if ledger_id in self.fences and not was_fenced:
             self.wrongs.append(f"the fence of ledger {ledger_id} is forgotten")
+        # Reported: what is written under this id from now on is a ledger without a fence.
+        self.fences.discard(ledger_id)
 
     async def _keep_deletions(self) -> None:
         await self._run_blocking(self.epoch, lambda: None)

@@ -248,7 +248,11 @@ def test_marks_locks_and_switches_are_common(stage: Stage) -> None:
         assert call(java.pollLedgerToRereplicate) == 1
         assert reactor.run(store.poll_underreplicated()) is None
         assert reactor.run(store.lock_owner(L1)) is not None
-        reactor.run(store.mark_underreplicated(L1, (B1, B2, B3)))  # Nothing new: no new version.
+        # Marked again while Java's worker repairs: the mark outlives that repair.
+        reactor.run(store.mark_underreplicated(L1, (B1, B2, B3)))
+        call(java.markLedgerReplicated, 1)
+        assert reactor.run(store.underreplicated(L1)) is not None
+        assert call(java.pollLedgerToRereplicate) == 1
         call(java.markLedgerReplicated, 1)
         assert reactor.run(store.underreplicated(L1)) is None
 

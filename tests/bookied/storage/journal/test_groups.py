@@ -172,7 +172,7 @@ def test_a_flipped_bit_in_a_synced_group_stops_the_start_and_one_at_the_end_ends
     if at >= SECOND:
         assert read(bytes(data))[:2] == (SMALL, SECOND)
         return
-    with pytest.raises(JournalRecordError, match=f"at {SECOND}, is whole") as caught:
+    with pytest.raises(JournalRecordError, match=f"at {SECOND}, are intact") as caught:
         read(bytes(data))
     assert (caught.value.path, caught.value.offset) == (PATH, FIRST)
     assert "skipReplayJournalInvalidRecord" in caught.value.hint
