@@ -41,6 +41,7 @@ from bkctl.commands.export.target.changes import (
 from bkctl.commands.export.target.commit import (
     Commit,
     commit,
+    gather,
     load_tree,
     moves_of,
     staging,
@@ -274,8 +275,9 @@ class _Run:
         )
         existing = frozenset(self._files.names())
         added = added_paths(self._options.layout, record.run, written, existing)
-        moves = moves_of(staged, added, change.removed)
         with uninterrupted():
+            ready = gather(self._files, staged, [file.path for file in written])
+            moves = moves_of(staged, ready, added, change.removed)
             commit(self._files, Commit(staged, moves, record))
         tree.apply(record)
 

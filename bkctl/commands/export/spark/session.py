@@ -91,8 +91,9 @@ def _started(builder: Any, master: str) -> Any:
     try:
         return builder.getOrCreate()
     except Exception as error:
+        cause = plain_cause(error)  # Py4j asks the JVM for the text, so before the JVM ends.
         _forget_gateway()
-        raise SparkStartError(f"Spark does not start on {master}: {plain_cause(error)}") from error
+        raise SparkStartError(f"Spark does not start on {master}: {cause}") from error
 
 
 def python_of_workers(environ: Mapping[str, str], kept: set[str]) -> dict[str, str | None]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -121,15 +121,35 @@ def staging(files: Files) -> Iterator[str]:
                 files.remove(name)
 
 
+READY: Final = "_ready"
+"""In the staging directory: the files that a run is made of, and no others."""
+
+
+def gather(files: Files, staged: str, paths: Iterable[str]) -> str:
+    """Move the files that tasks reported to a directory of their own; return its path.
+
+    An attempt that failed, or runs on where Spark believes it lost, leaves files beside those that
+    count. Directories are put in place as a whole, so these files must not be in them.
+
+    Raises:
+        OSError: the file system refuses.
+    """
+    ready = f"{staged}/{READY}"
+    for path in paths:
+        files.move(f"{staged}/{path}", f"{ready}/{path}")
+    return ready
+
+
 def moves_of(
-    staged: str, added: Sequence[tuple[str, str]], removed: Sequence[str]
+    staged: str, ready: str, added: Sequence[tuple[str, str]], removed: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     """Return the moves of a run: files that are replaced go away first.
 
-    ``added`` are pairs of a path below ``staged`` and the path to have.
+    ``added`` are pairs of a path below ``ready`` and the path to have. Files that are replaced go
+    below ``staged``.
     """
     away = [(path, f"{staged}/_old/{path}") for path in removed]
-    return (*away, *((f"{staged}/{source}", target) for source, target in added))
+    return (*away, *((f"{ready}/{source}", target) for source, target in added))
 
 
 def commit(files: Files, change: Commit) -> None:

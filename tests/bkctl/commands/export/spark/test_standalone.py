@@ -51,6 +51,8 @@ class Standalone:
             "JAVA_HOME": str(home),
             "SPARK_HOME": str(pyspark_jars().parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # Without a distribution around the jars, a worker cannot find it out.
+            "SPARK_SCALA_VERSION": "2.13",
         }
         with self.log(name).open("wb") as log:
             self.processes[name] = subprocess.Popen(
@@ -132,7 +134,7 @@ def test_a_master_that_is_not_there_is_one_line(tmp_path) -> None:
     with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
         alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
         ledger_id, _ = client.write_ledger([b"x"], **alone)
-        with pytest.raises(SparkStartError, match="does not start on nonsense") as caught:
-            export_ledgers(cluster.uri, [ledger_id], str(tmp_path / "out"), master="nonsense")
+        with pytest.raises(SparkStartError, match="does not start on local:x") as caught:
+            export_ledgers(cluster.uri, [ledger_id], str(tmp_path / "out"), master="local:x")
     assert "\n" not in str(caught.value)
-    assert "Could not parse Master URL" in str(caught.value)
+    assert "Could not parse Master URL: 'local:x'" in str(caught.value)

@@ -20,6 +20,7 @@ from bkctl.commands.export.target.commit import (
     Commit,
     commit,
     decode_commit,
+    gather,
     load_tree,
     moves_of,
     sweep_staging,
@@ -98,7 +99,8 @@ def change(files: LocalFiles, tree: Tree) -> Commit:
         removed=removed,
     )
     added = added_paths("ledger", record.run, new, frozenset(files.names()))
-    return Commit(STAGED, moves_of(STAGED, added, removed), record)
+    ready = gather(files, STAGED, [file.path for file in new])
+    return Commit(STAGED, moves_of(STAGED, ready, added, removed), record)
 
 
 def seeded(root: Path) -> tuple[LocalFiles, Tree]:
@@ -118,7 +120,8 @@ def seeded(root: Path) -> tuple[LocalFiles, Tree]:
         files=first,
         removed=[],
     )
-    moves = moves_of(STAGED, added_paths("ledger", 1, first, frozenset()), [])
+    ready = gather(files, STAGED, [file.path for file in first])
+    moves = moves_of(STAGED, ready, added_paths("ledger", 1, first, frozenset()), [])
     commit(files, Commit(STAGED, moves, record))
     (root / "ledger=1" / "_notes.txt").write_text("mine")
     return files, load_tree(files)
@@ -164,6 +167,17 @@ def test_a_commit_puts_all_in_place(tmp_path) -> None:
         "ledger=2",
         "ledger=3",
     ]
+
+
+def test_files_of_attempts_that_failed_are_not_put_in_place(tmp_path) -> None:
+    files, tree = seeded(tmp_path)
+    for path in ("ledger=3/part-half.parquet", "ledger=2/part-twice.parquet"):
+        stage(files, path, b"of an attempt that failed")
+    decided = change(files, tree)
+    # An attempt that Spark believes lost goes on after the driver has looked.
+    stage(files, "ledger=3/part-late.parquet", b"late")
+    commit(files, decided)
+    assert shown(tmp_path) == AFTER
 
 
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
