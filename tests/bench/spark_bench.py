@@ -26,7 +26,7 @@ from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkctl.commands.export.engines import LocalEngine, SparkEngine
 from bkctl.commands.export.run import spark_session
-from bkctl.commands.export.task.copy import CopyJob
+from bkctl.commands.export.task.copy import ROW_GROUP_BYTES, CopyJob
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
@@ -142,16 +142,14 @@ class Bench:
         """Return what writes as many rows as Parquet, from one batch in memory."""
         from pyarrow import parquet
 
-        part = next(
-            iter(
-                self._client.iterate(
-                    lambda client: read_ranges(client, [cut(extents[:1], 1)[0][0]])
-                )
-            )
-        )
         rows = RowBuffer(COLUMNS)
-        for entry_range, batch in part:
-            rows.add(entry_range, batch)
+        ranges = [r for task in cut(extents, 1) for r in task]
+        # As large as a task's row groups: the first chunks of a reader are small.
+        for parts in self._client.iterate(lambda client: read_ranges(client, ranges)):
+            for entry_range, batch in parts:
+                rows.add(entry_range, batch)
+            if rows.payload_bytes >= ROW_GROUP_BYTES:
+                break
         first = rows.take()
         total = sum(extent.entries for extent in extents)
 
