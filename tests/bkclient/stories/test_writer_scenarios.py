@@ -446,7 +446,8 @@ def test_s23_a_fence_during_a_change_ends_all_adds(protocol: ProtocolVersion) ->
 
 def test_s37_reading_does_not_move_a_writers_lac() -> None:
     world = World(3)
-    client, other = world.client(), world.client(seed=1)
+    # One by one: a bookie says its LAC with each entry, and not with a batch.
+    client, other = world.client(batch_reads=False), world.client(seed=1)
     writer = open_writer(world, client)
     for _ in range(3):
         world.run(writer.add(b"x"))

@@ -408,7 +408,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         "14, S10",
         "I3",
         _cookie_at_once,
-        "tests.bkclient.test_recover_bookies:"
+        "tests.bkclient.repair.test_recover_bookies:"
         "test_s10_a_cookie_stays_while_a_ledger_that_is_not_closed_lists_its_bookie",
         0,
     ),

@@ -202,7 +202,7 @@ def test_the_users_file_says_how_the_shell_is_to_be(tmp_path: Path) -> None:
         ("bar = 1", "shell.bar is true or false"),
         ("audit = true", "shell.audit is a file, or syslog"),
         ("aliases = {a = 1}", "shell.aliases is a table of texts"),
-        ("timings = 1", "shell.timings: there is none; did you mean timing?"),
+        ("timings = 1", "shell.timings: unknown; did you mean timing?"),
     ],
 )
 def test_what_cannot_be_is_told_with_the_file(tmp_path: Path, line: str, told: str) -> None:
