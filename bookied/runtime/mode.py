@@ -56,14 +56,12 @@ class Mode:
         self._verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
         self._out_of_room = False
         self._lacks_descriptors = False
-        self._has_journal = True
 
     @property
     def read_only(self) -> bool:
         """Whether there is any reason for it."""
         is_told = self._config.force_read_only or self.is_read_only_by_hand
-        is_forced = self._lacks_descriptors or not self._has_journal
-        return is_told or is_forced or self._verdict.read_only or self._out_of_room
+        return is_told or self._verdict.read_only or self._out_of_room or self._lacks_descriptors
 
     @property
     def is_read_only_by_hand(self) -> bool:
@@ -81,8 +79,7 @@ class Mode:
         if not self.read_only:
             return Writes.ALL
         roomy = self._verdict.high_priority_allowed and not self._out_of_room
-        is_able = self._has_journal and not self._lacks_descriptors
-        return Writes.HIGH_PRIORITY if roomy and is_able else Writes.NONE
+        return Writes.HIGH_PRIORITY if roomy and not self._lacks_descriptors else Writes.NONE
 
     def begin(self, verdict: DiskVerdict) -> None:
         """Take the first look at the disks into account.
@@ -132,14 +129,6 @@ class Mode:
             if lacks:
                 log.warn("no descriptors are left for a checkpoint; see the limit on open files")
             self._put_into_effect()
-
-    def journal_is_full(self) -> bool:
-        """Take no adds until the next start, for a journal has no room; say whether that may be."""
-        if not self._config.read_only_mode or self._state.now not in SERVING:
-            return False
-        self._has_journal = False
-        self._put_into_effect()
-        return True
 
     def set_by_hand(self, *, read_only: bool) -> None:
         """Obey the operator, who alone can take it back."""

@@ -250,16 +250,6 @@ class BookieServer(Factory):
             self._finish_draining()
         return self._drained
 
-    def cut_all(self, unanswered: list[Callable[[], object]]) -> None:
-        """Cut every connection; then count out what nobody will be told of any more.
-
-        Args:
-            unanswered: answers that must not be given: nothing leaves a connection that was cut.
-        """
-        self._cut_all()
-        for each in unanswered:
-            self._tell(each)
-
     def connection_made(self, connection: BookieConnection, host: str) -> None:
         """Take a connection in."""
         self.connections.add(connection)

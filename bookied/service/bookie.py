@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
@@ -49,7 +49,6 @@ from bookied.errors import (
     RunTimeError,
     SecurityStartError,
     StorageError,
-    WriteFailedError,
     WrongLayoutError,
 )
 from bookied.repair.autorecovery.sessions import BesideBookie
@@ -88,8 +87,6 @@ FAREWELL_S: Final = 5.0
 
 GIVE_UP_S: Final = 600.0
 """How long a bookie serves without a registration before it stops."""
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 SPARE_FILES: Final = 256
 """Journals, marks, the metadata service, the log, and what a moment needs."""
@@ -515,35 +512,11 @@ class BookieService:
             self.server.on_synced(done)
 
     def _part_failed(self, error: Exception) -> None:
-        if isinstance(error, WriteFailedError) and self._goes_on_without_journal(error):
-            return
         log.failure("a part failed", Failure(error))
         if isinstance(error, BookKeeperError):
             self._fail(error)
         else:
             self._fail(RunTimeError(f"{type(error).__name__}: {error}"))
-
-    def _goes_on_without_journal(self, error: WriteFailedError) -> bool:
-        """Serve reads on where a journal has no room; say whether that is so.
-
-        What waits for that journal is never acknowledged: its clients are cut, and ask again.
-        """
-        cause = error.error
-        if not isinstance(cause, OSError) or cause.errno not in _FULL or self.engine is None:
-            return False
-        dead = [one for one in self.engine.journals if one.failure is error]
-        if not dead or self.server is None or self.bookie is None or self.mode is None:
-            return False
-        if not self.mode.journal_is_full():
-            return False
-        log.critical(
-            "{error}: the bookie serves reads only; make room there, and start it again",
-            error=error,
-        )
-        self.bookie.journals_failed()
-        for journal in dead:
-            self.server.cut_all(cast("list[Callable[[], object]]", journal.take_unreported()))
-        return True
 
     def _part_crashed(self, failure: Failure) -> None:
         assert isinstance(failure.value, Exception)

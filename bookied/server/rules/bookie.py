@@ -174,7 +174,6 @@ class Bookie:
         self._disk_usage = disk_usage
         # Who waits for the fence of a ledger to be durable. Later fencers wait with the first.
         self._fencing: dict[LedgerId, list[Callable[[], None]]] = {}
-        self._unfenced: set[LedgerId] = set()  # Fenced in memory only: their journal is dead.
         self._rules: dict[type[Any], Callable[[Asked[Any]], Cancel | None]] = {
             AddRequest: self._add,
             ReadRequest: self._read,
@@ -214,12 +213,6 @@ class Bookie:
         if was_fenced:
             self.deletions.remember(ledger_id, lives_on=lives_on)
         self.polls.ledger_changed(ledger_id)
-
-    def journals_failed(self) -> None:
-        """Take note that journals are dead: no fence that waits for one is ever durable here."""
-        self._unfenced |= {
-            ledger_id for ledger_id in self._fencing if self._journal(ledger_id).failure is not None
-        }
 
     # Writing -----------------------------------------------------------------------------------
 
@@ -288,7 +281,7 @@ class Bookie:
     def _force(self, asked: Asked[ForceLedgerRequest]) -> None:
         ledger_id = asked.request.ledger_id
         answer = ForceLedgerResponse(ReturnCode.EOK, ledger_id)
-        self._living_journal(ledger_id).append(b"", partial(asked.respond, answer))
+        self._journal(ledger_id).append(b"", partial(asked.respond, answer))
 
     def _check_writable(self, flags: AddFlag) -> None:
         if self.writes is Writes.ALL:
@@ -318,17 +311,6 @@ class Bookie:
     def _journal(self, ledger_id: int) -> Journal:
         return self.journals[ledger_id % len(self.journals)]
 
-    def _living_journal(self, ledger_id: int) -> Journal:
-        """Return a ledger's journal.
-
-        Raises:
-            ReadOnlyBookieError: it is dead, and nothing can be made durable.
-        """
-        journal = self._journal(ledger_id)
-        if journal.failure is not None:
-            raise ReadOnlyBookieError(f"ledger {ledger_id}: {journal.failure}")
-        return journal
-
     def _append(
         self, state: LedgerState, record: bytes, done: Callable[[], None], *, early: bool = False
     ) -> None:
@@ -336,11 +318,11 @@ class Bookie:
 
         Without the key a replay would take the ledger for a deleted one and drop the record.
         """
-        records, journal = 1, self._living_journal(state.ledger_id)
+        records = 1
         if not state.key_logged:
             record = self.storages.of(state.ledger_id).key_record(state) + record
             state.key_logged, records = True, 2
-        journal.append(record, done, early=early, entries=records)
+        self._journal(state.ledger_id).append(record, done, early=early, entries=records)
 
     # Fencing -----------------------------------------------------------------------------------
 
@@ -363,9 +345,6 @@ class Bookie:
             self.stats.fence_wait.note(self.stats.since_us(began_ns))
             asked.attempt(self._timed(read, self.stats.fence_read))
 
-        state = self.storages.of(ledger_id).lookup(ledger_id)
-        if state is None or not state.fenced or ledger_id in self._unfenced:
-            self._living_journal(ledger_id)
         self._fence(self._ledger_to_write(ledger_id, master_key), fenced)
 
     def _timed(self, read: Callable[[], Answer], took: Summary) -> Callable[[], Answer]:

@@ -124,8 +124,6 @@ class Journal:
         self.synced = Mark(0, 0)
         """The end of the last group on disk, for checkpoints; assigned by the journal's thread."""
         self.failure: WriteFailedError | None = None
-        self._unreported: list[_Item] = []
-        """Of the group that is being written, what has not been reported."""
         self.stats = JournalStats()
 
     @property
@@ -179,18 +177,6 @@ class Journal:
             self.open()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
-
-    def take_unreported(self) -> list[object]:
-        """Return the ``done`` of all that was queued and will never be on disk, once it is dead."""
-        assert self.failure is not None, "it may yet be written"
-        unreported, self._unreported = self._unreported, []
-        with contextlib.suppress(Empty):
-            while True:
-                item = self._queue.get_nowait()
-                if item is not None:
-                    unreported.append(item)
-        self._committed_bytes = self._appended_bytes
-        return [item.done for item in unreported]
 
     def stop(self) -> None:
         """Write and sync all that is queued, report it, end the thread and close. Blocks."""
@@ -268,9 +254,7 @@ class Journal:
 
     def _commit(self, group: list[_Item]) -> None:
         if self.failure is not None:
-            self._unreported += group
             return
-        self._unreported = group
         try:
             self._write(group)
         except Exception as error:  # noqa: BLE001  # whatever it is, it ends this journal
@@ -287,12 +271,10 @@ class Journal:
             self._took(self.stats.flush.success, began_s)
         early = [item.done for item in group if item.is_early]
         if early:
-            self._unreported = [item for item in group if not item.is_early]
             self._call(self._on_synced, early)
         if len(early) < len(group) or self._sync_data or self._is_overdue():
             self._sync(self._file)
         late = [item.done for item in group if not item.is_early]
-        self._unreported = []
         if late:
             self._call(self._on_synced, late)
         size_bytes = sum(len(item.records) for item in group)

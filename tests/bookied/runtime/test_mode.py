@@ -220,14 +220,3 @@ def test_without_descriptors_for_a_checkpoint_no_adds_are_taken_until_there_are_
     assert world.allowed == [Writes.ALL, Writes.NONE, Writes.ALL]
     assert world.registered == [State.READ_ONLY, State.WRITABLE]
     assert world.failures == []
-
-
-def test_without_a_journal_a_bookie_takes_no_adds_until_its_next_start() -> None:
-    world = World()
-    mode = world.serve()
-    assert mode.journal_is_full()
-    mode.disks_changed(ROOMY)
-    assert world.allowed[-1] is Writes.NONE
-    assert world.state.now is State.READ_ONLY
-    assert not World(read_only_mode=False).serve().journal_is_full()
-    assert not World().mode.journal_is_full(), "it does not serve yet"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -249,34 +248,6 @@ def test_a_second_fence_waits_for_the_first(serving: Serving, client: Client) ->
     assert client.answers() == other.answers() == []
     serving.sync()
     assert [a.rc for a in (*client.answers(), *other.answers())] == [EOK, EOK]
-
-
-def test_where_a_journal_has_died_no_fence_is_promised_and_reads_go_on(
-    serving: Serving, client: Client
-) -> None:
-    """What was fenced in memory only would be open again after the next start."""
-    client.ask(add(5, 0))
-    client.ask(add(6, 0))
-    client.ask(fence(6))
-    serving.syncs = False
-    client.request(fence(5))
-    client.request(add(7, 0))
-    (journal,) = serving.journals
-    journal._fail(OSError(errno.ENOSPC, "full"))
-    serving.bookie.writes = Writes.NONE
-    serving.bookie.journals_failed()
-    serving.server.cut_all(journal.take_unreported())
-    assert client.transport.is_cut
-    assert serving.server.backpressure.adds_in_flight == 0
-    assert serving.server.backpressure.in_flight_bytes == 0
-    later = serving.connect(V2)
-    for _ in range(2):
-        assert later.ask(fence(5)).rc is EREADONLY
-        assert later.ask(fence(8)).rc is EREADONLY
-        assert later.ask(fence(6)).rc is EOK
-        assert later.ask(read(5, 0)).entry == packet(5, 0)
-        assert later.ask(add(5, 1)).rc is EREADONLY
-    assert journal.queued_bytes == 0
 
 
 def test_adds_are_refused_from_the_moment_a_fence_arrives(serving: Serving, client: Client) -> None:

@@ -249,23 +249,6 @@ def test_a_next_file_that_cannot_be_begun_is_the_end_and_what_was_reported_is_th
     assert desk.after_power_cut() == reported
 
 
-@pytest.mark.parametrize(("operation", "lost"), [("write", [1, 2, 3]), ("sync", [1, 3])])
-def test_what_a_dead_journal_never_reported_can_be_taken(operation: str, lost: list[int]) -> None:
-    desk = Desk()
-    desk.journal.append(record(0), 0)
-    desk.journal.step()
-    fail(desk.files, operation, errno.ENOSPC, only=".txn")
-    desk.journal.append(record(1), 1)
-    desk.journal.append(record(2), 2, early=True)
-    desk.journal.step()
-    desk.journal.append(record(3), 3)
-    desk.journal.step()
-    assert desk.groups == ([[0]] if operation == "write" else [[0], [2]])
-    assert sorted(desk.journal.take_unreported()) == lost
-    assert desk.journal.take_unreported() == []
-    assert desk.journal.queued_bytes == 0
-
-
 def test_the_next_file_begins_behind_the_limit_and_loses_nothing() -> None:
     desk = Desk(size_bytes_max=16_000)
     for number in range(20):
