@@ -71,8 +71,14 @@ def connected(live: Live, directory: Path, **settings: object) -> Iterator[Stage
 
     if settings.pop("tls", False):
         settings |= client_keys(write_pem(directory / "client", CLIENT, AUTHORITY))
+        settings["tlsHostnameVerificationEnabled"] = "false"  # The certificate names another host.
     uri = f"sqlite://{live.process.directory.parent / 'metadata.db'}"
-    own = {"readTimeout": TIMEOUT_S, "startTLSTimeoutSecs": TIMEOUT_S, "metadataServiceUri": uri}
+    own = {
+        "readTimeout": TIMEOUT_S,
+        "startTLSTimeoutSecs": TIMEOUT_S,
+        "metadataServiceUri": uri,
+        "batchReadEnabled": "false",  # Batches would have a connection of their own over V3.
+    }
     config, _ = load(ClientConfig, conf(own | settings))
     client = run(Client.connect(config, reactor=the_reactor(), connect=connect))
     yield Stage(client, proxy, sockets)
