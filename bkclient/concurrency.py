@@ -1,4 +1,4 @@
-"""Work on many things, a few at a time."""
+"""Many things at a time: a few in flight, one run for many callers, a rate, many timers in one."""
 
 from __future__ import annotations
 

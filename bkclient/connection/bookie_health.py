@@ -1,4 +1,4 @@
-"""Which bookies have given trouble lately: asked later when reading, chosen later when writing."""
+"""Which bookies failed lately: asked later by readers, avoided or quarantined by writers."""
 
 from __future__ import annotations
 

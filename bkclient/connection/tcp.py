@@ -1,4 +1,4 @@
-"""Connections to bookies over TCP."""
+"""Connections to bookies over TCP, and when a silent connection counts as lost."""
 
 from __future__ import annotations
 

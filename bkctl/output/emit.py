@@ -559,10 +559,7 @@ OWN_VIEWS: Final = (
 )
 """Those of values that are about ``bkctl`` itself; they need no cluster, nor what brings one."""
 
-_OWN: Final = (
-    "bkctl.commands.about.",
-    "bkctl.commands.settings.",
-)
+_OWN: Final = ("bkctl.commands.about.", "bkctl.commands.settings.")
 
 DISK_VIEWS: Final = (
     ("bkctl.commands.cookie.views", "COOKIE_LOCAL_VIEWS"),
@@ -571,19 +568,18 @@ DISK_VIEWS: Final = (
 )
 """Those of values that are made from a bookie's directories; they bring half of the bookie."""
 
+_DISK: Final = (
+    "bookied.",
+    "bkctl.commands.disk.",
+    "bkctl.commands.cookie.stopped_bookie",
+    "bkctl.session.directories",
+    "bkctl.session.stopped_bookie",
+)
+
 
 def view_of(kind: type) -> View:
     """Return the view of a kind of value."""
-    of_disk = kind.__module__.startswith(
-        (
-            "bookied.",
-            "bkctl.commands.disk.",
-            "bkctl.session.directories",
-            "bkctl.session.stopped_bookie",
-            "bkctl.commands.cookie.stopped_bookie",
-        )
-    )
-    own = kind.__module__.startswith(_OWN)
+    own, of_disk = map(kind.__module__.startswith, (_OWN, _DISK))
     places = OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS
     # Most stand beside what they show: then nothing else is imported.
     for module, name in sorted(places, key=lambda place: place[0] != kind.__module__):

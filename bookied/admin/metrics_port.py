@@ -1,4 +1,4 @@
-"""A port that serves metrics and nothing else."""
+"""A port that serves only metrics, and the metrics of a process that runs only autorecovery."""
 
 from __future__ import annotations
 
