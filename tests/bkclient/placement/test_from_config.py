@@ -11,7 +11,7 @@ from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.placement.topology import ScriptError
 from tests.bkclient.worlds import Fate, World, collect, is_add, when
-from wire.messages import ReadRequest
+from wire.messages import BatchReadRequest, ReadRequest
 
 OF_JAVA = "org.apache.bookkeeper.client."
 
@@ -184,7 +184,7 @@ def asked_to_read(world: World) -> set[str]:
     asked = {
         bookie.bookie_id
         for bookie in world.bookies.values()
-        if any(isinstance(request, ReadRequest) for request in bookie.log)
+        if any(isinstance(request, (ReadRequest, BatchReadRequest)) for request in bookie.log)
     }
     for bookie in world.bookies.values():
         bookie.log.clear()

@@ -66,13 +66,21 @@ def test_requests_to_bookies_are_told_with_their_answers() -> None:
 def test_what_goes_out_together_is_one_line_unless_every_entry_is_wanted() -> None:
     world = World(3)
     ledger_id = closed_ledger(world, world.client(), 100)
-    for words in (["ledger", "read", ledger_id], ["ledger", "verify", ledger_id]):
-        told = _asked(run_in(world, *words, "-vv").err)
-        assert 0 < len(told) < 20
-        assert all(line.endswith(" EOK") for line in told), told
-        each = _asked(run_in(world, *words, "-vvv").err)
-        assert len(each) >= 100
-        assert any(f"read_entry({ledger_id}, 57) MS EOK" in line for line in each)
+    told = _asked(run_in(world, "ledger", "verify", ledger_id, "-vv").err)
+    assert 0 < len(told) < 20
+    assert all(line.endswith(" EOK") for line in told), told
+    each = _asked(run_in(world, "ledger", "verify", ledger_id, "-vvv").err)
+    assert len(each) >= 100
+    assert any(f"read_entry({ledger_id}, 57) MS EOK" in line for line in each)
+
+
+def test_a_batch_read_is_one_line_with_how_many_entries_it_gave() -> None:
+    world = World(3)
+    ledger_id = closed_ledger(world, world.client(), 100)
+    told = _asked(run_in(world, "ledger", "read", ledger_id, "-vv").err)
+    given = [re.search(r"batch_read_entry\(0, .* MS EOK, (\d+) entries$", line) for line in told]
+    assert 0 < len(given) < 20
+    assert sum(int(found[1]) for found in given) == 100
 
 
 def test_adds_are_told_by_batch_once_they_are_answered() -> None:
