@@ -1,9 +1,18 @@
-"""Every status that ``bkctl`` exits with. Imported at every start, so it leans on nothing."""
+"""What a command can do and how it can end. Imported at every start, so it leans on nothing."""
 
 from __future__ import annotations
 
 import enum
 from typing import Final
+
+
+class Effect(enum.Enum):
+    """What a command can do to a cluster; it decides how the command asks before it acts."""
+
+    READ = "reads only"
+    REVERSIBLE = "adds or changes, and loses nothing"
+    FENCES = "fences a writer"
+    LOSES_DATA = "loses data or metadata"
 
 
 class ExitStatus(enum.IntEnum):

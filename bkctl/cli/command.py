@@ -1,24 +1,23 @@
-"""What the commands are made of: groups that load late, help that begins with examples.
+"""What the commands are made of: declarations with late bodies, in groups that load late.
 
-The click tree is the one list of commands. A command says here, in code, what it does to a cluster
-(``Effect``), how it is used, what it exits with and which Java command it replaces; help, man pages
-and tests read that.
+The click tree is the one list of commands. A command is declared with what it does to a cluster
+(``Effect``), how it is used, what it exits with and which Java command it replaces; help, man
+pages, completions and tests read that. What it does is a function, imported when the command runs.
 """
 
 from __future__ import annotations
 
 import contextlib
-import enum
 import importlib
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import augment_usage_errors
 
 from bkctl.cli.params import complete_files
-from bkctl.exit_status import MEANING, ExitStatus
+from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
 
 if TYPE_CHECKING:
@@ -37,15 +36,6 @@ _SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
 
 _UNBROKEN: Final = "\ue000"
 """Stands for a hyphen while texts are wrapped: it is no place for a line to end."""
-
-
-class Effect(enum.Enum):
-    """What a command can do to a cluster; it decides how the command asks before it acts."""
-
-    READ = "reads only"
-    REVERSIBLE = "adds or changes, and loses nothing"
-    FENCES = "fences a writer"
-    LOSES_DATA = "loses data or metadata"
 
 
 class _Formatter(click.HelpFormatter):
@@ -73,21 +63,26 @@ class Command(click.Command):
 
     def __init__(
         self,
-        *args: Any,
+        name: str,
+        *,
+        body: str = "",
         effect: Effect,
         examples: Sequence[tuple[str, str]],
         exits: Sequence[ExitStatus] = (),
         replaces: str = "",
+        params: Sequence[click.Parameter] = (),
         takes_profile: bool = True,
         watch: bool | None = None,
         **kwargs: Any,
     ) -> None:
         """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out.
 
+        ``body`` is ``module:function``: it takes the session, and each of the ``params`` by name.
         ``takes_profile`` is false for what must run whatever the file of profiles says. ``watch``
         tells whether it can be run again and again; by default what only reads can.
         """
-        super().__init__(*args, **kwargs)
+        super().__init__(name, params=list(params), **kwargs)
+        self.body = body
         self.effect = effect
         self.examples = tuple(examples)
         self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
@@ -119,8 +114,17 @@ class Command(click.Command):
             ctx.obj = session
             rounds = self._rounds(session)
             if rounds is None:
-                return super().invoke(ctx)
-            return rounds(session, lambda: click.Command.invoke(self, ctx))
+                return self._run(ctx)
+            return rounds(session, lambda: self._run(ctx))
+
+    def load(self) -> Callable[..., Any]:
+        """Import what the command does, and return it."""
+        module, _, name = self.body.partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        return found
+
+    def _run(self, ctx: click.Context) -> Any:
+        return self.load()(ctx.obj, **ctx.params) if self.body else super().invoke(ctx)
 
     def _rounds(self, session: Session) -> Rounds | None:
         """Return how it is to be repeated. On the root, ``--watch`` is for what can be."""
@@ -180,7 +184,9 @@ class Group(click.Group):
     """A group whose commands may live in modules that are imported only when used.
 
     ``lazy`` maps a name to ``module:attribute`` and the line that help shows for it; ``order`` is
-    that of the help, for names that are to come before all others.
+    that of the help, for names that are to come before all others. ``aliases`` maps a name that no
+    help shows to the words that it stands for, behind the program's name: ``cookie show``, or
+    ``bookie list -o wide``.
     """
 
     command_class = Command
@@ -191,10 +197,12 @@ class Group(click.Group):
         *args: Any,
         lazy: Mapping[str, tuple[str, str]] | None = None,
         order: Sequence[str] = (),
+        aliases: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy, self._order = dict(lazy or {}), tuple(order)
+        self.aliases = dict(aliases or {})
         complete_files(self.params)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -205,7 +213,15 @@ class Group(click.Group):
         names = dict.fromkeys([*self._order, *self.lazy, *super().list_commands(ctx)])
         return [name for name in names if name in self.lazy or name in self.commands]
 
+    def declare(self, name: str, *, cls: type[Command] = Command, **declared: Any) -> Command:
+        """Add a command to this group, declared as ``Command`` takes it."""
+        made = cls(name, **declared)
+        self.add_command(made)
+        return made
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.aliases:
+            return self._meant(ctx, cmd_name)[0]
         if cmd_name in self.lazy and cmd_name not in self.commands:
             module, _, attribute = self.lazy[cmd_name][0].partition(":")
             self.add_command(getattr(importlib.import_module(module), attribute), cmd_name)
@@ -244,6 +260,10 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in self.aliases:
+            command, words = self._meant(ctx, args[0])
+            is_own = self.commands.get(command.name or "") is command
+            return command.name if is_own else args[0], command, [*words, *args[1:]]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -252,6 +272,17 @@ class Group(click.Group):
                 meant = f"No such command {args[0]!r}; did you mean {' or '.join(near)}?"
                 raise click.UsageError(meant, ctx) from error
             raise
+
+    def _meant(self, ctx: click.Context, alias: str) -> tuple[click.Command, list[str]]:
+        """Return the command that an alias stands for, and what stands behind its name."""
+        first, *rest = self.aliases[alias].split()
+        words = rest if first == self.name else [first, *rest]
+        command: click.Command = self if first == self.name else ctx.find_root().command
+        while isinstance(command, click.Group) and words:
+            below = command.get_command(ctx, words.pop(0))
+            assert below is not None, self.aliases[alias]
+            command = below
+        return command, words
 
     def similar(self, ctx: click.Context, word: str) -> list[str]:
         """Return command lines that were perhaps meant by ``word``, nearest first."""

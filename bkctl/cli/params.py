@@ -23,6 +23,16 @@ LEDGER_ID_MAX: Final = 2**63 - 1
 UUID_CHARS: Final = 36
 
 
+def option(*names: str, **declared: Any) -> click.Option:
+    """Declare an option of a command, as click's decorator would."""
+    return click.Option(names, **declared)
+
+
+def argument(name: str, **declared: Any) -> click.Argument:
+    """Declare an argument of a command, as click's decorator would."""
+    return click.Argument([name], **declared)
+
+
 class LiveType(_ParamType):
     """A type whose values are those that a cluster has; Tab offers them."""
 

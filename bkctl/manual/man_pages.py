@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 import click
 
-from bkctl.cli.command import Command, Effect, Group
-from bkctl.exit_status import MEANING, ExitStatus
+from bkctl.cli.command import Command, Group
+from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.manual.roff import Page, bold, usage
 from bkctl.options import is_global
 

@@ -36,3 +36,6 @@ LIVE_BOOKIES: Final = "live-bookies"
 
 ROOT: Final = "root"
 """The root of the metadata is empty."""
+
+CONTENT: Final = "content"
+"""The cookie is this bookie's, of this cluster."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
 
 import click
 
-from bkctl.cli.command import Effect
 from bkctl.errors import Interrupted, NothingFoundError, RefusedError
+from bkctl.exit_status import Effect
 from bkctl.options import Options, options_of
 from bkctl.session.interrupt import Interrupts, Stop, leave
 from wire.errors import BookKeeperError

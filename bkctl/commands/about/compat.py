@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 from click.core import ParameterSource, augment_usage_errors
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.commands.about.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, Option, Row
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import as_words, global_options, is_global, options_of
 from bkctl.suggest import nearest
 

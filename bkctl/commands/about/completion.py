@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.cli.completion.scripts import SCRIPTS
+from bkctl.exit_status import Effect
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.cli.command import Command, Effect
-from bkctl.exit_status import ExitStatus
+from bkctl.cli.command import Command
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.output.units import human_bytes
 
 if TYPE_CHECKING:

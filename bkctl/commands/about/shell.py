@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 
-from bkctl.cli.command import Command, Effect, locked
-from bkctl.exit_status import ExitStatus
+from bkctl.cli.command import Command, locked
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import as_words, is_global, options_of
 from bkctl.session.session import Host
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.cli.command import Effect, SubGroup
+from bkctl.cli.command import SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION
 from bkctl.commands.autorecovery.repairs_commands import CHECKS, LAZY
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

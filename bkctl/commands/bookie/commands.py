@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.cli.command import Command, Effect, SubGroup
+from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.bookie.admin_commands import LAZY
 from bkctl.commands.load.commands import LAZY as LOAD
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import is_global
 
 if TYPE_CHECKING:

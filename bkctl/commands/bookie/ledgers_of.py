@@ -10,8 +10,8 @@ from twisted.internet.task import deferLater
 
 from bkclient.admin import bookie_ids
 from bkclient.admin.bookie_ids import Renaming
-from bkctl.cli.command import Effect
 from bkctl.errors import PartlyDoneError, UsageError
+from bkctl.exit_status import Effect
 from bkctl.output.units import counted
 from bkctl.session.check_names import REGISTERED, UNVERIFIED
 from bkctl.session.safety import NAMED_MAX, Objection, heed

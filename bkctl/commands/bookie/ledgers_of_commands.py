@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.cli.params import BOOKIE_ID
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Number
 from bkctl.session.check_names import REGISTERED, UNVERIFIED
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.cli.command import Command, Effect, SubGroup
+from bkctl.cli.command import Command, SubGroup
 from bkctl.commands.cluster.look_commands import LAZY as LOOKS
 from bkctl.commands.cluster.metadata_commands import LAZY as METADATA
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.session.check_names import LEDGERS, LIVE_BOOKIES
 
 if TYPE_CHECKING:

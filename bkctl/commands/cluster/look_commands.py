@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.cli.params import SIZE
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

@@ -13,7 +13,7 @@ from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.whole_file import write_whole
-from bkctl.session.check_names import ONLY_COPIES, OPEN_LEDGERS, REGISTERED
+from bkctl.session.check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.session.safety import Objection, heed, named
 from bkctl.suggest import did_you_mean
 from wire.errors import FormatError
@@ -46,6 +46,11 @@ class CookieChanged:
 
 
 # Look -------------------------------------------------------------------------------------------
+
+
+def list_stored(session: Session) -> None:
+    """Print the cookies that the metadata service keeps."""
+    session.emit_all(session.call(cookies.list_cookies), cookies.StoredCookie)
 
 
 def print_cookie(session: Session, bookie_id: BookieId) -> None:
@@ -113,21 +118,21 @@ async def _instance_id(client: Client) -> str | None:
 # Create and update ------------------------------------------------------------------------------
 
 
-def create(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> None:
+def create(session: Session, bookie_id: BookieId, *, path: str, force: Collection[str]) -> None:
     """Store a new cookie."""
     session.about = f"bookie {bookie_id}"
-    text = _given(session, bookie_id, path, check=check)
+    text = _given(session, bookie_id, path, check=CONTENT not in force)
     if session.dry_run:
         session.plan([f"store a cookie of {bookie_id}"])
         return
     session.emit(CookieChanged(bookie_id, "created", session.call(_write, bookie_id, text, NEW)))
 
 
-def update(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> None:
+def update(session: Session, bookie_id: BookieId, *, path: str, force: Collection[str]) -> None:
     """Show what would change in a cookie, ask, and replace it if it has not changed meanwhile."""
     session.about = f"bookie {bookie_id}"
     found = _stored(session, bookie_id)
-    text = _given(session, bookie_id, path, check=check)
+    text = _given(session, bookie_id, path, check=CONTENT not in force)
     lines = difference(found, text)
     if session.dry_run:
         session.plan([f"change the {line}" for line in lines])
@@ -197,7 +202,25 @@ async def _write(client: Client, bookie_id: BookieId, text: bytes, version: int)
 # Delete -----------------------------------------------------------------------------------------
 
 
-def delete_with_files(session: Session, bookie_id: BookieId | None, force: Collection[str]) -> None:
+def delete(
+    session: Session, bookie_id: BookieId | None, *, local: bool, force: Collection[str]
+) -> None:
+    """Remove a cookie; with ``local`` that of the settings' bookie, and its VERSION files.
+
+    Raises:
+        UsageError: no bookie is named.
+    """
+    if local:
+        _delete_with_files(session, bookie_id, force)
+    elif bookie_id is None:
+        raise UsageError("which bookie? give its id, or --local for that of -c")
+    else:
+        _delete(session, bookie_id, force)
+
+
+def _delete_with_files(
+    session: Session, bookie_id: BookieId | None, force: Collection[str]
+) -> None:
     """Remove the cookie of the settings' bookie, which is stopped, here and in the cluster.
 
     Raises:
@@ -214,10 +237,10 @@ def delete_with_files(session: Session, bookie_id: BookieId | None, force: Colle
         )
     with held(bookie.found, port=bookie.config.port):
         files = [directory / VERSION for directory in bookie.found.all_dirs]
-        delete(session, bookie.bookie_id, force, files=[one for one in files if one.exists()])
+        _delete(session, bookie.bookie_id, force, files=[one for one in files if one.exists()])
 
 
-def delete(
+def _delete(
     session: Session, bookie_id: BookieId, force: Collection[str], *, files: Sequence[Path] = ()
 ) -> None:
     """Show what relies on a bookie, ask, and remove its cookie; ``files`` are its VERSION files.

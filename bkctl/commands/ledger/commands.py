@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.cli.command import Effect, SubGroup
+from bkctl.cli.command import SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION, KEY_VALUE, LEDGER_ID, LEDGER_IDS
 from bkctl.commands.ledger.replicas.map_commands import LAZY as MAPS
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

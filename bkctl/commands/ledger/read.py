@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from bkctl.cli.command import Effect
 from bkctl.cli.params import BOOKIE_ID, ENTRY_RANGE, LEDGER_ID
 from bkctl.commands.ledger.commands import FAILURES, ledger
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.commands.ledger.entry_views import EntryRecord

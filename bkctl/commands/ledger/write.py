@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from bkctl.cli.command import Effect
 from bkctl.cli.params import LEDGER_ID, SIZE
 from bkctl.commands.ledger.commands import FAILURES, ledger, quorum_options
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from typing_extensions import Self

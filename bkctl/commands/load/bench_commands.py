@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bkctl.cli.command import Effect, SubGroup
+from bkctl.cli.command import SubGroup
 from bkctl.cli.params import LEDGER_ID, SIZE
 from bkctl.commands.ledger.commands import copies_options
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Number
 
 if TYPE_CHECKING:

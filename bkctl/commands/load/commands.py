@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.cli.params import BOOKIE_ID, DURATION
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Number
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.cli.params import KEY_VALUE
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]

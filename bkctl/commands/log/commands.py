@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bkctl.cli.command import Effect, SubGroup
+from bkctl.cli.command import SubGroup
 from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE
 from bkctl.commands.ledger.commands import FAILURES, copies_options
 from bkctl.commands.ledger.read import form_options
 from bkctl.commands.ledger.write import framing_options
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkclient.log import Position

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bkctl.cli.command import Effect, SubGroup
-from bkctl.exit_status import ExitStatus
+from bkctl.cli.command import SubGroup
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import OUTPUTS, PROFILE
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.cli.command import Effect, SubGroup
+from bkctl.cli.command import SubGroup
 from bkctl.commands.ledger.commands import FAILURES
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from bkctl.cli.command import Effect
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import OUTPUTS
 from tests.bkctl.cli.test_root import TREE
 from tests.bkctl.support.cluster import Cluster, local_cluster
@@ -32,7 +31,7 @@ LINES: Final = {
     "bookie config": "BOOKIE", "bookie metrics": "BOOKIE --grep ^bookied_info",
     "cluster info": "", "cluster instance-id": "", "autorecovery status": "",
     "autorecovery list": "", "autorecovery auditor": "", "cookie list": "",
-    "cookie get": "BOOKIE", "doctor": "", "log list": "", "log info": "LOG", "log tail": "LOG",
+    "cookie show": "BOOKIE", "doctor": "", "log list": "", "log info": "LOG", "log tail": "LOG",
     "profile list": "", "config explain": "gcWaitTime", "config show": "", "explain": "BK-LOCKED",
     "version": "--all", "autorecovery active": "", "bookie decommission-status": "BOOKIE",
     "bookie show": "BOOKIE", "bookie top": "--once -i 0.2s",
@@ -58,7 +57,7 @@ SILENT: Final = {"autorecovery list", "autorecovery active", "profile list", "do
 AS_IT_IS: Final = {"ledger read", "ledger tail", "log tail"}
 """Without -o json the entries themselves, in forms of their own."""
 
-SCRIPTS: Final = {"config show", "cookie get"}
+SCRIPTS: Final = {"config show", "cookie show"}
 """Tables that are no tables, to be kept in a file."""
 
 

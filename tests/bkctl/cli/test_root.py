@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import click
 import pytest
 
-from bkctl.cli.command import Command, Effect, Group
+from bkctl.cli.command import Command, Group
 from bkctl.cli.root import COMMANDS, cli
-from bkctl.exit_status import MEANING, ExitStatus
+from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import Options, global_options, options_of
 from bkctl.session.session import SESSION_META
 from tests.bkctl.support.imports import run_without
@@ -37,6 +38,19 @@ def _walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 TREE = dict(_walk(cli))
+
+
+def _groups(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Group]]:
+    yield path, group
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, Group):
+            yield from _groups(command, (*path, name))
+
+
+ALIASES = {(*path, name): words.split() for path, group in _groups(cli)
+           for name, words in group.aliases.items()}  # fmt: skip
 
 
 def _run(*args: str, host: FakeHost | None = None) -> tuple[int, str, str]:
@@ -73,6 +87,35 @@ def test_every_help_has_a_purpose_examples_exit_statuses_and_what_it_replaces(
     for title in ("Examples:", "Common options:", "Exit status:", "Replaces:"):
         assert title in text
     assert all(len(line) <= 100 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_the_body_of_every_command_takes_the_parameters_that_are_declared(
+    path: tuple[str, ...],
+) -> None:
+    command = TREE[path]
+    if command.body:
+        names = [one.name for one in command.params if one.expose_value]
+        signature = inspect.signature(command.load())
+        assert all(names)
+        signature.bind("session", **{str(name): None for name in names})
+
+
+@pytest.mark.parametrize("path", ALIASES, ids=" ".join)
+def test_an_alias_is_hidden_and_does_what_its_command_does(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    meant = ALIASES[path]
+    end = next((n for n, word in enumerate(meant) if word.startswith("-")), len(meant))
+    assert tuple(meant[:end]) in TREE or tuple(meant[:end]) in dict(_groups(cli))
+    assert path not in TREE
+
+    def helped(*words: str) -> str:
+        assert cli.run([*words, "--help"]) == 0
+        return capsys.readouterr().out.partition("\n\n")[2]
+
+    assert helped(*path) == helped(*meant)
+    assert f"\n  {path[-1]} " not in helped(*path[:-1])
 
 
 def _left_over(ctx: click.Context) -> list[str]:

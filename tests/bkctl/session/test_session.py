@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from bkctl.cli.command import Effect
 from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import NothingFoundError, RefusedError
+from bkctl.exit_status import Effect
 from bkctl.options import Options
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.session import Host, Session

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, parse_ledger_id
 from bkctl.commands.bookie.admin_commands import where_to_ask
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.session.check_names import (
     ONLY_COPIES,
     OTHERS_LOST,

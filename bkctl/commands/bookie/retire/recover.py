@@ -17,8 +17,8 @@ from bkclient.repair.recover_bookies import (
     ledgers_on_bookies,
     recover_bookies,
 )
-from bkctl.cli.command import Effect
 from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
 from bkctl.session.stopped_bookie import is_registered, refuse_registered

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bkctl.cli.command import Effect
 from bkctl.cli.params import ENTRY_RANGE, LEDGER_ID
 from bkctl.commands.disk.commands import FAILURES, directory_options, disk
 from bkctl.commands.disk.params import ENTRY_LOG
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.params import FileRef

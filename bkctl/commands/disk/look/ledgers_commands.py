@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bkctl.cli.command import Effect
 from bkctl.cli.params import ENTRY_RANGE, LEDGER_ID
 from bkctl.commands.disk.commands import FAILURES, directory_options, disk
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

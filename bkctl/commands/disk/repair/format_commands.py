@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.commands.disk.commands import disk
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.cli.command import Effect
 from bkctl.errors import ProblemsError
+from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.stopped_bookie import (
     StoppedBookie,

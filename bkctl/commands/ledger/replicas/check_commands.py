@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bkctl.cli.command import Command, Effect
+from bkctl.cli.command import Command
 from bkctl.cli.params import DURATION, LEDGER_IDS
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from bkctl.bookies.admin_api import BookieSetting
-from bkctl.cli.command import Effect
 from bkctl.cli.root import cli
 from bkctl.commands.about.shell_program import ShellHost, ShellProgram
 from bkctl.commands.settings.profile_file import with_default, with_profile, without_profile
 from bkctl.errors import CommandError, NothingFoundError, UsageError
-from bkctl.exit_status import ExitStatus
+from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Options
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.profiles import (
