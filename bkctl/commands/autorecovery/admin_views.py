@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,7 +15,7 @@ from bkclient.repair.autorecovery import Mark, Pause, Status
 from bkctl.bookies.figures import Figures
 from bkctl.commands.autorecovery.work import Auditor, Delay, Switched, Triggered, told
 from bkctl.commands.bookie.work import BookieDetails
-from bkctl.commands.cluster.removal import ClusterFormatted, ClusterRemoved
+from bkctl.commands.cluster.removal.removal import ClusterFormatted, ClusterRemoved
 from bkctl.commands.cookie.work import CookieChanged, CookieText
 from bkctl.output.emit import NEVER, WIDE, Field, Kind, View
 from bkctl.output.units import counted, human_duration, rfc3339
@@ -249,6 +250,7 @@ def _formatted(v: ClusterFormatted) -> str:
     return (
         f"cluster {v.was} is {v.instance_id} now, and empty ({counted(v.ledgers, 'ledger')} gone); "
         "its bookies start again after `bkctl bookieformat`"
+        + (f"; to undo: bkctl cluster restore {shlex.quote(v.backup)}" if v.backup else "")
     )
 
 
@@ -355,6 +357,7 @@ ADMIN_VIEWS: Final[Mapping[type, View]] = {
             Field("instance_id", "Its id now.", lambda v: v.instance_id),
             _WAS,
             _LEDGERS_GONE,
+            Field("backup", "File with the metadata from before.", lambda v: v.backup),
         ),
         "instance_id",
         sentence=_formatted,

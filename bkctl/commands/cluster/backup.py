@@ -21,8 +21,10 @@ import attrs
 
 from bkclient.blocking import with_store
 from bkclient.metadata import zk_paths
+from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkctl.commands.cluster.known_nodes import known
+from bkctl.commands.cluster.removal.stock import Stock, stock
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 from bkctl.output.units import counted, rfc3339
 from bkctl.session.check_names import ROOT
@@ -116,7 +118,15 @@ class _Tally:
 
 
 def backup(session: Session, file: Path) -> None:
-    """Write everything that lasts to a file.
+    """Write everything that lasts to a file, and print what was written.
+
+    Raises: see ``write``.
+    """
+    session.emit(write(session, file))
+
+
+def write(session: Session, file: Path) -> BackupWritten:
+    """Write everything that lasts to a file; return what was written.
 
     Raises:
         RefusedError: the file is there, and is no backup.
@@ -134,10 +144,8 @@ def backup(session: Session, file: Path) -> None:
             raise NothingFoundError(f"{file.parent}: no such directory") from error
         except OSError as error:
             raise CommandError(f"{file}: {error.strerror or error}") from error
-    session.emit(
-        BackupWritten(
-            file=str(file), info=info, file_bytes=size, seconds=time.monotonic() - began_s
-        )
+    return BackupWritten(
+        file=str(file), info=info, file_bytes=size, seconds=time.monotonic() - began_s
     )
 
 
@@ -333,29 +341,27 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     Raises:
         BackupDamagedError: the file is no whole backup.
         RefusedError: the root is not empty, or nobody confirmed.
-        ConflictError: there is another cluster.
+        ConflictError: there is another cluster, which is not empty.
     """
     session.about = str(file)
     info = read(file)
     session.about = ""
     target: _Target = _with_store(session, _target)
-    if target.instance_id not in {None, info.instance_id}:
-        raise ConflictError(
-            f"{session.uri} is the cluster {target.instance_id}; the backup is of"
-            f" {info.instance_id}",
-            next_step="restore into another root",
-        )
-    heed(session, _objections(session, target), force)
+    replaced = _empty_other(session, target, info)
+    if replaced is None:
+        heed(session, _objections(session, target), force)
     has = ", ".join(info.lines()) or "no ledger"
+    gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
     if session.dry_run:
-        session.plan(
-            [f"restore {counted(info.nodes, 'node')} of cluster {info.instance_id}: {has}"]
-        )
+        nodes = counted(info.nodes, "node")
+        session.plan([*gone, f"restore {nodes} of cluster {info.instance_id}: {has}"])
         return
     session.confirm(
-        [f"The backup of {rfc3339(info.time_ms)} has {has}."],
+        [f"The backup of {rfc3339(info.time_ms)} has {has}.", *(f"First: {one}." for one in gone)],
         f"Restore cluster {info.instance_id} to {session.uri}?",
     )
+    if replaced is not None:
+        _with_store(session, lambda store: _remove_empty(store, replaced))
     # The layout comes last: what breaks off is no cluster, and can be gone on with.
     session.resume = session.failed = "`--force root` continues with the existing nodes"
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
@@ -363,6 +369,36 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept)))
     if kept:
         session.warn(f"{counted(len(kept), 'node')} differ and stay as they are: {named(kept)}")
+
+
+def _empty_other(session: Session, target: _Target, info: BackupInfo) -> str | None:
+    """Return the id of another cluster that is empty, as one just formatted is; None without one.
+
+    Raises:
+        ConflictError: there is another cluster, and it holds something.
+    """
+    if target.instance_id in {None, info.instance_id}:
+        return None
+    found: Stock | None = _with_store(session, stock)
+    if found is None or not found.is_empty:
+        raise ConflictError(
+            f"{session.uri} is the cluster {target.instance_id}, which is not empty; the backup is"
+            f" of {info.instance_id}",
+            next_step="restore into another root",
+        )
+    return target.instance_id
+
+
+async def _remove_empty(store: MetadataStore, instance_id: str) -> None:
+    """Remove the cluster, if it is still the one that was shown, and empty.
+
+    Raises:
+        ConflictError: it is another one now, or holds something.
+    """
+    found = await stock(store)
+    if found is None or found.instance_id != instance_id or not found.is_empty:
+        raise ConflictError("the cluster has changed a moment ago; nothing was changed here")
+    await store.nuke()
 
 
 def _objections(session: Session, target: _Target) -> Iterator[Objection]:
@@ -375,7 +411,7 @@ def _objections(session: Session, target: _Target) -> Iterator[Objection]:
 
 
 def _with_store(session: Session, work: Any) -> Any:
-    return with_store(session.uri, work, session_timeout_s=session.config.zk_timeout_ms / 1000)
+    return with_store(session.uri, work, **store_options(session.config, session.uri))
 
 
 async def _target(store: MetadataStore) -> _Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,6 +23,18 @@ cluster = SubGroup(
     lazy={**LOOKS, **METADATA},
     order=("init", "status", "info", "id", "instance-id"),
 )
+
+
+def _backup_options(function: Any) -> Any:
+    """Add the options of the backup that is written before a cluster is formatted."""
+    for option in reversed((
+        click.option("--backup", "backup_to", metavar="FILE", type=click.Path(dir_okay=False),
+                     help="Where to write the backup.  [default: a new file in this directory]"),
+        click.option("--no-backup", is_flag=True, help="Write no backup first."),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
 
 _FAILURES: Final = (
     ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.REFUSED, ExitStatus.CONFLICT,
@@ -134,17 +146,23 @@ def health_check(session: Session, switch: str | None) -> None:
     "--force", type=click.Choice([LEDGERS, LIVE_BOOKIES]), multiple=True,
     help="Override a safety check by its name.",
 )  # fmt: skip
+@_backup_options
 @click.pass_obj
-def format_(session: Session, force: Sequence[str]) -> None:
+def format_(
+    session: Session, force: Sequence[str], backup_to: str | None, *, no_backup: bool
+) -> None:
     """Forget all ledgers, marks and cookies of a cluster, and give it a new instance id.
 
     Without the metadata nobody finds an entry again, though the bookies still hold them. Each
     bookie has to be formatted before it can join: its cookie is gone, and names another cluster.
     Where there is no cluster one is made.
-    """
-    from bkctl.commands.cluster import removal
 
-    removal.format_cluster(session, force)
+    First all metadata is written to a backup, whose name is printed. `bkctl cluster restore FILE`
+    brings it back for as long as the formatted cluster is empty.
+    """
+    from bkctl.commands.cluster.removal import removal
+
+    removal.format_cluster(session, force, backup_to=backup_to, keep=not no_backup)
 
 
 @click.command(
@@ -169,19 +187,29 @@ def format_(session: Session, force: Sequence[str]) -> None:
     "--override", type=click.Choice([LEDGERS, LIVE_BOOKIES]), multiple=True,
     help="Override a safety check by its name, as --force of `cluster format`.",
 )  # fmt: skip
+@_backup_options
 @click.pass_obj
 def metaformat(
-    session: Session, *, non_interactive: bool, java_force: bool, override: Sequence[str]
+    session: Session,
+    *,
+    non_interactive: bool,
+    java_force: bool,
+    override: Sequence[str],
+    backup_to: str | None,
+    no_backup: bool,
 ) -> None:
     """Forget all ledgers, marks and cookies of a cluster: `cluster format` with Java's options.
 
     Against Java's: it is refused while bookies are registered, and while there are ledgers.
+    All metadata is written to a backup first; `bkctl cluster restore FILE` is the way back.
     """
-    from bkctl.commands.cluster import removal
+    from bkctl.commands.cluster.removal import removal
 
     session.options.no_input |= non_interactive
     session.options.yes |= java_force
-    removal.format_cluster(session, override, option="--override")
+    removal.format_cluster(
+        session, override, option="--override", backup_to=backup_to, keep=not no_backup
+    )
 
 
 @cluster.command(
@@ -211,7 +239,7 @@ def nuke(
     Refused while bookies are registered, and where the root holds what is not the cluster's.
     Nothing there counts as done.
     """
-    from bkctl.commands.cluster import removal
+    from bkctl.commands.cluster.removal import removal
 
     removal.insist_root(session, root)
     removal.nuke(session, instance_id, force)

@@ -141,9 +141,12 @@ def restore(session: Session, *, file: Path, force: Sequence[str]) -> None:
     """Restore metadata from a backup.
 
     The root has to be empty. Nothing that is there is replaced: with --force root nodes that
-    differ stay, and are named. Another cluster's metadata is refused. Versions begin anew, and new
-    ledger ids go on behind the highest that the backup has. Bookies start again once their cookies
-    are back.
+    differ stay, and are named. Another cluster is refused, unless it is empty. Versions begin
+    anew, and new ledger ids go on behind the highest that the backup has. Bookies start again once
+    their cookies are back.
+
+    This is also the way back from `cluster format`: the formatted cluster, while it is empty, is
+    replaced by the one in the backup. Ledgers that bookies have deleted meanwhile stay lost.
     """
     from bkctl.commands.cluster import backup as cluster_backup
 

@@ -105,7 +105,7 @@ def test_the_whole_cluster_goes_and_comes_as_with_java(sides: tuple[Side, Side])
     assert java.java("metaformat", "-nonInteractive", "-force") == 0
     refused = ours.ours("metaformat", "-nonInteractive", "-force", ok=False)
     assert refused.status == 4
-    ours.ours("metaformat", "-nonInteractive", "-force", "--override", "ledgers")
+    ours.ours("metaformat", "-nonInteractive", "-force", "--no-backup", "--override", "ledgers")
     assert java.tree() == ours.tree()
     ids = [side.ours("cluster", "instance-id").out.strip() for side in sides]
     assert len(set(ids)) == 2
@@ -277,7 +277,7 @@ def test_javas_bookie_starts_on_our_cluster_and_ours_on_javas(peers: Peers) -> N
     made_by_us = peers.metadata_uri(initialised=False)
     bkctl("-u", made_by_us, "cluster", "init")
     formatted_by_us = peers.metadata_uri()
-    bkctl("-u", formatted_by_us, "metaformat", "-n", "-f")
+    bkctl("-u", formatted_by_us, "metaformat", "-n", "-f", "--no-backup")
     side = Side(peers, peers.metadata_uri(), peers.new_directory("shell"))
     assert side.java("metaformat", "-nonInteractive", "-force") == 0
     theirs = [
@@ -304,5 +304,5 @@ def test_javas_bookie_starts_on_our_cluster_and_ours_on_javas(peers: Peers) -> N
     names = {one["name"] for one in found.json["findings"]}
     assert "auditor-missing" in names
     assert not {name for name in names if "cookie" in name or "bookie" in name}, names
-    refused = bkctl("-u", side.uri, "metaformat", "-n", "-f", ok=False)
+    refused = bkctl("-u", side.uri, "metaformat", "-n", "-f", "--no-backup", ok=False)
     assert (refused.status, ours.bookie_id in refused.err) == (4, True)

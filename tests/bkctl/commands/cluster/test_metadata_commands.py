@@ -279,6 +279,9 @@ class TestRestore:
     def test_another_cluster_is_never_mixed_in(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/other.db"
         at(target, "cluster", "init")
+        cookie = tmp_path / "cookie"
+        cookie.write_bytes(encode_cookie(Cookie("b9", "/other", ("/l",), None, "cluster")))
+        at(target, "cookie", "create", "b9", "--file", cookie, "--force", "content")
         mixed = at(target, "cluster", "restore", file, "--yes", "--force", "root", ok=False)
         assert (mixed.status, "the backup is of" in mixed.err) == (7, True)
 

@@ -11,7 +11,7 @@ import pytest
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.removal import stock
+from bkctl.commands.cluster.removal.stock import stock
 from bkctl.errors import ConflictError
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.bkclient.worlds import World
@@ -21,7 +21,8 @@ from wire.ids import LedgerId
 
 
 @pytest.fixture
-def uri(tmp_path: Path) -> str:
+def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)  # Where backups are written.
     return f"sqlite://{tmp_path}/metadata.db"
 
 
@@ -127,6 +128,51 @@ class TestFormat:
         made = run(uri, "metaformat", "--json").json
         assert made["was"] is None
         assert run(uri, "cluster", "instance-id").out == made["instance_id"] + "\n"
+
+
+class TestWayBack:
+    def test_a_formatted_cluster_is_restored_from_the_backup_that_format_wrote(
+        self, uri: str, tmp_path: Path
+    ) -> None:
+        cluster = make(uri)
+        before = dump(uri)
+        said = run(uri, "cluster", "format", "--yes", "--force", "ledgers", "--json")
+        file = said.json["backup"]
+        assert Path(file).parent == tmp_path
+        assert f"all metadata is in {file}" in said.err
+        assert dump(uri) != before
+        plan = run(uri, "cluster", "restore", file, "--dry-run").out
+        assert f"remove the empty cluster {said.json['instance_id']}" in plan
+        run(uri, "cluster", "restore", file, "--yes")
+        after = dump(uri)
+        assert run(uri, "cluster", "instance-id").out == f"{cluster}\n"
+        assert {path: after[path][0] for path in before} == {k: v[0] for k, v in before.items()}
+
+    def test_a_formatted_cluster_that_is_used_again_is_left_alone(self, uri: str) -> None:
+        make(uri)
+        file = run(uri, "metaformat", "-n", "-f", "--override", "ledgers", "--json").json["backup"]
+
+        async def use(store: Any) -> None:
+            await store.create_ledger(LedgerId(9), metadata())
+
+        with_store(uri, use)
+        before = dump(uri)
+        refused = run(uri, "cluster", "restore", file, "--yes", ok=False)
+        assert refused.status == 7
+        assert "which is not empty" in refused.err
+        assert dump(uri) == before
+
+    def test_without_its_backup_nothing_is_formatted(self, uri: str, tmp_path: Path) -> None:
+        make(uri)
+        before = dump(uri)
+        missing = tmp_path / "missing" / "file"
+        args = ("cluster", "format", "--yes", "--force", "ledgers")
+        failed = run(uri, *args, "--backup", missing, ok=False)
+        assert "no such directory" in failed.err
+        assert "nothing was formatted" in failed.err
+        assert dump(uri) == before
+        assert run(uri, *args, "--no-backup", "--json").json["backup"] is None
+        assert not list(tmp_path.glob("bkctl-backup-*"))
 
 
 class TestNuke:

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkclient.admin.ledger_scan import walk
 from bkclient.blocking import with_store
-from bkclient.metadata import zk_paths
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotInitializedError
-from bkclient.repair.autorecovery import count_marks
+from bkctl.commands.cluster import backup
+from bkctl.commands.cluster.removal.stock import Stock, stock
 from bkctl.errors import ConflictError
-from bkctl.output.units import counted, human_bytes
+from bkctl.output.units import counted
 from bkctl.session.check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety import Objection, heed, named
-from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.metadata.api import MetadataStore
     from bkctl.session.session import Session
 
-_INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}
-"""What Java's init makes before the layout."""
-
 
 @attrs.frozen
 class ClusterFormatted:
-    """A cluster that has forgotten everything; ``was`` is its former instance id."""
+    """A cluster that has forgotten everything; ``was`` is its former instance id.
+
+    ``backup`` is the file with the metadata from before, if one was written.
+    """
 
     uri: str
     instance_id: str
     was: str | None
     ledgers: int
+    backup: str | None = None
 
 
 @attrs.frozen
@@ -46,108 +46,23 @@ class ClusterRemoved:
     ledgers: int
 
 
-@attrs.frozen(kw_only=True)
-class Stock:
-    """What a cluster's metadata holds, and who uses it."""
+def format_cluster(
+    session: Session,
+    force: Collection[str],
+    *,
+    option: str = "--force",
+    backup_to: str | None = None,
+    keep: bool = True,
+) -> None:
+    """Show what would be lost, ask, write a backup, and format the cluster's metadata.
 
-    instance_id: str | None
-    ledgers: int
-    not_closed: int
-    unreadable: int
-    size_bytes: int
-    marks: int
-    cookies: tuple[BookieId, ...]
-    logs: tuple[str, ...]
-    registered: tuple[BookieId, ...]
-
-    def lines(self) -> list[str]:
-        """Return what would be lost, for people."""
-        ledgers = f"{counted(self.ledgers, 'ledger')} with {human_bytes(self.size_bytes)}"
-        rest = [
-            f"{number} {what}"
-            for number, what in (
-                (self.not_closed, "not closed, whose bytes nobody has counted"),
-                (self.unreadable, "unreadable"),
-            )
-            if number
-        ]
-        return [
-            ledgers + (f" ({', '.join(rest)})" if rest else ""),
-            *_counted_names(self.cookies, "cookie"),
-            *_counted_names(self.logs, "log"),
-            *([f"{counted(self.marks, 'mark')} of ledgers that lack replicas"] * bool(self.marks)),
-        ]
-
-
-def _counted_names(names: Collection[str], what: str) -> list[str]:
-    return [f"{counted(len(names), what)}: {named(names)}"] if names else []
-
-
-async def stock(store: MetadataStore) -> Stock | None:
-    """Return what there is; None where there is no cluster. Walks over all ledgers.
-
-    Raises:
-        ConflictError: there is a root without a layout, and more in it than a cut init leaves.
-    """
-    try:
-        await store.layout()
-    except NotInitializedError:
-        return await _without_layout(store)
-    ledgers = not_closed = unreadable = size_bytes = 0
-    async for one in walk(store):
-        ledgers += 1
-        if one.metadata is None:
-            unreadable += 1
-        elif one.metadata.is_closed:
-            size_bytes += one.metadata.length
-        else:
-            not_closed += 1
-    return Stock(
-        instance_id=await store.instance_id(),
-        ledgers=ledgers,
-        not_closed=not_closed,
-        unreadable=unreadable,
-        size_bytes=size_bytes,
-        marks=await count_marks(store),
-        cookies=tuple(sorted(await store.known_bookies())),
-        logs=tuple(await store.list_logs()),
-        registered=tuple(sorted(await store.writable_bookies() | await store.read_only_bookies())),
-    )
-
-
-async def _without_layout(store: MetadataStore) -> Stock | None:
-    """Return what there is where nothing says how ledgers are kept: nobody can count them."""
-    try:
-        nodes = set(await store.dump())
-    except NotInitializedError:
-        return None
-    more = sorted(nodes - _INIT_BEGINS_WITH)
-    if more:
-        raise ConflictError(
-            f"{store.uri} has no LAYOUT, and is not empty: {named(more)}",
-            next_step="nobody can tell which ledgers there are; put LAYOUT back first",
-        )
-    if not nodes:
-        return None
-    return Stock(
-        instance_id=await store.instance_id(),
-        ledgers=0,
-        not_closed=0,
-        unreadable=0,
-        size_bytes=0,
-        marks=0,
-        cookies=(),
-        logs=(),
-        registered=(),
-    )
-
-
-def format_cluster(session: Session, force: Collection[str], *, option: str = "--force") -> None:
-    """Show what would be lost, ask, and format the cluster's metadata.
+    ``backup_to`` names the backup; without it a name in the working directory is chosen. Without
+    ``keep`` there is no backup.
 
     Raises:
         RefusedError: a safety check says no, or nobody confirmed.
         ConflictError: it is another cluster than was shown.
+        CommandError: the backup cannot be written; the cluster is as it was.
     """
     found: Stock | None = _with_store(session, stock)
     if found is not None:
@@ -158,10 +73,12 @@ def format_cluster(session: Session, force: Collection[str], *, option: str = "-
             session.plan([f"make a cluster at {session.uri}"])
             return
         lost = [f"remove {line}" for line in found.lines()]
-        session.plan([*lost, "give the cluster a new instance id"])
+        first = ["write a backup of all metadata"] if keep and found.has_layout else []
+        session.plan([*first, *lost, "give the cluster a new instance id"])
         return
     if found is not None:
         _confirm(session, found, "Format the metadata of cluster")
+    file = _kept(session, found, backup_to) if found is not None and keep else None
 
     async def work(store: MetadataStore) -> str:
         await _insist_same(store, found)
@@ -169,7 +86,20 @@ def format_cluster(session: Session, force: Collection[str], *, option: str = "-
 
     made: str = _with_store(session, work)
     was = found.instance_id if found else None
-    session.emit(ClusterFormatted(session.uri, made, was, found.ledgers if found else 0))
+    lost_ledgers = found.ledgers if found else 0
+    session.emit(ClusterFormatted(session.uri, made, was, lost_ledgers, file))
+
+
+def _kept(session: Session, found: Stock, backup_to: str | None) -> str | None:
+    """Write all metadata to a file; return its path, None where no layout says what there is."""
+    if not found.has_layout:
+        return None
+    session.failed = "nothing was formatted; --backup FILE names another file"
+    name = f"bkctl-backup-{found.instance_id}-{int(session.host.clock_s())}.jsonl"
+    written = backup.write(session, Path(backup_to or name).absolute())
+    session.failed = ""
+    session.note(f"all metadata is in {written.file}")
+    return written.file
 
 
 def insist_root(session: Session, root: str | None) -> None:

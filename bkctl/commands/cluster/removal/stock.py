@@ -1,0 +1,128 @@
+"""What a cluster's metadata holds: shown before it is formatted, removed or restored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkclient.admin.ledger_scan import walk
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import NotInitializedError
+from bkclient.repair.autorecovery import count_marks
+from bkctl.errors import ConflictError
+from bkctl.output.units import counted, human_bytes
+from bkctl.session.safety import named
+from wire.ids import BookieId
+
+if TYPE_CHECKING:
+    from bkclient.metadata.api import MetadataStore
+
+_INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INSTANCE_ID}
+"""What Java's init makes before the layout."""
+
+
+@attrs.frozen(kw_only=True)
+class Stock:
+    """What a cluster's metadata holds, and who uses it."""
+
+    instance_id: str | None
+    ledgers: int
+    not_closed: int
+    unreadable: int
+    size_bytes: int
+    marks: int
+    cookies: tuple[BookieId, ...]
+    logs: tuple[str, ...]
+    registered: tuple[BookieId, ...]
+    has_layout: bool = True
+    """False where an init was cut short: nothing but the instance id is there."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be lost: no ledger, mark, cookie or log, and no bookie runs."""
+        held = self.ledgers, self.marks, self.cookies, self.logs, self.registered
+        return not any(held)
+
+    def lines(self) -> list[str]:
+        """Return what would be lost, for people."""
+        ledgers = f"{counted(self.ledgers, 'ledger')} with {human_bytes(self.size_bytes)}"
+        rest = [
+            f"{number} {what}"
+            for number, what in (
+                (self.not_closed, "not closed, whose bytes nobody has counted"),
+                (self.unreadable, "unreadable"),
+            )
+            if number
+        ]
+        return [
+            ledgers + (f" ({', '.join(rest)})" if rest else ""),
+            *_counted_names(self.cookies, "cookie"),
+            *_counted_names(self.logs, "log"),
+            *([f"{counted(self.marks, 'mark')} of ledgers that lack replicas"] * bool(self.marks)),
+        ]
+
+
+def _counted_names(names: Collection[str], what: str) -> list[str]:
+    return [f"{counted(len(names), what)}: {named(names)}"] if names else []
+
+
+async def stock(store: MetadataStore) -> Stock | None:
+    """Return what there is; None where there is no cluster. Walks over all ledgers.
+
+    Raises:
+        ConflictError: there is a root without a layout, and more in it than a cut init leaves.
+    """
+    try:
+        await store.layout()
+    except NotInitializedError:
+        return await _without_layout(store)
+    ledgers = not_closed = unreadable = size_bytes = 0
+    async for one in walk(store):
+        ledgers += 1
+        if one.metadata is None:
+            unreadable += 1
+        elif one.metadata.is_closed:
+            size_bytes += one.metadata.length
+        else:
+            not_closed += 1
+    return Stock(
+        instance_id=await store.instance_id(),
+        ledgers=ledgers,
+        not_closed=not_closed,
+        unreadable=unreadable,
+        size_bytes=size_bytes,
+        marks=await count_marks(store),
+        cookies=tuple(sorted(await store.known_bookies())),
+        logs=tuple(await store.list_logs()),
+        registered=tuple(sorted(await store.writable_bookies() | await store.read_only_bookies())),
+    )
+
+
+async def _without_layout(store: MetadataStore) -> Stock | None:
+    """Return what there is where nothing says how ledgers are kept: nobody can count them."""
+    try:
+        nodes = set(await store.dump())
+    except NotInitializedError:
+        return None
+    more = sorted(nodes - _INIT_BEGINS_WITH)
+    if more:
+        raise ConflictError(
+            f"{store.uri} has no LAYOUT, and is not empty: {named(more)}",
+            next_step="nobody can tell which ledgers there are; put LAYOUT back first",
+        )
+    if not nodes:
+        return None
+    return Stock(
+        instance_id=await store.instance_id(),
+        ledgers=0,
+        not_closed=0,
+        unreadable=0,
+        size_bytes=0,
+        marks=0,
+        cookies=(),
+        logs=(),
+        registered=(),
+        has_layout=False,
+    )
