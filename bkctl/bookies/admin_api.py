@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from wire.ids import BookieId
     from wire.records import BookieServiceInfo
 
-FROM_ENVIRONMENT: Final = "BKCTL_ADMIN_TOKEN"
 HTTP: Final = "http"
 HTTPS: Final = "https"
 
@@ -178,25 +177,25 @@ def _parsed(session: Session, address: str) -> HttpAddress:
 
 
 def admin_token(session: Session, token_file: Path | None = None) -> str:
-    """Return the token to ask bookies with: from a file, the environment, or the profile.
+    """Return the token to ask bookies with: from a file, or from the file that the profile names.
 
     Raises:
         NothingFoundError: there is no such file, or it is not ours to read.
     """
-    return _token(session.host.environ, token_file or _token_file(session))
+    return _token(token_file or _token_file(session))
 
 
 def _token_file(session: Session) -> Path | None:
-    """Return the profile's file, where the environment has no token."""
+    """Return the file that the profile names, if it names one."""
     profile = session.profile
-    if profile is None or not profile.admin_token_file or FROM_ENVIRONMENT in session.host.environ:
+    if profile is None or not profile.admin_token_file:
         return None
     return Path(of_user(profile.admin_token_file))
 
 
-def _token(environ: Mapping[str, str], path: Path | None) -> str:
+def _token(path: Path | None) -> str:
     if path is None:
-        return environ.get(FROM_ENVIRONMENT, "")
+        return ""
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -27,7 +27,7 @@ TIMEOUT_S: Final = 30.0
 _OK: Final = range(200, 300)
 _NOT_ALLOWED: Final = frozenset({401, 403})
 _NOT_SO: Final = frozenset({400, 409, 503})
-_HOW_TO_OPEN: Final = "give the token with --token-file or in BKCTL_ADMIN_TOKEN"
+_HOW_TO_OPEN: Final = "give the token with --token-file, or name its file in the profile"
 
 
 class HttpAddress(NamedTuple):

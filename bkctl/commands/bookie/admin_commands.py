@@ -72,7 +72,7 @@ def where_to_ask(function: _F) -> _F:
             "--token-file",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="File with the token for changes.  [default: BKCTL_ADMIN_TOKEN]",
+            help="File with the token for changes.  [default: as the profile says]",
         ),
         click.option(
             "--http",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -326,9 +327,13 @@ def test_what_both_have_seen_both_tell(pages: dict[str, str], start: str) -> Non
 
 
 def bkctl(side: Side, *words: object, token: str = TOKEN) -> tuple[int, str, str]:
-    host = FakeHost(environ={**PATIENT_ENVIRON, "BKCTL_ADMIN_TOKEN": token})
-    line = ["-u", side.uri, "bookie", *map(str, words), "--yes"]
-    status = cli.run(line, host)
+    host = FakeHost(environ=PATIENT_ENVIRON)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(token)
+        file.flush()
+        command, *rest = map(str, words)
+        line = ["-u", side.uri, "bookie", command, *rest, "--token-file", file.name, "--yes"]
+        status = cli.run(line, host)
     host.close()
     return status, side.plain(host.out.text), host.err.text
 
