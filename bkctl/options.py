@@ -70,6 +70,23 @@ class Number(click.FloatRange):
         return number
 
 
+class Seconds(Number):
+    """A number of seconds, or a time with units: ``90``, ``1.5``, ``5m``, ``1h30m``."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        if isinstance(value, str) and value[:1].isdigit() and value[-1:].isalpha():
+            from bkctl.output.units import parse_duration
+
+            try:
+                value = parse_duration(value)
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
+
+
 WATCH_EVERY_S: Final = 2.0
 
 OF_PROFILE: Final = "profile "
@@ -326,8 +343,8 @@ _DECLARED: Final = (
     _option(
         "--watch",
         "watch_s",
-        type=Number(min=0, min_open=True),
-        metavar="[=SECONDS]",
+        type=Seconds(min=0, min_open=True),
+        metavar="[=TIME]",
         per_run=True,
         help="Show it again and again, every 2 seconds or as often as said.",
     ),
@@ -349,9 +366,9 @@ _DECLARED: Final = (
     _option(
         "--timeout",
         "timeout_s",
-        type=Number(min=0),
-        metavar="SECONDS",
-        help="Time limit of the command; 0 is no limit.",
+        type=Seconds(min=0),
+        metavar="TIME",
+        help="Time limit of the command: seconds, 30s, 5m, 1h; 0 is no limit.",
     ),
     _option(
         "--report",
@@ -368,10 +385,10 @@ _DECLARED: Final = (
     _option(
         "--lock-wait",
         "lock_wait_s",
-        type=Number(min=0),
-        metavar="SECONDS",
+        type=Seconds(min=0),
+        metavar="TIME",
         per_run=True,
-        help="Wait so long for the lock.",
+        help="Wait so long for the lock: seconds, 30s, 5m, 1h.",
     ),
     _option("-y", "--yes", is_flag=True, help="Answer yes to all questions."),
     _option("--no-input", is_flag=True, help="Never ask; refuse instead."),

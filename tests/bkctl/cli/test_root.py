@@ -14,7 +14,7 @@ import pytest
 from bkctl.cli.command import Command, Group
 from bkctl.cli.root import COMMANDS, cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
-from bkctl.options import Options, global_options, options_of
+from bkctl.options import Options, Seconds, global_options, options_of
 from bkctl.session.session import SESSION_META
 from tests.bkctl.support.imports import run_without
 from tests.bkctl.support.terminal import FakeHost
@@ -23,6 +23,19 @@ HEAVY = ("twisted", "kazoo", "rich", "pyspark", "pyarrow", "attr", "attrs", "goo
          "sqlite3", "crc32c", "asyncio", "bkclient", "bookied", "wire")  # fmt: skip
 DATA_PATH = ("bkclient.ledger.context", "bkclient.connection.channel", "bkclient.ledger.reader",
              "bkclient.ledger.writer", "wire.frames.v2", "wire.messages", "rich")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("1.5", 1.5), ("5m", 300), ("1h30m", 5400), ("0", 0)]
+)
+def test_times_have_units(text: str, seconds: float) -> None:
+    assert Seconds(min=0).convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["-5m", "5x", "m", "", "nan", "1e99"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Seconds(min=0).convert(text, None, None)
 
 
 def _walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
