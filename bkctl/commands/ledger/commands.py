@@ -476,7 +476,7 @@ def delete(
     session.confirm(
         ["This will be lost for good:", *(f"  {line}" for line in lines)],
         f"Delete {len(doomed)} ledger{'s' if len(doomed) != 1 else ''}?",
-        proof=session.call(lifecycle.instance_id),
+        proof=lifecycle.proof_of(session, doomed),
     )
     if force:
         session.warn(f"overridden: {', '.join(force)}")

@@ -19,6 +19,7 @@ from bkclient.admin import handover, operations
 from bkclient.admin.ledger_scan import read_ledgers
 from bkclient.errors import LedgerIdOverflowError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
+from bkctl.cli.params import format_ledger_id
 from bkctl.commands.ledger.change_views import (
     EntriesAdded,
     LedgerClosed,
@@ -423,6 +424,14 @@ def loss(one: Doomed) -> str:
 def _age_s(metadata: LedgerMetadata) -> float:
     assert metadata.ctime_ms is not None
     return max(0.0, time.time() - metadata.ctime_ms / 1000)
+
+
+def proof_of(session: Session, found: Sequence[Doomed]) -> str:
+    """Return what has to be typed: the id of one ledger; for several the cluster's instance id."""
+    if len(found) == 1:
+        return format_ledger_id(found[0].ledger_id, session.options.ledger_id_format)
+    proof: str = session.call(instance_id)
+    return proof
 
 
 async def instance_id(client: Client) -> str:

@@ -362,18 +362,26 @@ def test_reading_with_recovery_asks_before_it_fences(run: Run) -> None:
     assert run("ledger", "show", ledger, "--json").json["state"] == "closed"
 
 
-def test_deleting_shows_what_goes_and_wants_the_instance_id(run: Run) -> None:
-    instance = run("cluster", "info", "--json").json["instance_id"]
+def test_deleting_shows_what_goes_and_wants_the_ledgers_id(run: Run) -> None:
     ledger = run("ledger", "write", "-", "--meta", "owner=me", typed="a\nb\n").id
     no = run("ledger", "delete", ledger, typed="yes\n", tty=True, ok=False)
     assert no.status == ExitStatus.REFUSED
     assert f"ledger {ledger}: 2 entries, 2 B" in no.err
     assert "owner=me" in no.err
-    assert f"Type {instance}" in no.err
+    assert f"Type {ledger} to go on" in no.err
     assert run("ledger", "show", ledger).status == 0
-    yes = run("ledger", "delete", ledger, typed=f"{instance}\n", tty=True)
+    yes = run("ledger", "delete", ledger, typed=f"{ledger}\n", tty=True)
     assert yes.out == f"ledger {ledger} deleted\n"
     assert run("ledger", "show", ledger, ok=False).status == ExitStatus.NOT_FOUND
+
+
+def test_deleting_several_ledgers_wants_the_instance_id(run: Run) -> None:
+    instance = run("cluster", "info", "--json").json["instance_id"]
+    ids = [run("ledger", "write", "-", typed="a\n").id for _ in range(2)]
+    no = run("ledger", "delete", *ids, typed=f"{ids[0]}\n", tty=True, ok=False)
+    assert no.status == ExitStatus.REFUSED
+    assert f"Type {instance} to go on" in no.err
+    assert run("ledger", "delete", *ids, typed=f"{instance}\n", tty=True).status == 0
 
 
 def test_without_a_terminal_nothing_is_deleted(run: Run) -> None:
