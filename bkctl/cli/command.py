@@ -156,7 +156,7 @@ class Command(click.Command):
                 with formatter.section(title):
                     formatter.write_dl(records)
         formatter.write_paragraph()
-        formatter.write_text("`bkctl --help` lists the options that every command takes.")
+        formatter.write_text("`bkctl options` lists the options that every command takes.")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit status"):
@@ -311,5 +311,5 @@ class SubGroup(Group):
         formatter.write_paragraph()
         formatter.write_text(
             f"`{ctx.command_path} COMMAND --help` shows examples and options; "
-            "`bkctl --help` the options that every command takes."
+            "`bkctl options` the options that every command takes."
         )

@@ -1,13 +1,15 @@
 """The root of the command tree, and the way from a command line to an exit status.
 
 ``bkctl --help`` imports this module, click and nothing heavy: groups are imported when a command of
-theirs runs. The help line of each group stands here, and a test compares it with the group's own.
+theirs runs. What the help says of each stands in ``names``.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import pkgutil
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -16,6 +18,7 @@ import click
 
 from bkctl.cli.command import Group
 from bkctl.cli.completion.scripts import VARIABLE
+from bkctl.cli.names import ALIASES, COMMANDS, HELPERS, SECTIONS
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import global_options, options_of
 
@@ -31,97 +34,8 @@ _WIDTH_DEFAULT: Final = 80
 GC_THRESHOLD: Final = 20_000
 """Objects made since the last look for garbage before there is another one."""
 
-COMMANDS: Final = {
-    "ledger": (
-        "bkctl.commands.ledger.commands:ledger",
-        "Ledgers: create, add, read, close, recover, delete.",
-    ),
-    "bookie": ("bkctl.commands.bookie.commands:bookie", "Bookies: list, inspect, change, remove."),
-    "cluster": (
-        "bkctl.commands.cluster.commands:cluster",
-        "The cluster as a whole: make one, look at it, take it away.",
-    ),
-    "autorecovery": (
-        "bkctl.commands.autorecovery.commands:autorecovery",
-        "Autorecovery: re-replicate ledgers after a bookie is lost.",
-    ),
-    "cookie": (
-        "bkctl.commands.cookie.commands:cookie",
-        "Cookies: what ties a bookie's id to its directories.",
-    ),
-    "doctor": (
-        "bkctl.commands.doctor.commands:doctor",
-        "Report what is wrong with a cluster, the worst first.",
-    ),
-    "debug": (
-        "bkctl.commands.doctor.debug_commands:debug",
-        "Collect what is needed to find a fault.",
-    ),
-    "disk": (
-        "bkctl.commands.disk.commands:disk",
-        "A bookie's directories: look into them, check them, repair them.",
-    ),
-    "top": (
-        "bkctl.commands.load.commands:top",
-        "Watch the load of the cluster and of each bookie.",
-    ),
-    "config": (
-        "bkctl.commands.settings.config:config",
-        "Settings files: check, explain, compare, and what is in effect.",
-    ),
-    "profile": ("bkctl.commands.settings.profile:profile", "Profiles: clusters by name."),
-    "explain": ("bkctl.commands.about.explain:explain", "Explain an error, and what to do."),
-    "version": (
-        "bkctl.commands.about.version_commands:version",
-        "Show the version of this tool, and of all bookies.",
-    ),
-    "log": ("bkctl.commands.log.commands:log", "Logs: endless sequences made of ledgers."),
-    "topic": (
-        "bkctl.commands.topic.commands:topic",
-        "Pulsar topics, read without a broker.",
-    ),
-    "bench": (
-        "bkctl.commands.load.bench_commands:bench",
-        "How fast a cluster or a disk takes entries and gives them back.",
-    ),
-    "export": ("bkctl.commands.export.commands:export", "Export ledgers to Parquet."),
-    "shell": (
-        "bkctl.commands.about.shell:shell",
-        "Run commands from a prompt or a script, on one connection.",
-    ),
-    "compat": (
-        "bkctl.commands.about.compat:compat",
-        "Run a command of Java's tools, by its name and options.",
-    ),
-    "local": ("bkctl.commands.local.commands:local", "Run a cluster of N bookies on this machine."),
-    "standalone": ("bkctl.commands.local.commands:standalone", "Short for `local 1 --all`."),
-    "demo": (
-        "bkctl.commands.about.demo:demo",
-        "Run a demo: write, crash, recover, read, export.",
-    ),
-    "completion": (
-        "bkctl.commands.about.completion:completion",
-        "Print the completion script for bash, zsh or fish.",
-    ),
-    "metaformat": (
-        "bkctl.commands.cluster.commands:metaformat",
-        "Short for `cluster format`, with Java's options.",
-    ),
-    "upgrade": ("bkctl.commands.disk.repair.upgrade_commands:upgrade", "Short for `disk upgrade`."),
-    "bookieformat": (
-        "bkctl.commands.disk.repair.format_commands:bookieformat",
-        "Short for `disk format`, with Java's options.",
-    ),
-    "fence": ("bkctl.commands.ledger.commands:fence", "Short for `ledger fence`."),
-    "recover": (
-        "bkctl.commands.bookie.retire.commands:recover_either",
-        "Short for `bookie recover`, and for `ledger recover` with a number.",
-    ),
-    "decommission": (
-        "bkctl.commands.bookie.retire.commands:decommission",
-        "Short for `bookie decommission`.",
-    ),
-}
+JAVA_LINE: Final = "bkctl.commands.about.compat:line_for"
+"""Returns our line for one of Java's, where a word is no command of ours."""
 
 
 class RootGroup(Group):
@@ -173,14 +87,68 @@ class RootGroup(Group):
             info_name, args, parent, terminal_width=_terminal_width(), **extra
         )
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.format_commands(ctx, formatter)
-        click.Command.format_options(self, ctx, formatter)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that comes next; for a name of Java's the one that it stands for.
+
+        Raises:
+            UsageError: the name is Java's, and nobody wants to run the line that stands for it.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from bkctl.errors import UsageError
+
+            line: list[str] | None = pkgutil.resolve_name(JAVA_LINE)(args)
+            if line is None:
+                raise
+            told = f"{args[0]!r} is a name of Java's tools"
+            use = f"use `{shlex.join([PROGRAM, *line])}`"
+            if not _is_wanted(ctx, f"{told}; {use}"):
+                raise UsageError(told, next_step=use) from error
+            return super().resolve_command(ctx, line)
+
+    def format_options(
+        self,
+        ctx: click.Context,  # noqa: ARG002 -- click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the sections; the options are what ``bkctl options`` shows."""
+        formatter.write_paragraph()
+        width = max(len(name) for name in (HELPERS[0], *self.lazy))
+        for title, names in SECTIONS.items():
+            rows = [(f"{name:{width}}", self.lazy[name][1]) for name in names]
+            if title == [*SECTIONS][-1]:
+                rows.append(HELPERS)
+            formatter.write_heading(title)
+            with formatter.indentation():
+                formatter.write_dl(rows)
+
+    def format_globals(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what holds for every command: the options, and what it exits with."""
+        click.Command.format_options(self, ctx, formatter)
         with formatter.section("Exit status"):
             formatter.write_dl([(str(int(status)), text) for status, text in MEANING.items()])
-        super().format_epilog(ctx, formatter)
+
+
+def _is_wanted(ctx: click.Context, told: str) -> bool:
+    """Ask on a terminal whether a line is to be run instead of what was typed."""
+    from bkctl.session.session import Host
+
+    options = options_of(ctx)
+    host = ctx.obj if isinstance(ctx.obj, Host) else Host()
+    if options.no_input or not (host.stdin.isatty() and host.stderr.isatty()):
+        return False
+    host.stderr.write(f"{PROGRAM}: {told}\nRun it? [y/N] ")
+    host.stderr.flush()
+    return options.yes or host.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _report(error: BaseException, session: Session | None, args: Sequence[str]) -> int:
@@ -255,20 +223,11 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 cli = RootGroup(
     name=PROGRAM,
-    help="""Ledgers, bookies and clusters of Apache BookKeeper, from one command.
-
-    This is the Python bkctl; Java ships another program of that name.
-
-    \b
-    bkctl demo                     the whole way once, on this machine
-    bkctl local 3                  a cluster to play with
-    bkctl ledger write FILE        a file into a new ledger; prints its id
-    bkctl ledger read 42           and out again
-    bkctl export 42 --to DIR       as Parquet
-    """,
+    help="""Ledgers, bookies and clusters of Apache BookKeeper, from one command.""",
     lazy=COMMANDS,
+    aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
+    no_args_is_help=False,
     params=[
         *global_options(root=True),
         click.Option(

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 from click.core import ParameterSource, augment_usage_errors
 
-from bkctl.cli.command import Command
 from bkctl.commands.about.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, Option, Row
-from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import as_words, global_options, is_global, options_of
 from bkctl.suggest import nearest
 
@@ -26,54 +24,26 @@ LOCAL_DIR_DEFAULT: Final = "/tmp/localbookies-config"  # noqa: S108  # Java's ow
 _LAUNCHERS: Final = (["bookkeeper", "shell"], ["bookkeeper"], ["shell"], ["bkctl"])
 
 
-class CompatCommand(Command):
-    """Translates, says what it runs, and lets the root run it."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with augment_usage_errors(ctx):
-            given, rest = shell_globals(args, _environ(ctx))
-        ctx.meta["bkctl.compat"] = given
-        return super().parse_args(ctx, rest)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        root = ctx.find_root()
-        tree: RootGroup = root.command  # type: ignore[assignment] # there is no other root
-        with augment_usage_errors(ctx):
-            words = [*translate(ctx.params["words"], _tell(root)), *ctx.meta["bkctl.compat"]]
-        words += _given_here(root, ctx)
-        _tell(root)(f"bkctl {shlex.join(words)}")
-        ctx.exit(tree.run(words, root.obj))
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Java's commands"):
-            formatter.write_dl([(group, ", ".join(names)) for group, names in _by_group().items()])
-        super().format_options(ctx, formatter)
+def take_globals(ctx: click.Context, args: list[str]) -> list[str]:
+    """Keep the options of ``bookkeeper shell`` itself for ``run``; return the other words."""
+    with augment_usage_errors(ctx):
+        ctx.meta["bkctl.compat"], rest = shell_globals(args, _environ(ctx))
+    return rest
 
 
-@click.command(
-    "compat",
-    cls=CompatCommand,
-    short_help="Run a command of Java's tools, by its name and options.",
-    effect=Effect.LOSES_DATA,
-    examples=(
-        ("bkctl compat readledger -l 3 -fe 0 -le 9", "runs `bkctl ledger read 3 --first 0 ...`"),
-        ("bkctl compat -conf bk_server.conf listbookies -rw", "with the shell's own options"),
-        ("bkctl compat bookies list -rw", "as Java's bkctl has it"),
-        ("bkctl -o json compat listledgers", "our options stand before the Java command"),
-    ),
-    exits=tuple(ExitStatus),
-    replaces="bookkeeper shell COMMAND; bkctl (Java's) GROUP COMMAND",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED,
-                metavar="JAVA_COMMAND [JAVA_OPTIONS]")  # fmt: skip
-def compat(words: Sequence[str]) -> None:
-    """Run a command of Java's shell, or of Java's bkctl, by its name and options.
+def run(ctx: click.Context, words: Sequence[str]) -> None:
+    """Print the command line that Java's ``words`` stand for, and run it.
 
-    Prints on stderr the command here that it stands for, and runs that: exit status, output and
-    questions are that command's own. Java's -nonInteractive is --no-input, and its -force is --yes,
-    which overrides no safety check.
+    Raises:
+        click.UsageError: there is no such command or option, or something is missing.
     """
+    root = ctx.find_root()
+    tree: RootGroup = root.command  # type: ignore[assignment] # there is no other root
+    with augment_usage_errors(ctx):
+        line = [*translate(words, _tell(root)), *ctx.meta["bkctl.compat"]]
+    line += _given_here(root, ctx)
+    _tell(root)(f"bkctl {shlex.join(line)}")
+    ctx.exit(tree.run(line, root.obj))
 
 
 def _tell(root: click.Context) -> Callable[[str], None]:
@@ -151,7 +121,20 @@ def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: Non
     return [*line, *given.ours]
 
 
-def _by_group() -> dict[str, list[str]]:
+def line_for(java: Sequence[str]) -> list[str] | None:
+    """Return our command line for one of Java's; None where Java has no command of that name.
+
+    Of a line that is not complete it is the help of the command.
+    """
+    if " ".join(java[:1]) not in ROWS and " ".join(java[:2]) not in ROWS:
+        return None
+    try:
+        return translate(java)
+    except click.UsageError:
+        return translate([*java[:1], "-help"]) if java[0] in ROWS else ["help"]
+
+
+def names_by_group() -> dict[str, list[str]]:
     """Return the names of Java's commands by their groups; those of its shell have none."""
     found: dict[str, list[str]] = {}
     for row in ROWS.values():

@@ -397,7 +397,7 @@ LAUNCHER: Final = (
 ELSEWHERE: Final = (
     Elsewhere("bookkeeper bookie", "bookied --conf FILE, with Java's long options"),
     Elsewhere("bookkeeper autorecovery", "bookied autorecovery --conf FILE"),
-    Elsewhere("bookkeeper help", "bkctl --help; bookied --help"),
+    Elsewhere("bookkeeper help", "bkctl help; bookied --help"),
     Elsewhere("bookkeeper CLASS", "not offered: there are no classes to run"),
     Elsewhere("bookkeeper-daemon.sh start bookie", "systemctl start bookied"),
     Elsewhere("bookkeeper-daemon.sh stop bookie", "systemctl stop bookied"),

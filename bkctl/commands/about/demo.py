@@ -10,10 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from bkctl.cli.command import Command
-from bkctl.exit_status import Effect, ExitStatus
 from bkctl.output.units import human_bytes
 
 if TYPE_CHECKING:
@@ -37,33 +33,11 @@ KILLED: Final = 2
 """The bookie that is killed, counted from 1."""
 
 
-@click.command(
-    "demo",
-    cls=Command,
-    effect=Effect.REVERSIBLE,
-    takes_profile=False,
-    examples=(
-        ("bkctl demo", "with a text that comes with Python"),
-        ("bkctl demo /var/log/syslog --dir /tmp/demo", "with a file of yours, kept where you like"),
-        ("bkctl demo --no-export", "without Spark: a few seconds"),
-    ),
-    exits=(
-        ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.UNREACHABLE,
-        ExitStatus.PARTLY, ExitStatus.INTERRUPTED,
-    ),
-    replaces="nothing in Java's tools",
-    short_help="Run a demo: write, crash, recover, read, export.",
-)  # fmt: skip
-@click.argument("path", metavar="[FILE]", required=False)
-@click.option("--dir", "directory", metavar="DIR", help="Where everything goes; a new directory.")
-@click.option("--export/--no-export", "exporting", default=True, help="Parquet, with Spark.")
-@click.pass_obj
 def demo(session: Session, *, path: str | None, directory: str | None, exporting: bool) -> None:
-    """Take FILE the whole way through a cluster of three bookies on this machine.
+    """Take a file the whole way through a cluster of three bookies on this machine.
 
-    Its lines become the entries of a ledger with three copies each; one bookie is killed in the
-    middle; the writer vanishes; the ledger is recovered and closed, read back and compared byte for
-    byte, exported to Parquet and read again with Spark. Everything is kept for you to look at.
+    Raises:
+        BookKeeperError: a step failed; what there is so far is kept.
     """
     from bkctl.commands.local.cluster import LocalCluster
 

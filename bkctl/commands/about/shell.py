@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import click
 
-from bkctl.cli.command import Command, locked
-from bkctl.exit_status import Effect, ExitStatus
-from bkctl.options import as_words, is_global, options_of
+from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+from bkctl.options import as_words, options_of
 from bkctl.session.session import Host
 
 ENTRY_POINT_GROUP: Final = "bkctl.shell"
@@ -22,43 +21,7 @@ BUILT_IN: Final = "shell.repl:run"
 """What the entry point of this project names; used where the project is not installed."""
 
 
-class ShellCommand(Command):
-    """The command that runs commands: it has no session, and ``-c`` means a script, as for sh."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for parameter in filter(is_global, self.params):
-            parameter.opts = [name for name in parameter.opts if name != "-c"]
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with locked(Host(), ctx):
-            return click.Command.invoke(self, ctx)
-
-
-@click.command(
-    "shell",
-    cls=ShellCommand,
-    effect=Effect.READ,
-    watch=False,
-    examples=(
-        ("bkctl shell", "a prompt; Tab completes, `help` lists the commands"),
-        ("bkctl shell -c 'use ledger 42; ledger show; ledger read 0-9'", "a few commands"),
-        ("bkctl shell nightly.bk --keep-going", "a script, one command a line"),
-    ),
-    exits=tuple(ExitStatus),
-    replaces="nothing in Java's tools: `bookkeeper shell` starts anew for each command",
-    short_help="Run commands from a prompt or a script, on one connection.",
-)
-@click.argument("path", metavar="[FILE | -]", required=False)
-@click.option("-c", "-e", "--command", "text", metavar="TEXT", help="Run these commands, and end.")
-@click.option("--keep-going", is_flag=True, help="Go on with a script after a failure.")
-@click.option(
-    "--keys", type=click.Choice(["emacs", "vi"]), envvar="BKCTL_SHELL_KEYS", show_envvar=True,
-    help="How lines are edited.  [default: emacs]",
-)  # fmt: skip
-@click.option("--bar/--no-bar", default=None, help="The line with the cluster's state.")
-@click.pass_context
-def shell(
+def run(
     ctx: click.Context,
     *,
     path: str | None,
@@ -67,14 +30,11 @@ def shell(
     keys: str | None,
     bar: bool | None,
 ) -> None:
-    """Run commands without `bkctl` in front of them, on one connection.
+    """Run a script, or what is typed, on one connection; end with its exit status.
 
-    On a terminal there is a prompt, with completion of commands, options and ids that exist, and a
-    history that is kept. Options given before or after `shell` hold for each command. A script
-    (FILE, stdin or -c) stops at the first command that fails, and ends with its status.
+    Raises:
+        click.UsageError: there are two scripts, or this is a shell already.
     """
-    from bkctl.commands.about.shell_program import ShellHost, ShellProgram
-
     if text is not None and path is not None:
         raise click.UsageError("a script is in a file or behind -c, not both", ctx)
     root = ctx.find_root()

@@ -18,7 +18,7 @@ FAILURES: Final = (ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPT
 
 disk = SubGroup(
     name="disk",
-    short_help="A bookie's directories: look into them, check them, repair them.",
+    short_help="A bookie's directories: look into them, check, repair.",
     help="""A bookie's directories: look into them, check them, repair them.
 
     They work on the files alone, of a stopped bookie, this one or Java's: neither the bookie nor

@@ -22,7 +22,7 @@ _FAILURES = (
 
 bench = SubGroup(
     name="bench",
-    short_help="How fast a cluster or a disk takes entries and gives them back.",
+    short_help="Measure how fast a cluster or a disk is.",
     help="""How fast a cluster or a disk takes entries and gives them back.
 
     Figures are of this process and this moment: one writer, one reader. Run it twice.

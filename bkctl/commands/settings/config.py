@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 config = SubGroup(
     name="config",
-    short_help="Settings files: check, explain, compare, and what is in effect.",
+    short_help="Settings files: check, explain, compare, show.",
     help="Settings files: check, explain, compare, and what is in effect.",
     order=("check", "explain", "diff", "show"),
 )

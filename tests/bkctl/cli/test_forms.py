@@ -49,6 +49,7 @@ ELSEWHERE: Final = {
     "cluster backup": "test_cluster_metadata", "cluster watch": "test_cluster_metadata",
     "ledger metadata dump": "test_ledger_check", "ledger orphans": "test_ledger_check",
     "debug bundle": "test_bundle", "topic": "test_topic",
+    "help": "test_root", "options": "test_root",
 }  # fmt: skip
 
 SILENT: Final = {"autorecovery list", "autorecovery active", "profile list", "doctor"}

@@ -12,7 +12,8 @@ import click
 import pytest
 
 from bkctl.cli.command import Command, Group
-from bkctl.cli.root import COMMANDS, cli
+from bkctl.cli.names import COMMANDS, SECTIONS
+from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import Options, Seconds, global_options, options_of
 from bkctl.session.session import SESSION_META
@@ -119,9 +120,9 @@ def test_an_alias_is_hidden_and_does_what_its_command_does(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     meant = ALIASES[path]
-    end = next((n for n, word in enumerate(meant) if word.startswith("-")), len(meant))
-    assert tuple(meant[:end]) in TREE or tuple(meant[:end]) in dict(_groups(cli))
-    assert path not in TREE
+    known = {*TREE, *dict(_groups(cli))}
+    assert any(tuple(meant[:words]) in known for words in range(1, len(meant) + 1))
+    assert path not in known
 
     def helped(*words: str) -> str:
         assert cli.run([*words, "--help"]) == 0
@@ -285,6 +286,82 @@ def test_every_lazy_command_is_listed_without_being_imported() -> None:
     assert set(cli.list_commands(click.Context(cli))) == set(COMMANDS)
 
 
+# The help of the root --------------------------------------------------------------------------
+
+
+def test_the_help_is_one_screen_and_has_each_name_in_one_section(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    sections = [name for names in SECTIONS.values() for name in names]
+    assert sorted([*sections, "help", "options"]) == sorted(COMMANDS)
+    assert [line.rstrip(":") for line in lines if line.endswith(":")] == list(SECTIONS)
+    for name in sections:
+        assert sum(line.startswith(f"  {name} ") for line in lines) == 1
+
+
+def test_the_help_of_a_command_is_found_by_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["ledger"], ["ledger", "read"], ["cookie", "get"]):
+        assert cli.run([*words, "--help"]) == 0
+        own = capsys.readouterr().out
+        status, out, _ = _run("help", *words)
+        assert (status, out) == (0, own)
+    status, _, err = _run("help", "ledger", "read", "twice")
+    assert (status, "`bkctl ledger read` has no command 'twice'" in err) == (ExitStatus.USAGE, True)
+
+
+def test_the_options_of_every_command_are_listed_with_their_variables() -> None:
+    status, out, _ = _run("options")
+    text = " ".join(out.split())
+    assert status == 0
+    for option in global_options(root=True):
+        assert isinstance(option, click.Option)
+        word = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+        assert isinstance(option.envvar, list)
+        assert option.envvar[0] == f"BKCTL_{word}"
+        assert option.envvar[0] in text
+    assert "BKCTL_CONF, BOOKIE_CONF, CLI_CONF" in text
+    assert all(meaning in text for meaning in MEANING.values())
+
+
+@pytest.mark.parametrize(
+    ("java", "ours"),
+    [
+        (("listbookies", "-rw"), "bkctl bookie list --state rw"),
+        (("readledger", "-ledgerid", "7"), "bkctl ledger read 7"),
+        (("listunderreplicated",), "bkctl autorecovery list"),
+        (("readledger",), "bkctl ledger read --help"),
+    ],
+)
+def test_a_name_of_javas_shell_prints_the_line_to_use(
+    java: tuple[str, ...], ours: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(*java)[:2] == (ExitStatus.USAGE, "")
+    told = f"bkctl: {java[0]!r} is a name of Java's tools; use `{ours}`\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 2), ("", 2)])
+def test_on_a_terminal_the_line_for_a_name_of_javas_is_run_if_wanted(
+    answer: str, status: int, tmp_path: Path
+) -> None:
+    uri = f"sqlite:///{tmp_path}/metadata.db"
+    assert _run("-u", uri, "cluster", "init", "-y")[0] == 0
+    host = FakeHost(answer, tty=True)
+    found, out, err = _run("-u", uri, "-o", "id", "whatisinstanceid", host=host)
+    assert (found, bool(out)) == (status, status == 0)
+    assert "use `bkctl cluster instance-id`\nRun it? [y/N] " in err
+
+
+def test_a_word_of_nobody_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("gibberish-of-no-shell")[0] == ExitStatus.USAGE
+    assert "No such command" in (err := capsys.readouterr().err)
+    assert "Java" not in err
+
+
 # Options ---------------------------------------------------------------------------------------
 
 
@@ -328,20 +405,6 @@ def test_the_environment_gives_way_to_flags_wherever_they_stand() -> None:
     assert _options("inner", "probe", "-u", "b", environ=environ).service_uri == "b"
 
 
-def test_every_global_option_has_a_variable_and_the_help_names_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    cli.run(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    for option in global_options(root=True):
-        assert isinstance(option, click.Option)
-        word = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
-        assert isinstance(option.envvar, list)
-        assert option.envvar[0] == f"BKCTL_{word}"
-        assert option.envvar[0] in text
-    assert "BKCTL_CONF, BOOKIE_CONF, CLI_CONF" in text
-
-
 def test_where_a_value_is_from_is_known() -> None:
     options = _options("inner", "probe", "-o", "id", environ={"BOOKIE_CONF": "x", "BKCTL_YES": "1"})
     assert options.origins == {"output": "--output", "conf": "BOOKIE_CONF", "yes": "BKCTL_YES"}
@@ -376,7 +439,7 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
         (["log", "read", "events"], "did you mean `bkctl log tail`"),
         (["log", "show", "events"], "did you mean `bkctl log info`"),
         (["ledger", "check", "1"], "did you mean `bkctl ledger verify`"),
-        (["list"], "`bkctl ledger list` or `bkctl bookie list`"),
+        (["list"], "`bkctl ledger list` or `bkctl log list`"),
         (["ledger", "read", "1", "--frist", "2"], "--first"),
         (["ledger", "read"], "Missing argument 'LEDGER_ID'"),
         (["ledger", "show", "abc"], "'abc' is no ledger id; hexadecimal is written 0xabc"),
@@ -417,9 +480,10 @@ def test_wrong_usage_is_json_where_the_environment_asks_for_it(
 
 
 def test_no_arguments_at_all_print_help(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.run([])
+    assert cli.run([]) == ExitStatus.DONE
     printed = capsys.readouterr()
-    assert "bkctl demo" in printed.out + printed.err
+    assert "\n  demo " in printed.out
+    assert printed.err == ""
 
 
 def test_without_a_cluster_the_error_says_how_to_name_one() -> None:

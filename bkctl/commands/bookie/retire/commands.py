@@ -97,7 +97,7 @@ def recover(session: Session, /, bookie_ids: Sequence[BookieId], **options: Any)
 @click.command(
     "recover",
     cls=Command,
-    short_help="Short for `bookie recover`, and for `ledger recover` with a number.",
+    short_help="Short for `bookie recover`; with a number `ledger recover`.",
     effect=Effect.FENCES,
     examples=(
         ("bkctl recover 10.0.0.1:3181", "copy what that bookie held to others"),

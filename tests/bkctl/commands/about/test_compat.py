@@ -67,12 +67,13 @@ def missing_from_tree(words: list[str]) -> str:
     while isinstance(command, click.Group):
         rest = [*(getattr(ctx, "_protected_args", None) or ctx.protected_args), *ctx.args]
         name = rest[0]
-        found = command.get_command(ctx, name)
         path.append(name)
-        if found is None:
+        if command.get_command(ctx, name) is None:
             return " ".join(path)
+        _, found, rest = command.resolve_command(ctx, rest)
+        assert found is not None
         try:
-            command, ctx = found, found.make_context(name, rest[1:], parent=ctx)
+            command, ctx = found, found.make_context(name, rest, parent=ctx)
         except click.NoSuchOption as error:
             return " ".join([*path, error.option_name.split("=")[0]])
     return ""

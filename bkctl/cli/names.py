@@ -1,0 +1,118 @@
+"""The names behind ``bkctl``: where each is declared, its line in the help, and its section there.
+
+Nothing of what they name is imported for the help. A test compares each line with the command's
+own, and holds the help to one screen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_AT: Final = "bkctl.commands"
+
+COMMANDS: Final = {
+    "ledger": (
+        f"{_AT}.ledger.commands:ledger",
+        "Ledgers: create, add, read, close, recover, delete.",
+    ),
+    "log": (f"{_AT}.log.commands:log", "Logs: endless sequences made of ledgers."),
+    "topic": (f"{_AT}.topic.commands:topic", "Pulsar topics, read without a broker."),
+    "export": (f"{_AT}.export.commands:export", "Export ledgers to Parquet."),
+    "fence": (f"{_AT}.ledger.commands:fence", "Short for `ledger fence`."),
+    "cluster": (
+        f"{_AT}.cluster.commands:cluster",
+        "The cluster as a whole: make one, look at it, take it away.",
+    ),
+    "bookie": (f"{_AT}.bookie.commands:bookie", "Bookies: list, inspect, change, remove."),
+    "cookie": (
+        f"{_AT}.cookie.commands:cookie",
+        "Cookies: what ties a bookie's id to its directories.",
+    ),
+    "top": (f"{_AT}.load.commands:top", "Watch the load of the cluster and of each bookie."),
+    "metaformat": (
+        f"{_AT}.cluster.commands:metaformat",
+        "Short for `cluster format`, with Java's options.",
+    ),
+    "doctor": (
+        f"{_AT}.doctor.commands:doctor",
+        "Report what is wrong with a cluster, the worst first.",
+    ),
+    "autorecovery": (
+        f"{_AT}.autorecovery.commands:autorecovery",
+        "Autorecovery: re-replicate ledgers after a bookie is lost.",
+    ),
+    "recover": (
+        f"{_AT}.bookie.retire.commands:recover_either",
+        "Short for `bookie recover`; with a number `ledger recover`.",
+    ),
+    "decommission": (
+        f"{_AT}.bookie.retire.commands:decommission",
+        "Short for `bookie decommission`.",
+    ),
+    "disk": (
+        f"{_AT}.disk.commands:disk",
+        "A bookie's directories: look into them, check, repair.",
+    ),
+    "bookieformat": (
+        f"{_AT}.disk.repair.format_commands:bookieformat",
+        "Short for `disk format`, with Java's options.",
+    ),
+    "upgrade": (f"{_AT}.disk.repair.upgrade_commands:upgrade", "Short for `disk upgrade`."),
+    "config": (
+        f"{_AT}.settings.config:config",
+        "Settings files: check, explain, compare, show.",
+    ),
+    "profile": (f"{_AT}.settings.profile:profile", "Profiles: clusters by name."),
+    "demo": (f"{_AT}.about.commands:demo", "Run a demo: write, crash, recover, read, export."),
+    "local": (f"{_AT}.local.commands:local", "Run a cluster of N bookies on this machine."),
+    "bench": (
+        f"{_AT}.load.bench_commands:bench",
+        "Measure how fast a cluster or a disk is.",
+    ),
+    "shell": (
+        f"{_AT}.about.commands:shell",
+        "Run commands from a prompt or a script, on one connection.",
+    ),
+    "compat": (
+        f"{_AT}.about.commands:compat",
+        "Run a command of Java's tools, by its name and options.",
+    ),
+    "explain": (f"{_AT}.about.commands:explain", "Explain an error, and what to do."),
+    "debug": (
+        f"{_AT}.doctor.debug_commands:debug",
+        "Collect what is needed to find a fault.",
+    ),
+    "version": (
+        f"{_AT}.about.commands:version",
+        "Show the version of this tool, and of all bookies.",
+    ),
+    "completion": (
+        f"{_AT}.about.commands:completion",
+        "Print the completion script for bash, zsh or fish.",
+    ),
+    "help": (f"{_AT}.about.commands:help_", "Show the help of a command."),
+    "options": (f"{_AT}.about.commands:options", "Show the options that every command takes."),
+}
+
+SECTIONS: Final = {
+    "Data": ("ledger", "log", "topic", "export", "fence"),
+    "Cluster": ("cluster", "bookie", "cookie", "top", "metaformat"),
+    "Repair": ("doctor", "autorecovery", "recover", "decommission"),
+    "Offline disk": ("disk", "bookieformat", "upgrade"),
+    "Settings": ("config", "profile"),
+    "Try out": ("demo", "local", "bench"),
+    "Other": ("shell", "compat", "explain", "debug", "version", "completion"),
+}
+"""The help of the root; ``help`` and ``options`` are in its last line."""
+
+HELPERS: Final = ("help, options", "Show the help of a command; the options that all take.")
+
+ALIASES: Final = {
+    "bookies": "bookie",
+    "cookies": "cookie",
+    "ledgers": "ledger",
+    "logs": "log",
+    "profiles": "profile",
+    "topics": "topic",
+    "standalone": "local 1 --all",
+}

@@ -1,0 +1,254 @@
+"""What ``bkctl`` has besides the commands for a cluster: the shell, the demo, help, versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bkctl.cli.command import Command, locked
+from bkctl.cli.completion.scripts import SCRIPTS
+from bkctl.cli.params import argument, option
+from bkctl.exit_status import Effect, ExitStatus
+from bkctl.options import is_global
+
+
+class ShellCommand(Command):
+    """The command that runs commands: it has no session, and ``-c`` means a script, as for sh."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for parameter in filter(is_global, self.params):
+            parameter.opts = [name for name in parameter.opts if name != "-c"]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from bkctl.session.session import Host
+
+        with locked(Host(), ctx):
+            return self.load()(ctx, **ctx.params)
+
+
+class CompatCommand(Command):
+    """Translates, says what it runs, and lets the root run it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from bkctl.commands.about.compat import take_globals
+
+        return super().parse_args(ctx, take_globals(ctx, args))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return self.load()(ctx, **ctx.params)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from bkctl.commands.about.compat import names_by_group
+
+        with formatter.section("Java's commands"):
+            rows = names_by_group().items()
+            formatter.write_dl([(group, ", ".join(names)) for group, names in rows])
+        super().format_options(ctx, formatter)
+
+
+completion = Command(
+    "completion",
+    body="bkctl.commands.about.tool:print_script",
+    short_help="Print the completion script for bash, zsh or fish.",
+    help="""Print the script that lets SHELL complete commands, options, choices and ids that exist.
+
+    Packages install it where shells look, so that nothing needs to be done. For one session of bash
+    or zsh `eval "$(bkctl completion bash)"` is enough.
+
+    Ids are asked for in the background and kept for five seconds; a Tab never waits longer than two
+    seconds.
+    """,
+    params=(argument("shell", type=click.Choice(tuple(SCRIPTS))),),
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        (
+            "bkctl completion bash > ~/.local/share/bash-completion/completions/bkctl",
+            "for the user, where bash-completion is installed",
+        ),
+        ("bkctl completion zsh > ~/.zfunc/_bkctl", "with ~/.zfunc in $fpath, before compinit"),
+        ("bkctl completion fish | source", "in ~/.config/fish/config.fish"),
+    ),
+    replaces="nothing in Java's tools",
+)
+
+explain = Command(
+    "explain",
+    body="bkctl.commands.about.explain:explain",
+    short_help="Explain an error, and what to do.",
+    help="""Say what an error means, what it exits with, and what to do.
+
+    The name of an error is at the end of its line, in brackets, or `name` where it is JSON. The
+    names stay as they are from release to release.
+    """,
+    params=(argument("names", metavar="[NAME]...", nargs=-1),),
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl explain BK-LEDGER-FENCED", "causes, exit status, and what to try"),
+        ("bkctl explain cookie-mismatch", "without BK- as well"),
+        ("bkctl explain", "every name there is"),
+    ),
+    exits=(ExitStatus.NOT_FOUND,),
+    replaces="nothing in Java's tools",
+    takes_profile=False,
+)
+
+shell = ShellCommand(
+    "shell",
+    body="bkctl.commands.about.shell:run",
+    short_help="Run commands from a prompt or a script, on one connection.",
+    help="""Run commands without `bkctl` in front of them, on one connection.
+
+    On a terminal there is a prompt, with completion of commands, options and ids that exist, and a
+    history that is kept. Options given before or after `shell` hold for each command. A script
+    (FILE, stdin or -c) stops at the first command that fails, and ends with its status.
+    """,
+    params=(
+        argument("path", metavar="[FILE | -]", required=False),
+        option(
+            "-c", "-e", "--command", "text", metavar="TEXT", help="Run these commands, and end."
+        ),
+        option("--keep-going", is_flag=True, help="Go on with a script after a failure."),
+        option(
+            "--keys",
+            type=click.Choice(["emacs", "vi"]),
+            envvar="BKCTL_SHELL_KEYS",
+            show_envvar=True,
+            help="How lines are edited.  [default: emacs]",
+        ),
+        option("--bar/--no-bar", default=None, help="The line with the cluster's state."),
+    ),
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl shell", "a prompt; Tab completes, `help` lists the commands"),
+        ("bkctl shell -c 'use ledger 42; ledger show; ledger read 0-9'", "a few commands"),
+        ("bkctl shell nightly.bk --keep-going", "a script, one command a line"),
+    ),
+    exits=tuple(ExitStatus),
+    replaces="nothing in Java's tools: `bookkeeper shell` starts anew for each command",
+)
+
+demo = Command(
+    "demo",
+    body="bkctl.commands.about.demo:demo",
+    short_help="Run a demo: write, crash, recover, read, export.",
+    help="""Take FILE the whole way through a cluster of three bookies on this machine.
+
+    Its lines become the entries of a ledger with three copies each; one bookie is killed in the
+    middle; the writer vanishes; the ledger is recovered and closed, read back and compared byte for
+    byte, exported to Parquet and read again with Spark. Everything is kept for you to look at.
+    """,
+    params=(
+        argument("path", metavar="[FILE]", required=False),
+        option("--dir", "directory", metavar="DIR", help="Where everything goes; a new directory."),
+        option("--export/--no-export", "exporting", default=True, help="Parquet, with Spark."),
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl demo", "with a text that comes with Python"),
+        ("bkctl demo /var/log/syslog --dir /tmp/demo", "with a file of yours, kept where you like"),
+        ("bkctl demo --no-export", "without Spark: a few seconds"),
+    ),
+    exits=(
+        ExitStatus.FAILED,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.UNREACHABLE,
+        ExitStatus.PARTLY,
+        ExitStatus.INTERRUPTED,
+    ),
+    replaces="nothing in Java's tools",
+    takes_profile=False,
+)
+
+version = Command(
+    "version",
+    body="bkctl.commands.about.tool:show_version",
+    short_help="Show the version of this tool, and of all bookies.",
+    help="""Show versions: the tool's, Python's, the protocol's; with --all each bookie's.
+
+    Bookies of this project tell theirs where their HTTP server is on. Java's bookies do not: they
+    are only told to be Java's.
+    """,
+    params=(option("--all", "every", is_flag=True, help="Also ask each bookie, over HTTP."),),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl version", "of this tool"),
+        ("bkctl version --all", "and of each bookie, as far as it tells"),
+        ("bkctl version --all --filter version=none", "bookies that do not tell"),
+    ),
+    exits=(ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
+    replaces="bookkeeper shell's missing --version; bookkeeper-server prints it at its start",
+)
+
+
+compat = CompatCommand(
+    "compat",
+    body="bkctl.commands.about.compat:run",
+    short_help="Run a command of Java's tools, by its name and options.",
+    help="""Run a command of Java's shell, or of Java's bkctl, by its name and options.
+
+    Prints on stderr the command here that it stands for, and runs that: exit status, output and
+    questions are that command's own. Java's -nonInteractive is --no-input, and its -force is --yes,
+    which overrides no safety check.
+    """,
+    params=(
+        argument(
+            "words",
+            nargs=-1,
+            required=True,
+            type=click.UNPROCESSED,
+            metavar="JAVA_COMMAND [JAVA_OPTIONS]",
+        ),
+    ),
+    effect=Effect.LOSES_DATA,
+    examples=(
+        ("bkctl compat readledger -l 3 -fe 0 -le 9", "runs `bkctl ledger read 3 --first 0 ...`"),
+        ("bkctl compat -conf bk_server.conf listbookies -rw", "with the shell's own options"),
+        ("bkctl compat bookies list -rw", "as Java's bkctl has it"),
+        ("bkctl -o json compat listledgers", "our options stand before the Java command"),
+    ),
+    exits=tuple(ExitStatus),
+    replaces="bookkeeper shell COMMAND; bkctl (Java's) GROUP COMMAND",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+
+help_ = Command(
+    "help",
+    body="bkctl.commands.about.tool:show_help",
+    short_help="Show the help of a command.",
+    help="Show the help of COMMAND, as `bkctl COMMAND --help` does; without one the whole list.",
+    params=(argument("words", metavar="[COMMAND]...", nargs=-1),),
+    effect=Effect.READ,
+    watch=False,
+    takes_profile=False,
+    examples=(
+        ("bkctl help ledger", "the commands for ledgers"),
+        ("bkctl help ledger read", "its examples, options and exit statuses"),
+        ("bkctl help readledger", "the line to use instead of a command of Java's shell"),
+    ),
+    replaces="bookkeeper shell help COMMAND",
+)
+
+options = Command(
+    "options",
+    body="bkctl.commands.about.tool:show_options",
+    short_help="Show the options that every command takes.",
+    help="""Show the options that every command takes, before its name or behind it.
+
+    With each is the environment variable that sets it; an option given on the command line wins.
+    What the exit statuses mean is at the end.
+    """,
+    effect=Effect.READ,
+    watch=False,
+    takes_profile=False,
+    examples=(
+        ("bkctl options", "all of them"),
+        ("bkctl options | less", "page by page"),
+    ),
+    replaces="nothing in Java's tools; bookkeeper shell without a command",
+)
