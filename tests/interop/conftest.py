@@ -7,7 +7,6 @@ the environment they fail.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.peers.jvm import JavaVM
 from tests.interop.peers.peers import Peers
 from tests.support.programs import missing
+from tests.support.waiting import until
 
 CLOSING_S = 30.0
 
@@ -48,10 +48,11 @@ def all_sessions_are_closed() -> Iterator[None]:
     Its thread would draw from ``random``, which upsets Hypothesis in the tests to come.
     """
     yield
-    deadline_s = time.monotonic() + CLOSING_S
-    while left := [thread for thread in threading.enumerate() if "zk_loop" in thread.name]:
-        assert time.monotonic() < deadline_s, f"not closed: {left}"
-        time.sleep(0.05)
+
+    def left() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if "zk_loop" in thread.name]
+
+    until(lambda: not left(), lambda: f"not closed: {left()}", timeout_s=CLOSING_S)
 
 
 @pytest.fixture(scope="session")

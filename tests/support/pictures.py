@@ -31,6 +31,7 @@ from bkctl.cli.root import cli
 from bkctl.commands.cluster.work import Watched
 from bkctl.commands.local.cluster import LocalCluster
 from tests.shell.screen import Terminal, terminal
+from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
 PICTURES_DIR: Final = ROOT / "docs" / "pictures"
@@ -163,8 +164,7 @@ def _lose(cluster: LocalCluster, watched: Watched) -> None:
     bookie = shown["fragments"][-1]["ensemble"][0]
     lost = cluster.kill(int(bookie.rpartition(":")[2]) - PORT_BASE + 1)
     assert lost == bookie
-    while lost in watched.writable():
-        time.sleep(0.2)
+    until(lambda: lost not in watched.writable(), f"{lost} is still registered")
     _run(cluster.uri, "ledger", "add", str(REPLACED), "fourth", "fifth")
 
 

@@ -17,9 +17,9 @@ from bkclient.errors import BookieUnavailableError, SecurityError
 from bkctl.bookies.admin_client import AdminClient
 from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost
-from tests.live.bookied.attacked import until
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.certificates import Authority, Pem, client_keys, write_pem
+from tests.support.waiting import until
 
 AUTHORITY, STRANGERS = Authority(), Authority("strangers")
 PATIENCE_S = 60

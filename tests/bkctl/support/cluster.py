@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import attrs
 
 from bkctl.commands.local.process import ChildProcess
+from tests.support.waiting import until
 
 START_TIMEOUT_S = 120.0
 BKCTL = [sys.executable, "-c", "import sys; from bkctl.__main__ import main; sys.exit(main())"]
@@ -35,11 +35,16 @@ def local_cluster(directory: Path, bookies: int = 3, *options: str) -> Iterator[
     log.unlink(missing_ok=True)
     process = ChildProcess(command, log)
     try:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while "in another terminal" not in process.log_tail(50):
+
+        def goes_on() -> None:
             assert process.returncode is None, process.log_tail(50)
-            assert time.monotonic() < deadline_s, process.log_tail(50)
-            time.sleep(0.05)
+
+        until(
+            lambda: "in another terminal" in process.log_tail(50),
+            lambda: process.log_tail(50),
+            timeout_s=START_TIMEOUT_S,
+            check=goes_on,
+        )
         env = (directory / "bkctl.env").read_text()
         yield Cluster(directory, env.split("BKCTL_SERVICE_URI=")[1].split()[0])
     finally:

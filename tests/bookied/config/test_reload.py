@@ -18,8 +18,8 @@ from bookied.config.reload import reloaded
 from bookied.runtime.state import State
 from tests.bookied.worlds.clock_world import World, started
 from tests.bookied.worlds.fakes import config_for, done
-from tests.live.bookied.attacked import until
 from tests.live.bookied.processes import SESSION_MS, BookieProcess, make_cluster, write_conf
+from tests.support.waiting import until
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 

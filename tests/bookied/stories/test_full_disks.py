@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from tests.bookied.worlds.file_systems import fill, read_only, small_file_system
 from tests.bookied.worlds.serving import packet
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
+from tests.support.waiting import until
 from wire.codes import ReturnCode
 
 pytestmark = pytest.mark.processes
@@ -91,11 +91,10 @@ def disks(tmp_path: Path) -> Iterator[list[Path]]:
 
 
 def wait_until(fact: Callable[[], bool], bookie: BookieProcess) -> None:
-    deadline_s = time.monotonic() + 60
-    while not fact():
+    def goes_on() -> None:
         assert bookie.process.poll() is None, bookie.output.read_text()
-        assert time.monotonic() < deadline_s, bookie.output.read_text()
-        time.sleep(0.02)
+
+    until(fact, bookie.output.read_text, check=goes_on)
 
 
 def refusal(bookie: BookieProcess) -> tuple[int, str]:

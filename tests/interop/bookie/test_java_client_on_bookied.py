@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import time
 
 import pytest
 
 from bkclient.blocking import BlockingClient
 from tests.interop.peers.ours import OurBookie, our_bookies
 from tests.interop.peers.peers import JavaClient, JavaError, JavaLedger, Peers
+from tests.support.waiting import until
 
 DIGESTS = ["CRC32", "CRC32C", "MAC", "DUMMY"]
 PAYLOADS = [b"", b"one", bytes(range(256)) * 5, *(b"entry %d" % i for i in range(500)), b""]
@@ -143,10 +143,8 @@ def test_an_explicit_lac_is_kept(module_peers: Peers, uri: str, bookies, v3: Jav
     writer = writing.create_ledger(3, 3, 2)
     writer.add_many([b"a", b"b", b"c"])
     reader = v3.open_ledger(writer.ledger_id, recover=False)
-    deadline_s = time.monotonic() + 60
-    while reader.read_explicit_last_confirmed() != 2:
-        assert time.monotonic() < deadline_s, "the writer's timer left no explicit LAC"
-        time.sleep(0.05)
+    told = "the writer's timer left no explicit LAC"
+    until(lambda: reader.read_explicit_last_confirmed() == 2, told)
     writer.close()
 
 

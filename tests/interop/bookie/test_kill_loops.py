@@ -18,6 +18,7 @@ from tests.interop.peers.java_client import JavaClient, JavaFuture, JavaLedger
 from tests.interop.peers.jvm import JavaError
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import Peers
+from tests.support.waiting import until
 
 KILLS: Final = int(os.environ.get("BOOKIED_KILLS", "3"))
 CONF: Final[dict[str, Any]] = {
@@ -109,7 +110,4 @@ def test_no_kill_loses_what_was_confirmed_while_garbage_is_collected(
         client = peers.java_client(uri)
         for load in loads:
             load.check(client)
-        deadline_s = time.monotonic() + 60
-        while [*directory.rglob("0.log")]:
-            assert time.monotonic() < deadline_s, "nothing is collected"
-            time.sleep(0.1)
+        until(lambda: not [*directory.rglob("0.log")], "nothing is collected")

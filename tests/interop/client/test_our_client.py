@@ -6,7 +6,6 @@ What it writes the Java client reads, and the reverse: metadata, last entry, eve
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 
 import attrs
@@ -21,6 +20,7 @@ from bkclient.ledger.writer import LedgerWriter
 from tests.interop.peers.ours import PATIENT_CONFIG, our_bookies
 from tests.interop.peers.peers import JavaBookie, JavaError, Peers
 from tests.support.reactor import run, the_reactor
+from tests.support.waiting import until
 from wire.codes import DigestType, LedgerState, ProtocolVersion
 from wire.ids import EntryId
 
@@ -174,12 +174,8 @@ def test_java_learns_the_lac_of_an_idle_writer_of_ours(stage: Stage) -> None:
     writer = run(write(client, PAYLOADS[:3], close=False, password=b"pw"))
     java = stage.peers.java_client(stage.uri)
     reader = java.open_ledger(writer.ledger_id, password=b"pw", recover=False)
-    deadline_s = time.monotonic() + 60
-    # Looked at once: another read may ask bookies that are behind.
-    while (found := reader.read_explicit_last_confirmed()) < 2:
-        assert time.monotonic() < deadline_s, "the writer's timer left no explicit LAC"
-        time.sleep(0.05)
-    assert found == 2
+    told = "the writer's timer left no explicit LAC"
+    until(lambda: reader.read_explicit_last_confirmed() == 2, told)
     run(writer.close())
 
 

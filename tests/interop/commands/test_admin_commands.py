@@ -5,7 +5,6 @@ Java's shell runs in the shared JVM: a process for each of its commands would ta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.interop.peers.ours import our_bookie
 from tests.interop.peers.peers import Peers, java_shell, ledgers_root, write_client_conf, write_conf
 from tests.interop.peers.sides import INSTANCE_ID, Side, bkctl
 from tests.support import reactor
+from tests.support.waiting import until
 from wire.ids import LedgerId
 from wire.records import Cookie, encode_cookie
 
@@ -264,13 +264,9 @@ def test_a_cookie_goes_with_its_files_as_with_java(
 
 def wait_until_elected(uri: str) -> None:
     """Wait for an auditor that has published its delay, which Java's does last."""
-    deadline_s = time.monotonic() + 120
-    while bkctl("-u", uri, "autorecovery", "delay", ok=False).status != 0:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
-    while bkctl("-u", uri, "autorecovery", "auditor", ok=False).status != 0:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
+    for name in ("delay", "auditor"):
+        words = ("-u", uri, "autorecovery", name)
+        until(lambda words=words: bkctl(*words, ok=False).status == 0, timeout_s=120)  # type: ignore[misc]
 
 
 def test_javas_bookie_starts_on_our_cluster_and_ours_on_javas(peers: Peers) -> None:

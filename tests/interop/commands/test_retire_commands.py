@@ -21,11 +21,12 @@ from bkctl.commands.local.process import free_port
 from tests.bkctl.support.cluster import BKCTL
 from tests.bkctl.support.runner import Result
 from tests.interop.conftest import FAILED
-from tests.interop.peers.healing import HEALED_S, Cluster, has_cookie, in_java, wait_for
+from tests.interop.peers.healing import HEALED_S, Cluster, has_cookie, in_java
 from tests.interop.peers.ours import PATIENT_ENVIRON, our_bookie
 from tests.interop.peers.peers import JavaLedger, Peers, ledgers_root, zookeeper_client
 from tests.interop.peers.sides import Side
 from tests.support.reactor import run
+from tests.support.waiting import until
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -306,7 +307,9 @@ def test_javas_auditor_is_waited_for_and_its_marks_go_once_they_are_needless(
     cluster: Cluster, side: Side
 ) -> None:
     with in_java(cluster.peers, cluster.uri, "AuditorElector", "java-auditor:1"):
-        wait_for(lambda: run(cluster.store.lost_bookie_recovery_delay()) is not None, HEALED_S)
+        until(
+            lambda: run(cluster.store.lost_bookie_recovery_delay()) is not None, timeout_s=HEALED_S
+        )
         lost = lose(cluster, 2)
         still_written(lost)
         said = side.ours("autorecovery", "audit", "--wait", "--timeout", 60)

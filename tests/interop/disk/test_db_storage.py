@@ -11,8 +11,6 @@ import itertools
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -22,6 +20,7 @@ from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import open_read_only
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, JavaClient, JavaLedger, Peers
+from tests.support.waiting import until
 from wire.digest import master_key
 
 DB: Final = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"
@@ -103,7 +102,7 @@ class Shared:
             assert ledger.add_many(one.payloads) == [0, 1, 2]
             one.explicit_lac = 2
             reader = self._open(client, one, recover=False)
-            eventually(lambda: reader.read_explicit_last_confirmed() == 2)
+            until(lambda: reader.read_explicit_last_confirmed() == 2)
             reader.close()
 
     def write_last_entry(self) -> None:
@@ -177,13 +176,6 @@ class Shared:
                     one.ledger_id,
                     one.explicit_lac,
                 )
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 def end(bookie: JavaBookie, how: str) -> None:

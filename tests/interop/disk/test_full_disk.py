@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.interop.peers.java_client import JavaClient, JavaLedger
 from tests.interop.peers.jvm import JavaError
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import Peers, ledgers_root, zookeeper_client
+from tests.support.waiting import until
 
 MB = 1 << 20
 CONF = {
@@ -64,13 +64,6 @@ def check(client: JavaClient, ledger_id: int, acked: int) -> None:
     ledger.close()
 
 
-def wait_until(fact: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 120
-    while not fact():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
-
-
 def is_registered(uri: str, bookie: OurBookie, *, read_only: bool) -> bool:
     path = f"{ledgers_root(uri)}/available/{'readonly/' if read_only else ''}{bookie.bookie_id}"
     with zookeeper_client(uri) as zk:
@@ -97,7 +90,7 @@ def test_nothing_acknowledged_is_lost_on_a_disk_that_fills_up(
     first = client.create_ledger(1, 1, 1)
     acked = write(first, 20_000)
     assert 0 < acked < 20_000
-    wait_until(lambda: is_registered(uri, bookie, read_only=True))
+    until(lambda: is_registered(uri, bookie, read_only=True), timeout_s=120)
     ballast = fill(disk) if to_the_last_byte else None
     bookie.restart(kill=True)
     assert is_registered(uri, bookie, read_only=True)
@@ -107,7 +100,7 @@ def test_nothing_acknowledged_is_lost_on_a_disk_that_fills_up(
     reserve.unlink()
     if ballast is not None:
         ballast.unlink()
-    wait_until(lambda: is_registered(uri, bookie, read_only=False))
+    until(lambda: is_registered(uri, bookie, read_only=False), timeout_s=120)
     # The first client may take the bookie for a faulty one for a good while yet.
     client = peers.java_client(uri)
     second = writable_ledger(client)
@@ -132,5 +125,5 @@ def writable_ledger(client: JavaClient) -> JavaLedger:
             return False
         return write(made[-1], 1) == 1
 
-    wait_until(is_written)
+    until(is_written, timeout_s=120)
     return made[-1]

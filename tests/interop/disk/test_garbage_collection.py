@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from bookied.storage.garbage.transaction import Compaction
 from tests.interop.peers.java_client import JavaClient
 from tests.interop.peers.ours import OurBookie, our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers, init_cluster
+from tests.support.waiting import until
 from wire.ids import LedgerId
 
 ENTRIES: Final = 300
@@ -88,13 +89,6 @@ def collect(bookie: JavaBookie) -> None:
     os.kill(bookie.pid, signal.SIGUSR1)
 
 
-def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.1)
-
-
 @contextlib.contextmanager
 def under_load(client: JavaClient, ledger_ids: Sequence[int]) -> Iterator[list[bytes]]:
     """Read ledgers and add to another one meanwhile; whatever fails there fails here.
@@ -151,23 +145,21 @@ def test_deleted_ledgers_leave_the_disk_and_live_ones_stay(
 
         def are_gone() -> bool:
             collect(bookie)  # The log that was written to the last time has its turn now.
-            time.sleep(1)
             return not ledgers_in_logs(bookie).intersection(gone)
 
-        wait_until(are_gone, "deleted ledgers are in logs")
+        until(are_gone, "deleted ledgers are in logs", timeout_s=120, pause_s=1)
     insist_readable(client, live)
     # The last collection may be at work yet; none follows it by itself.
-    wait_until(lambda: not leftovers(bookie), "leftovers of a compaction")
+    until(lambda: not leftovers(bookie), "leftovers of a compaction", timeout_s=120)
     bookie.restart()
     one_ledger_bytes = ENTRIES * PAYLOAD_BYTES
     added_bytes = sum(map(len, added))
 
     def is_room_back() -> bool:
         collect(bookie)
-        time.sleep(1)
         return sum(log_files(bookie).values()) < full_bytes + added_bytes - 2 * one_ledger_bytes
 
-    wait_until(is_room_back, "the room is not back")
+    until(is_room_back, "the room is not back", timeout_s=120, pause_s=1)
     insist_readable(client, live)
     bookie.restart(kill=True)
     insist_readable(client, live)
@@ -197,7 +189,11 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
     before = log_files(bookie)
     collect(bookie)
     # It waits as long as a session may be away, and gives up.
-    wait_until(lambda: "garbage collection failed" in bookie.log.read_text(), "it waits on")
+    until(
+        lambda: "garbage collection failed" in bookie.log.read_text(),
+        "it waits on",
+        timeout_s=120,
+    )
     after = log_files(bookie)
     assert all(after[name] >= size for name, size in before.items())
     assert bookie.running
@@ -208,10 +204,9 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
 
     def is_gone() -> bool:
         collect(bookie)
-        time.sleep(1)
         return ledger_ids[0] not in ledgers_in_logs(bookie)
 
-    wait_until(is_gone, "the deleted ledger stays")
+    until(is_gone, "the deleted ledger stays", timeout_s=120, pause_s=1)
     insist_readable(client, ledger_ids[1:])
 
 
@@ -247,7 +242,7 @@ def test_what_a_java_bookie_left_of_a_compaction_is_finished(peers: Peers) -> No
     todo = compact_as_java_does(java, 0xAF)
     java.start()
     # Its recovery spells the target in decimal, and then does not find it; so it tries for good.
-    wait_until(todo.decimal.exists, "Java has not tried to finish the compaction")
+    until(todo.decimal.exists, "Java has not tried to finish the compaction", timeout_s=120)
     time.sleep(2)
     assert not todo.final.exists()
     insist_readable(client, ledger_ids)
@@ -257,7 +252,7 @@ def test_what_a_java_bookie_left_of_a_compaction_is_finished(peers: Peers) -> No
     peers.on_close(bookie.kill)
     bookie.start()
     collect(bookie)
-    wait_until(lambda: not todo.compacted.exists(), "the compaction is not finished")
+    until(lambda: not todo.compacted.exists(), "the compaction is not finished", timeout_s=120)
     names = log_files(bookie)
     assert todo.final.name in names
     assert todo.decimal.name not in names

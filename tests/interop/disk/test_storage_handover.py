@@ -9,8 +9,6 @@ small that everything rolls. What the interop tests of one bookie do is not repe
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +21,7 @@ from tests.interop.peers.jvm import JavaError
 from tests.interop.peers.ours import PATIENT_CONFIG, OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers
 from tests.support.reactor import run, the_reactor
+from tests.support.waiting import until
 from wire.ids import LedgerId
 
 DIGESTS: Final = ("CRC32", "CRC32C", "MAC", "DUMMY")
@@ -247,14 +246,6 @@ class Handover:
             with pytest.raises(JavaError, match=r"(?i)fenced"):
                 writer.add(b"too late")
         self.open_writers.clear()
-
-
-def until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline_s, "it does not come to hold"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from tests.interop.peers.java_client import PATIENT
 from tests.interop.peers.ours import PATIENT_CONFIG, our_bookies
 from tests.interop.peers.peers import JavaBookie, JavaLedger, Peers
 from tests.support.reactor import run, the_reactor
+from tests.support.waiting import until
 from wire.ids import BookieId, EntryId, LedgerId
 
 KINDS = ((3, 3, 2, "CRC32C"), (3, 2, 2, "CRC32"), (2, 2, 1, "MAC"), (3, 2, 1, "DUMMY"))
@@ -81,7 +81,7 @@ class Cluster:
         bookie.kill()
         bookie.forget()
         gone = BookieId(bookie.bookie_id)
-        wait_for(lambda: gone not in run(self.store.writable_bookies()), HEALED_S)
+        until(lambda: gone not in run(self.store.writable_bookies()), timeout_s=HEALED_S)
         return gone
 
     def on(self, bookie: JavaBookie) -> list[LedgerId]:
@@ -97,8 +97,9 @@ class Cluster:
 
         A worker removes its lock after the mark.
         """
-        wait_for(
-            lambda: not (self._lists(gone) or run(self._marks()) or run(self._locks())), HEALED_S
+        until(
+            lambda: not (self._lists(gone) or run(self._marks()) or run(self._locks())),
+            timeout_s=HEALED_S,
         )
         run(self._check_copies(), HEALED_S)
         java = self.peers.java_client(self.uri)
@@ -126,13 +127,6 @@ class Cluster:
                         self.client, ensemble[index], ledger_id, EntryId(entry_id)
                     )
                     assert found.payload == payload
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "condition not met in time"
-        time.sleep(0.1)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ from py4j.protocol import Py4JJavaError
 from bkctl.commands.local.java import Java, find_java
 from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.jars import PeerUnavailable, common_class_path, shared_classes
+from tests.support.waiting import NotInTimeError, until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -244,14 +244,23 @@ class JavaVM:
     def _read_address(self, timeout_s: float) -> tuple[int, str]:
         """Wait for the two lines the gateway prints when it listens: port and token."""
         assert self._process is not None
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            printed = self._process.log.read_text(encoding="utf-8", errors="replace")
-            if found := re.search(r"^(\d+)\n(\S+)\n", printed, re.MULTILINE):
-                return int(found[1]), found[2]
-            if self._process.returncode is not None or time.monotonic() > deadline_s:
-                raise PeerUnavailable(f"no JVM for the Java client:\n{self._process.log_tail()}")
-            time.sleep(0.02)
+        process = self._process
+
+        def printed() -> re.Match[str] | None:
+            text = process.log.read_text(encoding="utf-8", errors="replace")
+            return re.search(r"^(\d+)\n(\S+)\n", text, re.MULTILINE)
+
+        def goes_on() -> None:
+            if process.returncode is not None:
+                raise NotInTimeError
+
+        try:
+            found = until(printed, timeout_s=timeout_s, check=goes_on)
+        except NotInTimeError as error:
+            tail = process.log_tail()
+            raise PeerUnavailable(f"no JVM for the Java client:\n{tail}") from error
+        assert found is not None
+        return int(found[1]), found[2]
 
 
 def java_command(

@@ -9,7 +9,6 @@ import json
 import secrets
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.interop.peers.java_client import (
     java_load,
 )
 from tests.interop.peers.jvm import FAST_JVM, LOG_LEVEL_PROPERTY, JavaError, JavaVM, java_command
+from tests.support.waiting import NotInTimeError, until
 from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import ReadRequest
@@ -187,18 +187,26 @@ class JavaBookie:
             PeerFailed: it ended or did not register in time.
         """
         assert self._process is not None, "not started"
-        deadline_s = time.monotonic() + timeout_s
-        with zookeeper_client(self.uri, **self._zk_login) as zk:
-            while not self._registrations(zk):
-                if self.returncode is not None:
-                    raise PeerFailed(self._failure(f"ended with {self.returncode}"))
-                if time.monotonic() > deadline_s:
-                    raise PeerFailed(self._failure(f"not registered after {timeout_s:.0f} s"))
-                time.sleep(0.05)
-        while self.running and not self._answers(deadline_s - time.monotonic()):
-            if time.monotonic() > deadline_s:
-                raise PeerFailed(self._failure(f"answers nobody after {timeout_s:.0f} s"))
-            time.sleep(0.05)
+
+        def goes_on() -> None:
+            if self.returncode is not None:
+                raise PeerFailed(self._failure(f"ended with {self.returncode}"))
+
+        try:
+            with zookeeper_client(self.uri, **self._zk_login) as zk:
+                until(
+                    lambda: self._registrations(zk),
+                    f"not registered after {timeout_s:.0f} s",
+                    timeout_s=timeout_s,
+                    check=goes_on,
+                )
+            until(
+                lambda: not self.running or self._answers(timeout_s),
+                f"answers nobody after {timeout_s:.0f} s",
+                timeout_s=timeout_s,
+            )
+        except NotInTimeError as error:
+            raise PeerFailed(self._failure(str(error))) from error
         return self
 
     def _answers(self, timeout_s: float) -> bool:

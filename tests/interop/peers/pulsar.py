@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from bkctl.commands.local.java import Java, find_java
 from bkctl.commands.local.process import ChildProcess, free_port
 from tests.interop.peers.jars import default_directory, jars_of
 from tests.interop.peers.peers import PeerFailed
+from tests.support.waiting import NotInTimeError, until
 
 VERSION: Final = "4.0.7"
 CLUSTER: Final = "test"
@@ -157,11 +157,10 @@ class PulsarBroker:
         return True
 
     def _wait(self, condition: Any, timeout_s: float, log: Path) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline_s:
-                raise PeerFailed(f"not within {timeout_s:g} s:\n{_tail(log)}")
-            time.sleep(0.1)
+        try:
+            until(condition, timeout_s=timeout_s)
+        except NotInTimeError as error:
+            raise PeerFailed(f"not within {timeout_s:g} s:\n{_tail(log)}") from error
 
     def _command(self, main: Sequence[str]) -> list[str]:
         log4j = self.directory / "log4j2.xml"

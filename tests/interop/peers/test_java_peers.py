@@ -30,8 +30,8 @@ from tests.interop.peers.peers import (
     write_client_conf,
     zookeeper_client,
 )
-from tests.interop.replication.cluster import wait_until
 from tests.support.programs import missing
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ class TestOneProtocolOnly:
         confirmed, _ = reader.poll_last_confirmed(0, wait_ms=20_000)
         assert confirmed == 0
         # The poll is answered by one bookie; a read of it asks others, which may be behind.
-        wait_until(lambda: reader.read_explicit_last_confirmed() == 0)
+        until(lambda: reader.read_explicit_last_confirmed() == 0)
         writer.close()
 
     def test_deferred_sync_of_v3(

@@ -8,7 +8,6 @@ client that looks addresses up goes straight to the bookies, and one that does n
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
@@ -206,11 +205,3 @@ async def _missing_replicas(client: Client, found: JavaLedgerMetadata) -> dict[i
     for entry_id, answer in asked:
         missing[entry_id] += (await answer).rc is not ReturnCode.EOK
     return missing
-
-
-def wait_until(condition, timeout_s: float = 60.0, what: str = "the condition") -> None:
-    """Wait until something holds that other processes bring about."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"{what} did not hold in {timeout_s} s"
-        time.sleep(0.02)

@@ -19,9 +19,9 @@ from tests.interop.replication.cluster import (
     PATIENCE_S,
     MixedCluster,
     entry,
-    wait_until,
 )
 from tests.support.reactor import begin, run, sleep
+from tests.support.waiting import until
 from wire.codes import DigestType, ProtocolVersion
 
 DIGESTS: Final = {"ours-v3": "CRC32C", "java-v3": "CRC32", "ours-v2": "MAC", "java-v2": "CRC32C"}
@@ -62,18 +62,22 @@ class Stream(ABC):
     def goes_on(self) -> bool:
         """Wait until the stream has surely gone on, or has ended; return whether it goes on."""
         wanted = self.acked + 3 * WINDOW
-        wait_until(lambda: self.acked >= wanted or self.error is not None)
+        until(lambda: self.acked >= wanted or self.error is not None)
         return self.error is None
 
     def wait_for_sent(self, sent: int, timeout_s: float = 60.0) -> None:
         self._wait(lambda: self.sent >= sent, timeout_s, f"{sent} adds")
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while not condition():
+        def goes_on() -> None:
             assert self.error is None, f"the writer ended after {self.acked}: {self.error!r}"
-            assert time.monotonic() < deadline_s, f"{self.acked} acks and no {what}"
-            time.sleep(0.005)
+
+        until(
+            condition,
+            lambda: f"{self.acked} acks and no {what}",
+            timeout_s=timeout_s,
+            check=goes_on,
+        )
 
     def stop(self) -> int:
         """Add no more; return how many were acknowledged, all of them.

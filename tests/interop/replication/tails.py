@@ -11,6 +11,7 @@ from bkclient.client import Client
 from tests.interop.peers.peers import JavaError, JavaLedger
 from tests.interop.replication.cluster import LONGEST_S, PASSWORD, V2, V3, MixedCluster
 from tests.support.reactor import begin
+from tests.support.waiting import until
 from wire.ids import LedgerId
 
 POLL_MS: Final = 1000
@@ -55,12 +56,17 @@ class Tails:
 
     def wait_for(self, count: int, timeout_s: float = 60.0) -> None:
         """Return when every reader has seen so many entries."""
-        deadline_s = time.monotonic() + timeout_s
-        while any(len(found) < count for found in self.seen.values()):
+
+        def nobody_ended() -> None:
             for name, reader in self.readers.items():
                 assert not reader.done(), f"{name} has ended: {reader.exception()!r}"
-            assert time.monotonic() < deadline_s, {n: len(f) for n, f in self.seen.items()}
-            time.sleep(PAUSE_S)
+
+        until(
+            lambda: all(len(found) >= count for found in self.seen.values()),
+            lambda: str({name: len(found) for name, found in self.seen.items()}),
+            timeout_s=timeout_s,
+            check=nobody_ended,
+        )
 
     def ended(self, timeout_s: float = 60.0) -> dict[str, list[bytes]]:
         """Return what each reader saw, once all have come to the end of the ledger."""

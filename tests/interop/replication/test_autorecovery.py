@@ -30,11 +30,11 @@ from tests.interop.peers.healing import (
     has_cookie,
     in_java,
     open_client,
-    wait_for,
 )
 from tests.interop.peers.ours import our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers
 from tests.support.reactor import call, run
+from tests.support.waiting import until
 from wire.ids import BookieId, LedgerId
 
 
@@ -53,7 +53,7 @@ def in_background(work: Any) -> Iterator[None]:
         assert outcome == []
     finally:
         call(running[0].cancel)
-        wait_for(lambda: outcome, 60)
+        until(lambda: outcome)
         assert outcome[0].check(CancelledError) is not None
 
 
@@ -84,12 +84,12 @@ def test_a_cluster_with_our_auditor_and_workers_heals(peers: Peers, victim: int)
     cluster = Cluster(peers, autoRecoveryDaemonEnabled="true", zkTimeout=15_000)
     alone = process(cluster.bookies[1])
     peers.on_close(alone.kill)
-    wait_for(lambda: run(cluster.store.current_auditor()) is not None, HEALED_S)
+    until(lambda: run(cluster.store.current_auditor()) is not None, timeout_s=HEALED_S)
     assert cluster.on(cluster.bookies[victim])
     cluster.wait_whole(cluster.kill(cluster.bookies[victim]))
     # The others may have mended all of it before this one knew what a signal is.
     log = cluster.bookies[1].directory / "autorecovery.log"
-    wait_for(lambda: "serving after" in log.read_text(), 60)
+    until(lambda: "serving after" in log.read_text())
     alone.send_signal(signal.SIGTERM)
     assert alone.wait(60) == 0
 
@@ -97,7 +97,7 @@ def test_a_cluster_with_our_auditor_and_workers_heals(peers: Peers, victim: int)
 def test_our_worker_repairs_what_javas_auditor_marks(peers: Peers) -> None:
     cluster = Cluster(peers)
     with in_java(peers, cluster.uri, "AuditorElector", "java-auditor:1"):
-        wait_for(lambda: run(cluster.store.current_auditor()) == "java-auditor:1", HEALED_S)
+        until(lambda: run(cluster.store.current_auditor()) == "java-auditor:1", timeout_s=HEALED_S)
         with our_worker(peers, cluster.uri):
             cluster.wait_whole(cluster.kill(cluster.bookies[3]))
 
@@ -119,7 +119,7 @@ def test_java_takes_over_as_auditor_when_ours_goes(peers: Peers) -> None:
         time.sleep(1)
         assert run(store.current_auditor()) == "our-auditor:1"
         run(ours.store.resign())
-        wait_for(lambda: run(store.current_auditor()) == "java-auditor:1", 60)
+        until(lambda: run(store.current_auditor()) == "java-auditor:1")
 
 
 def test_an_open_ledger_of_a_dead_java_writer_is_recovered_and_made_whole(peers: Peers) -> None:

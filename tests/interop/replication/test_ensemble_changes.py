@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
-from tests.interop.replication.cluster import MixedCluster, entry, wait_until
+from tests.interop.replication.cluster import MixedCluster, entry
 from tests.interop.replication.race import race
 from tests.interop.replication.streams import KINDS, Stream, begin_stream
 from tests.interop.replication.tails import Tails
+from tests.support.waiting import until
 
 
 def kill(cluster: MixedCluster, streams: list[Stream], victims: set[str]) -> None:
@@ -16,7 +17,7 @@ def kill(cluster: MixedCluster, streams: list[Stream], victims: set[str]) -> Non
         cluster.kill(bookie)
     for stream in streams:
         stream.wait_for_more()
-        wait_until(lambda s=stream: not victims & {*cluster.ensemble(s.ledger_id)})
+        until(lambda s=stream: not victims & {*cluster.ensemble(s.ledger_id)})
     cluster.heal()
 
 

@@ -7,7 +7,6 @@ entry" of what it may have had, and in the end it holds again whatever the metad
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from bookied.errors import ExitStatus
 from tests.interop.peers.ours import PATIENT_CONFIG, OurBookie, our_bookies
 from tests.interop.peers.peers import Peers
 from tests.support.reactor import run, the_reactor
+from tests.support.waiting import until
 
 DB = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"
 HEALING = {
@@ -55,13 +55,12 @@ def heal(lost: OurBookie, timeout_s: float = 120.0) -> str:
     told_before = lost.log.stat().st_size
     lose_everything(lost)
     lost.start()
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        text = lost.log.read_bytes()[told_before:].decode()
-        if ", 0 ledgers to try again" in text:
-            return text
-        assert time.monotonic() < deadline_s, text[-3000:]
-        time.sleep(0.1)
+
+    def text() -> str:
+        return lost.log.read_bytes()[told_before:].decode()
+
+    until(lambda: ", 0 ledgers to try again" in text(), lambda: text()[-3000:], timeout_s=timeout_s)
+    return text()
 
 
 def test_what_was_lost_comes_back(

@@ -9,10 +9,11 @@ from bkclient.errors import ClientLedgerFencedError, NoSuchLedgerError
 from bkclient.quorum.fragments import Lack, fragments_of
 from bkclient.repair.check import view
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer
-from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry, wait_until
+from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry
 from tests.interop.replication.streams import Stream, begin_stream
 from tests.interop.replication.test_network_faults import refuse
 from tests.support.reactor import begin, call, run
+from tests.support.waiting import until
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -50,13 +51,13 @@ class TestOlderFragments:
         assert stored.fragments[0].ensemble == swapped
         assert len(stored.fragments) >= 3
         # Neither reader has been asked for anything: the watches told them.
-        wait_until(lambda: our_reader.metadata.fragments == stored.fragments)
-        wait_until(lambda: dict(java_reader.metadata().ensembles) == ensembles(stored))
+        until(lambda: our_reader.metadata.fragments == stored.fragments)
+        until(lambda: dict(java_reader.metadata().ensembles) == ensembles(stored))
         self.check_that_readers_find_the_copies(cluster, stored, our_reader, java_reader)
         cluster.heal()
         count = stream.close()
         assert cluster.agreed_end(stream.ledger_id, stream.acked) == count
-        wait_until(lambda: our_reader.is_closed and java_reader.is_closed)
+        until(lambda: our_reader.is_closed and java_reader.is_closed)
         assert our_reader.last_add_confirmed == java_reader.last_add_confirmed == count - 1
         our_reader.close()
         java_reader.close()
@@ -64,7 +65,7 @@ class TestOlderFragments:
     def drop(self, cluster: MixedCluster, stream: Stream, bookie: str) -> None:
         """Spoil a bookie's link, and wait until the writer has done without it."""
         call(refuse, cluster.proxy(bookie))
-        wait_until(lambda: bookie not in cluster.ensemble(stream.ledger_id))
+        until(lambda: bookie not in cluster.ensemble(stream.ledger_id))
         stream.wait_for_more()
 
     def check_that_readers_find_the_copies(
@@ -124,9 +125,7 @@ class TestMarks:
         by_java = java.open_async(ledger_id, password=PASSWORD)
         by_us = begin(ours.open_ledger(streams[1].ledger_id, password=PASSWORD), 120)
         for stream in streams:
-            wait_until(
-                lambda s=stream: cluster.metadata(s.ledger_id).state is LedgerState.IN_RECOVERY
-            )
+            until(lambda s=stream: cluster.metadata(s.ledger_id).state is LedgerState.IN_RECOVERY)
             # The mark alone stops nobody.
             stream.wait_for_more()
         yield streams
@@ -147,7 +146,7 @@ class TestMarks:
             run(ours.writer.close())
         assert cluster.metadata(ours.ledger_id).state is LedgerState.IN_RECOVERY
         # Java's fails what is pending, and what it takes later has no outcome, ever.
-        wait_until(lambda: javas.error is not None or javas.stands_still)
+        until(lambda: javas.error is not None or javas.stands_still)
         assert getattr(javas.error, "name", None) in {None, "BKLedgerFencedException"}
         assert cluster.metadata(javas.ledger_id).state is LedgerState.IN_RECOVERY
 

@@ -14,12 +14,13 @@ from bkclient.errors import (
     RequestTimeoutError,
 )
 from tests.interop.peers.peers import JavaError
-from tests.interop.replication.cluster import PASSWORD, PATIENCE_S, MixedCluster, entry, wait_until
+from tests.interop.replication.cluster import PASSWORD, PATIENCE_S, MixedCluster, entry
 from tests.interop.replication.race import race
 from tests.interop.replication.streams import KINDS, WINDOW, begin_stream
 from tests.interop.replication.tails import Tails
 from tests.support.reactor import call, run
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import until
 from wire.ids import LedgerId
 
 LONGEST_S = 15 * PATIENCE_S
@@ -64,7 +65,7 @@ def test_writers_go_on_without_the_bookies_behind_a_bad_link(
     if fault not in PASSING:
         assert hit
         for stream in hit:
-            wait_until(lambda s=stream: not victims & {*cluster.ensemble(s.ledger_id)})
+            until(lambda s=stream: not victims & {*cluster.ensemble(s.ledger_id)})
             stream.wait_for_more()
     # Half are recovered over the bad network, half are closed by their writers.
     ends = {s: race(cluster, s.ledger_id, rng, proxied=True) for s in streams[:2]}
@@ -118,7 +119,7 @@ def test_a_network_that_comes_back_finds_writers_at_work_or_told(
     before = {s: cluster.ensemble(s.ledger_id) for s in streams}
     spoil(cluster, cluster.members, fault)
     for stream, ensemble in before.items():
-        wait_until(lambda s=stream, e=ensemble: s.error or cluster.ensemble(s.ledger_id) != e)
+        until(lambda s=stream, e=ensemble: s.error or cluster.ensemble(s.ledger_id) != e)
     cluster.heal()
     for stream in streams:
         if stream.goes_on():

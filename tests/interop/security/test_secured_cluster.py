@@ -10,8 +10,7 @@ import re
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from tests.interop.security.test_zookeeper_security import (
 )
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.reactor import run, the_reactor
+from tests.support.waiting import until
 from wire.ids import LedgerId
 
 MANUAL = Path(__file__).parents[3] / "docs" / "security.md"
@@ -164,13 +164,6 @@ async def write(client: Client) -> LedgerId:
     return writer.ledger_id
 
 
-def wait_for(is_so: Callable[[], bool], told: Callable[[], str]) -> None:
-    deadline_s = time.monotonic() + HEALED_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, told()
-        time.sleep(0.3)
-
-
 def test_either_kind_mends_what_the_others_bookies_hold(cluster: Closed) -> None:
     java, ours = cluster.java("java1"), cluster.ours("ours1")
     client = cluster.client()
@@ -195,7 +188,7 @@ def test_either_kind_mends_what_the_others_bookies_hold(cluster: Closed) -> None
             assert process.returncode is None, process.log_tail(50)
             return set(run(client.read_metadata(ledger_id)).value.all_bookies()) == expected
 
-        wait_for(is_so, lambda: process.log.read_text()[-3000:])
+        until(is_so, lambda: process.log.read_text()[-3000:], timeout_s=HEALED_S)
         process.stop(20)
 
     cluster.ours("ours2")
@@ -230,7 +223,7 @@ def test_http_of_a_java_bookie_is_asked_in_tls_too(cluster: Closed) -> None:
         httpServerTrustStorePath=trust,
         httpServerTrustStorePassword=PASSWORD.decode(),
     )
-    wait_for(partial(is_listening, port), bookie.log.read_text)
+    until(partial(is_listening, port), bookie.log.read_text, timeout_s=HEALED_S)
     java3 = ["java3", "--http", f"https://localhost:{port}", "-o", "json"]
     stranger = bkctl("-c", cluster.client_conf, "bookie", "state", *java3, ok=False)
     assert stranger.status != 0

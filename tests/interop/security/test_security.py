@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from tests.support.certificates import (
 )
 from tests.support.keytool import key_store, trust_store
 from tests.support.reactor import run, the_reactor
+from tests.support.waiting import until
 from wire.codes import BookieInfoFlag
 from wire.ids import BookieId, LedgerId
 from wire.messages import BookieInfoRequest
@@ -213,10 +213,7 @@ def test_a_new_certificate_is_shown_after_sighup(stage: Stage) -> None:
     other = Authority("the next")
     write_pem(stage.bookie_pem.key.parent, other.issue("bookie"), stage.authority)
     os.kill(stage.bookie.pid, signal.SIGHUP)
-    deadline_s = time.monotonic() + 60
-    while "TLS files read again" not in stage.bookie.log.read_text():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    until(lambda: "TLS files read again" in stage.bookie.log.read_text())
     assert "an authority that is not trusted" in refused(stage)
 
 
@@ -422,10 +419,11 @@ def test_autorecovery_of_a_bookie_is_let_in_by_java_and_by_ours(module_peers: Pe
     def ensemble() -> set[str]:
         return set(run(client.read_metadata(ledger_id)).value.all_bookies())
 
-    deadline_s = time.monotonic() + 120
-    while ensemble() != {bookies[0].bookie_id, spare.bookie_id}:
-        assert time.monotonic() < deadline_s, bookies[0].log.read_text()[-3000:]
-        time.sleep(0.2)
+    until(
+        lambda: ensemble() == {bookies[0].bookie_id, spare.bookie_id},
+        lambda: bookies[0].log.read_text()[-3000:],
+        timeout_s=120,
+    )
 
 
 # Roles

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -24,6 +23,7 @@ from tests.interop.peers.peers import Peers
 from tests.interop.peers.pulsar import PulsarBroker
 from tests.interop.peers.sides import bkctl
 from tests.support.programs import missing
+from tests.support.waiting import until
 
 NAMESPACE = "public/default"
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
@@ -246,12 +246,3 @@ def test_a_ledger_names_its_topic(stage: Stage) -> None:
     (ledger,) = stage.ledgers("named")
     shown = bkctl("-u", stage.uri, "ledger", "show", ledger, "-o", "json").json
     assert shown["topic"] == f"persistent://{NAMESPACE}/named"
-
-
-def until(condition: Callable[[], bool], tries: int = 300) -> None:
-    pause = threading.Event()
-    for _ in range(tries):
-        if condition():
-            return
-        pause.wait(0.1)
-    raise AssertionError("not met in time")

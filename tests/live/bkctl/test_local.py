@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from bkctl.exit_status import ExitStatus
 from bookied.directories.dirs import DirectoryLocks
 from tests.bkctl.support.cluster import BKCTL, local_cluster
 from tests.bkctl.support.terminal import FakeHost
+from tests.support.waiting import until
 
 TIMEOUT_S = 120.0
 BOOKIED = [sys.executable, "-m", "bookied"]
@@ -49,16 +49,9 @@ def _processes(directory: Path, program: bytes = b"bookied") -> list[int]:
     return sorted(found)
 
 
-def _until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.05)
-
-
 def _until_listed(uri: str) -> None:
     words = ("-u", uri, "bookie", "list", "--state", "rw", "-o", "id")
-    _until(lambda: _run(*words).stdout, "no bookie takes adds")
+    until(lambda: _run(*words).stdout, "no bookie takes adds")
 
 
 # Without processes -----------------------------------------------------------------------------
@@ -244,7 +237,7 @@ def test_children_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     assert len(_processes(directory)) == 2
     process.kill()
     process.communicate()
-    _until(lambda: not _processes(directory), "bookies are left behind")
+    until(lambda: not _processes(directory), "bookies are left behind")
 
 
 @pytest.mark.processes
@@ -259,7 +252,7 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         assert listed.stdout.strip() in started.stdout
     finally:
         os.kill(pid, signal.SIGTERM)
-    _until(lambda: not _processes(directory), "bookies are left behind")
+    until(lambda: not _processes(directory), "bookies are left behind")
 
 
 @pytest.mark.processes
@@ -280,7 +273,7 @@ def test_a_registration_from_before_a_crash_is_not_taken_for_a_start(tmp_path: P
             for one in _processes(directory) if crashes else ():
                 os.kill(one, signal.SIGKILL)
             os.kill(pid, signal.SIGTERM)
-        _until(lambda: not _processes(directory), "bookies are left behind")
+        until(lambda: not _processes(directory), "bookies are left behind")
 
 
 @pytest.mark.processes
@@ -308,7 +301,7 @@ def test_a_bookie_that_dies_is_told_and_the_others_go_on(tmp_path: Path) -> None
         victim = _processes(directory)[0]
         os.kill(victim, signal.SIGKILL)
         log = directory.with_suffix(".log")
-        _until(lambda: "ended with -9" in log.read_text(), "not told")
+        until(lambda: "ended with -9" in log.read_text(), "not told")
         assert len(_processes(directory)) == 1
 
 
@@ -322,7 +315,7 @@ def test_the_last_bookie_takes_nothing_along_and_settings_are_kept(tmp_path: Pat
             (victim,) = _processes(directory)
             os.kill(victim, signal.SIGKILL)
             log = directory.with_suffix(".log")
-            _until(lambda log=log: "no bookie is left" in log.read_text(), "not told")
+            until(lambda log=log: "no bookie is left" in log.read_text(), "not told")
             assert f"bookied --conf {conf}" in log.read_text()
             assert _run("-u", cluster.uri, "cluster", "info").returncode == 0
             again = subprocess.Popen([*BOOKIED, "--conf", str(conf)], stderr=subprocess.DEVNULL)
@@ -380,7 +373,7 @@ def test_a_zookeeper_that_dies_is_told_at_once_and_ends_the_cluster(
         assert _run(*words, "--background").returncode == 0
         _kill_zookeeper(directory)
         log = directory / BACKGROUND_LOG
-        _until(lambda: "bkctl: ZooKeeper ended with -9" in log.read_text(), "not told")
+        until(lambda: "bkctl: ZooKeeper ended with -9" in log.read_text(), "not told")
         told = log.read_text()
     else:
         process = subprocess.Popen(
@@ -394,7 +387,7 @@ def test_a_zookeeper_that_dies_is_told_at_once_and_ends_the_cluster(
         assert process.returncode == ExitStatus.UNREACHABLE
     assert "warning: ZooKeeper ended with -9; stopping the bookies" in told
     assert f"bkctl local 1 --zookeeper --dir {directory}" in told
-    _until(lambda: not _processes(directory), "bookies are left behind")
+    until(lambda: not _processes(directory), "bookies are left behind")
 
 
 @pytest.mark.processes
@@ -487,4 +480,4 @@ def test_secrets_of_a_cluster_are_for_its_user(tmp_path: Path) -> None:
     finally:
         for pid in _processes(directory, b"bkctl"):
             os.kill(pid, signal.SIGTERM)
-        _until(lambda: not _processes(directory), "bookies are left behind")
+        until(lambda: not _processes(directory), "bookies are left behind")

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.processes
 
@@ -86,13 +87,6 @@ def _line(process: subprocess.Popen[bytes]) -> bytes:
             break
         line += data
     return line
-
-
-def _until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.05)
 
 
 def _entries(cluster: Cluster, ledger: str) -> list[str]:
@@ -195,7 +189,7 @@ def test_entries_are_added_as_they_come_and_followed_as_they_are_added(cluster: 
     for n in range(3):
         adding.stdin.write(b"entry %d\n" % n)
         adding.stdin.flush()
-        _until(lambda: len(_entries(cluster, ledger)) == n + 1, "not added")  # noqa: B023
+        until(lambda: len(_entries(cluster, ledger)) == n + 1, "not added")  # noqa: B023
     # The bookies hear that an entry is confirmed with the next one; of the last, at the end.
     assert _line(following) == b"entry 0\n"
     assert _line(following) == b"entry 1\n"
@@ -239,7 +233,7 @@ def test_an_interrupted_write_closes_its_ledger_and_says_so(
     assert process.stdin is not None
     process.stdin.write(b"one\ntwo\n")
     process.stdin.flush()
-    _until(lambda: (ids := _newest(cluster, mark)) and len(_entries(cluster, ids)) == 2, "no adds")
+    until(lambda: (ids := _newest(cluster, mark)) and len(_entries(cluster, ids)) == 2, "no adds")
     process.send_signal(number)
     code, out, err = _end(process)
     ledger = _newest(cluster, mark)
@@ -255,7 +249,7 @@ def test_an_interrupted_add_hands_its_ledger_back(cluster: Cluster) -> None:
     assert process.stdin is not None
     process.stdin.write(b"one\n")
     process.stdin.flush()
-    _until(lambda: _entries(cluster, ledger), "no adds")
+    until(lambda: _entries(cluster, ledger), "no adds")
     process.send_signal(signal.SIGINT)
     status, _, err = _end(process)
     assert status == ExitStatus.INTERRUPTED
@@ -278,7 +272,7 @@ def test_a_killed_add_leaves_a_ledger_that_can_only_be_recovered(cluster: Cluste
     assert process.stdin is not None
     process.stdin.write(b"one\n")
     process.stdin.flush()
-    _until(lambda: _entries(cluster, ledger), "no adds")
+    until(lambda: _entries(cluster, ledger), "no adds")
     process.kill()
     process.communicate()
     status, _, err = _run(cluster, "ledger", "add", ledger, "two", "--json")
@@ -296,7 +290,7 @@ def test_a_writer_that_was_fenced_says_what_to_do(cluster: Cluster) -> None:
     assert process.stdin is not None
     process.stdin.write(b"one\n")
     process.stdin.flush()
-    _until(lambda: _entries(cluster, ledger), "no adds")
+    until(lambda: _entries(cluster, ledger), "no adds")
     _ok(cluster, "ledger", "recover", ledger, "--yes")
     status, out, err = _end(process, b"two\n")
     assert (status, out) == (ExitStatus.CONFLICT, b"")

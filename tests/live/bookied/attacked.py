@@ -20,6 +20,7 @@ from urllib.request import urlopen
 from bookied.server.limits.hits import TELL_EVERY_S
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.support.waiting import until
 from wire.codes import ReturnCode
 
 BEFORE_S = 0.8
@@ -178,10 +179,3 @@ def is_over(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLERR)
     return bool(poll.poll(0))
-
-
-def until(condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "not in time"
-        time.sleep(0.05)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
-from tests.live.bookied.attacked import until
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
+from tests.support.waiting import until
 from wire.codes import ReturnCode
 
 pytestmark = pytest.mark.processes

@@ -24,9 +24,9 @@ from bkclient.errors import SecurityError
 from bkctl.bookies.https import TlsStream
 from tests.bookied.worlds.secured import conf, jaas_of_both
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, packet
-from tests.live.bookied.attacked import until
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.certificates import Authority, Issued, bookie_keys, client_keys, write_pem
+from tests.support.waiting import until
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
 from wire.digest_md5 import DigestMd5Client

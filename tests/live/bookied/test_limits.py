@@ -17,7 +17,8 @@ import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.serving import KEY, packet
-from tests.live.bookied.attacked import Live, WellBehaved, is_cut, is_over, kept_service, until
+from tests.live.bookied.attacked import Live, WellBehaved, is_cut, is_over, kept_service
+from tests.support.waiting import until
 from wire.codes import ReturnCode
 from wire.frames import v2
 from wire.ids import EntryId, LedgerId

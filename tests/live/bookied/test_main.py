@@ -27,7 +27,6 @@ from bookied.directories.dirs import VERSION
 from bookied.process.command_line import configure, log_path, parse_options
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.serving import packet
-from tests.live.bookied.attacked import until
 from tests.live.bookied.processes import (
     SOON_FORGOTTEN,
     BookieProcess,
@@ -36,6 +35,7 @@ from tests.live.bookied.processes import (
     write_conf,
 )
 from tests.support.reactor import call, run, the_reactor
+from tests.support.waiting import until
 from wire.codes import ReturnCode
 from wire.messages import AddResponse
 

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.bookied.worlds.wedged_disk import Wedged
-from tests.live.bookied.attacked import until
 from tests.live.bookied.processes import free_port
+from tests.support.waiting import until
 from wire.codes import ReturnCode
 
 pytestmark = pytest.mark.processes

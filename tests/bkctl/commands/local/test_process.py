@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from bkctl.commands.local.process import ChildProcess
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.processes
 
@@ -34,20 +34,13 @@ time.sleep(0.5)
 """
 
 
-def _wait_for(word: str, log: Path) -> None:
-    until_s = time.monotonic() + TIMEOUT_S
-    while word not in log.read_text():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
-
-
 def test_who_was_asked_to_end_is_not_pressed_by_a_second_signal(tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = ChildProcess([sys.executable, "-c", HASTY], log)
     try:
-        _wait_for("ready", log)
+        until(lambda: "ready" in log.read_text())
         child.send_signal(signal.SIGTERM)
-        _wait_for("asked", log)
+        until(lambda: "asked" in log.read_text())
         assert child.stop(TIMEOUT_S) == 0
     finally:
         child.kill()

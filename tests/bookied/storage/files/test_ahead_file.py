@@ -8,7 +8,7 @@ import os
 import resource
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -17,6 +17,7 @@ import pytest
 from bookied.storage.files.ahead_file import AHEAD_BYTES, BUFFER_BYTES, PIECE_BYTES, AheadFile
 from bookied.storage.files.direct_file import BLOCK_BYTES, DirectRefusedError
 from bookied.storage.files.files import RealFiles
+from tests.support.waiting import until
 
 STEP = 4 * 1024 * 1024
 
@@ -86,22 +87,13 @@ def test_appends_that_outrun_the_zeros_are_never_zeroed(path: Path) -> None:
 def test_a_sync_finds_blocks_that_are_written_already(path: Path) -> None:
     file = AheadFile(path, STEP)
     file.write([block(1)])
-    wait_until(lambda: path.stat().st_size >= AHEAD_BYTES)
+    until(lambda: path.stat().st_size >= AHEAD_BYTES)
     blocks = path.stat().st_blocks
     for number in range(100):
         file.write([block(number)])
         file.sync()
     assert path.stat().st_blocks == blocks
     file.close()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    changed = threading.Event()
-    for _ in range(6000):
-        if holds():
-            return
-        changed.wait(0.01)
-    raise AssertionError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from bkclient.blocking import BlockingClient
 from bkclient.log import LogManager, LogOptions, Position
 from bkctl.commands.export.run import spark_session
 from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -193,20 +193,16 @@ class TestStream:
         try:
             for n in range(30):
                 client.run(writer.append, b"%d" % n)
-            wait_until(lambda: len(seen) >= 29, query)
+            until(lambda: len(seen) >= 29, check=lambda: is_active(query))
             client.run(writer.close)
-            wait_until(lambda: len(seen) == 30, query)
+            until(lambda: len(seen) == 30, check=lambda: is_active(query))
             assert seen == [b"%d" % n for n in range(30)]
         finally:
             query.stop()
 
 
-def wait_until(holds, query, timeout_s: float = 60) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not holds():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+def is_active(query) -> None:
+    assert query.isActive, query.exception()
 
 
 class TestSink:

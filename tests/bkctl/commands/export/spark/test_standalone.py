@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from bkctl.commands.export.task.progress import Done
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
 from tests.bkctl.support.cluster import local_cluster
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -63,11 +63,17 @@ class Standalone:
         return self.directory / f"{name}.log"
 
     def wait_for(self, name: str, words: str) -> None:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while words not in self.log(name).read_text(errors="replace"):
-            assert self.processes[name].poll() is None, self.log(name).read_text()
-            assert time.monotonic() < deadline_s, self.log(name).read_text()
-            time.sleep(0.1)
+        log = self.log(name)
+
+        def goes_on() -> None:
+            assert self.processes[name].poll() is None, log.read_text()
+
+        until(
+            lambda: words in log.read_text(errors="replace"),
+            log.read_text,
+            timeout_s=START_TIMEOUT_S,
+            check=goes_on,
+        )
 
     def kill(self, name: str) -> None:
         """Kill a process with the executors that it started."""

@@ -1,0 +1,43 @@
+"""The one wait that tests with threads and processes have."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.support.waiting import NotInTimeError, until
+
+
+def test_it_ends_as_soon_as_the_condition_holds_with_what_that_gave() -> None:
+    asked: list[int] = []
+
+    def third() -> list[int]:
+        asked.append(0)
+        return asked if len(asked) == 3 else []
+
+    assert until(third) == [0, 0, 0]
+
+
+def test_it_sees_what_another_thread_does() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.set)
+    thread.start()
+    assert until(done.is_set) is True
+    thread.join()
+
+
+def test_it_fails_at_the_deadline_with_what_is_wrong_by_then() -> None:
+    asked: list[int] = []
+    with pytest.raises(NotInTimeError, match="asked 1 times"):
+        until(lambda: asked.append(0), lambda: f"asked {len(asked)} times", timeout_s=-1.0)
+    with pytest.raises(NotInTimeError, match="no bookie"):
+        until(lambda: False, "no bookie", timeout_s=-1.0)
+
+
+def test_what_makes_waiting_useless_ends_it_at_once() -> None:
+    def check() -> None:
+        raise RuntimeError("the process ended")
+
+    with pytest.raises(RuntimeError, match="the process ended"):
+        until(lambda: False, check=check)
