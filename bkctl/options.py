@@ -118,9 +118,6 @@ class Options:
         self.filters: tuple[str, ...] = ()
         self.watch_s: float | None = None
         self.until: str | None = None
-        self.report: str | None = None
-        self.lock: str | None = None
-        self.lock_wait_s: float = 0.0
         self.no_headers = False
         self.exact = False
         self.utc = False
@@ -369,26 +366,6 @@ _DECLARED: Final = (
         type=Seconds(min=0),
         metavar="TIME",
         help="Time limit of the command: seconds, 30s, 5m, 1h; 0 is no limit.",
-    ),
-    _option(
-        "--report",
-        metavar="FILE",
-        per_run=True,
-        help="Keep what is printed, and what ends the command, in FILE too, as JSON lines.",
-    ),
-    _option(
-        "--lock",
-        metavar="FILE",
-        per_run=True,
-        help="Run only if no other run holds this lock; else 7, with nothing done.",
-    ),
-    _option(
-        "--lock-wait",
-        "lock_wait_s",
-        type=Seconds(min=0),
-        metavar="TIME",
-        per_run=True,
-        help="Wait so long for the lock: seconds, 30s, 5m, 1h.",
     ),
     _option("-y", "--yes", is_flag=True, help="Answer yes to all questions."),
     _option("--no-input", is_flag=True, help="Never ask; refuse instead."),

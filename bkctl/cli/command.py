@@ -7,9 +7,7 @@ pages, completions and tests read that. What it does is a function, imported whe
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,13 +16,13 @@ from click.core import augment_usage_errors
 
 from bkctl.cli.params import complete_files
 from bkctl.exit_status import MEANING, Effect, ExitStatus
-from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
+from bkctl.options import WATCHING, global_options, is_global, with_seconds
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from bkctl.cli.watch import Rounds
-    from bkctl.session.session import Host, Session
+    from bkctl.session.session import Session
 
 _SENTENCE_CHARS_MAX: Final = 200
 """Of a command's first sentence in the list of its group, which goes on in the next line."""
@@ -110,7 +108,7 @@ class Command(click.Command):
         from bkctl.session.session import Host, session_for
 
         host = ctx.obj if isinstance(ctx.obj, Host) else Host()
-        with augment_usage_errors(ctx), locked(host, ctx), session_for(host, ctx) as session:
+        with augment_usage_errors(ctx), session_for(host, ctx) as session:
             ctx.obj = session
             rounds = self._rounds(session)
             if rounds is None:
@@ -167,17 +165,6 @@ class Command(click.Command):
         if self.replaces:
             formatter.write_text(f"Replaces: {self.replaces}")
         super().format_epilog(ctx, formatter)
-
-
-def locked(host: Host, ctx: click.Context) -> contextlib.AbstractContextManager[None]:
-    """Hold the lock that the options of a command name, if they name one."""
-    options = options_of(ctx)
-    if options.lock is None:
-        return contextlib.nullcontext()
-    from bkctl.cli.lock import held
-
-    words = shlex.join(["bkctl", *options.args])
-    return held(options.lock, words, wait_s=options.lock_wait_s, sleep=host.sleep)
 
 
 class Group(click.Group):

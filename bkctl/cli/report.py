@@ -74,7 +74,6 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
 def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
     """Print an error in the form that was asked for; return its exit status."""
     found = describe(error, session)
-    _keep(found, session)
     stderr = session.host.stderr if session else sys.stderr
     verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
     if verbose:
@@ -84,15 +83,6 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
         click.echo(file=stderr)  # The terminal has written ^C, perhaps behind a question.
     click.echo(json.dumps(found.machine()) if as_json else found.line(), file=stderr)
     return found.status
-
-
-def _keep(found: Report, session: Session | None) -> None:
-    """Add an error to the report that the command keeps, if that could be begun."""
-    if session is not None and session.keeps_report:
-        from bkctl.output.report_file import add_error
-
-        assert session.options.report is not None
-        add_error(session.options.report, found.machine())
 
 
 _JSON = frozenset({"json", "jsonl"})

@@ -38,7 +38,6 @@ from bkctl.suggest import did_you_mean
 if TYPE_CHECKING:
     from bkctl.cli.watch import Watch
     from bkctl.options import Options
-    from bkctl.output.report_file import KeptReport
     from bkctl.session.session import Host
 
 WATCHED_AT: Final = "watched_at"
@@ -130,14 +129,10 @@ class Emitter:
         watch: Watch | None = None,
         *,
         title: Callable[[], str] = lambda: "",
-        report: KeptReport | None = None,
     ) -> None:
-        """``title`` says where values are from: the line above a table on a terminal.
-
-        ``report`` is where values are kept besides.
-        """
+        """``title`` says where values are from: the line above a table on a terminal."""
         self._options, self._host, self._watch = options, host, watch
-        self._title, self._report = title, report
+        self._title = title
         self._form = options.output or "table"
         if watch is not None and self._form == "json":
             self._form = "jsonl"
@@ -245,15 +240,10 @@ class Emitter:
         return False
 
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
-        """Let the watch and the report see what is shown."""
-        if self._watch is None and self._report is None:
-            yield from values
-            return
+        """Let the watch see what is shown."""
         for value in values:
             if self._watch is not None:
                 self._watch.see(view, value, self._record(view, value))
-            if self._report is not None:
-                self._report.add(self.machine(view, value))
             yield value
 
     # Machine forms ------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from bkctl.cli.watch import Watch
     from bkctl.output.emit import Emitter
     from bkctl.output.progress import Progress
-    from bkctl.output.report_file import KeptReport
     from bkctl.session.metadata_view import Look
     from bkctl.session.profiles import Profile
     from bkctl.session.writers import HeldWriters
@@ -127,8 +126,6 @@ def session_for(host: Host, ctx: click.Context) -> Iterator[Session]:
         try:
             if getattr(ctx.command, "takes_profile", True):
                 session.use_profile()
-            if options.report is not None:
-                session.keep_report(options.report)
             yield session
             session.remind()
         finally:
@@ -157,7 +154,6 @@ class Session:
         self._connected = False
         self._interrupts = interrupts
         self._emitter: Emitter | None = None
-        self._report: KeptReport | None = None
         self._at_end = contextlib.ExitStack()
         self._is_watched = False
         self._lines: list[str] | None = None
@@ -307,7 +303,7 @@ class Session:
                 from bkctl.output.whole_file import keep_private
 
                 keep_private(self.host.stdout)
-            self._emitter = Emitter(self.options, self.host, title=self._title, report=self._report)
+            self._emitter = Emitter(self.options, self.host, title=self._title)
         return self._emitter
 
     def _title(self) -> str:
@@ -330,7 +326,7 @@ class Session:
         if watch is not None:
             from bkctl.output.emit import Emitter
 
-            self._emitter = Emitter(self.options, host, watch, report=self._report)
+            self._emitter = Emitter(self.options, host, watch)
 
     def emit(self, value: object) -> None:
         """Print one value in the form that was asked for."""
@@ -361,22 +357,6 @@ class Session:
             self._look.close()
         if self._emitter is not None:
             self._emitter.finish()
-
-    @property
-    def keeps_report(self) -> bool:
-        """Whether what is printed is kept in a file too."""
-        return self._report is not None
-
-    def keep_report(self, path: str) -> None:
-        """Keep what is printed in a file too.
-
-        Raises:
-            CommandError: it cannot be written.
-        """
-        from bkctl.output.report_file import KeptReport
-
-        self._report = KeptReport(path)
-        self._at_end.callback(self._report.close)
 
     # People -------------------------------------------------------------------------------------
 

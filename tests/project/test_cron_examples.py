@@ -34,7 +34,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        found = re.search(r"--lock \$STATE/(\w+)\.lock", self.command)
+        found = re.search(r"flock -n \$STATE/(\w+)\.lock", self.command)
         assert found is not None, self.command
         return found[1]
 
@@ -117,8 +117,8 @@ def test_a_job_does_nothing_while_the_one_before_still_runs(job: Job, cron: Cron
     with (cron.directory / f"{job.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = cron.run(job)
-    assert "locked" in done.stdout + done.stderr
-    assert not (cron.directory / "inventory.jsonl").exists()
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 1)
+    assert sorted(path.name for path in cron.directory.iterdir()) == ["bin", f"{job.name}.lock"]
 
 
 def test_what_jobs_keep_is_whole(cron: Cron) -> None:

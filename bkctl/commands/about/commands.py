@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bkctl.cli.command import Command, locked
+from bkctl.cli.command import Command
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.params import argument, option
 from bkctl.exit_status import Effect, ExitStatus

@@ -43,7 +43,6 @@ MODULES: Final = (
     "bkctl.commands.ledger.framing",
     "bkctl.commands.local.java",
     "bkctl.commands.local.cluster",
-    "bkctl.cli.lock",
     "bookied.offline.repair.convert_logs",
     "bookied.errors",
     "bookied.offline.repair.rebuild_db",
@@ -209,10 +208,6 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "No process with autorecovery runs: nobody notices a lost bookie.",
             "`bkctl config explain autoRecoveryDaemonEnabled` is the switch in bookies",
             "`bkctl autorecovery status` shows the rest",
-        ),
-        "BK-LOCKED": _advice(
-            "Another run with the same --lock is at work, or waits for an answer.",
-            "add --lock-wait SECONDS, or leave it to the next run",
         ),
         "BK-BACKUP-DAMAGED": _advice(
             "The file was not written by `cluster backup`, or its end, which has a checksum, is "

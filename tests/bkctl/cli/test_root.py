@@ -229,7 +229,7 @@ def test_help_is_never_cut_and_breaks_no_word_that_is_to_be_typed(
         (["ledger", "list", "--limit", "1.5"], "'1.5' is no whole number"),
         (["ledger", "list", "--timeout", "nan"], "nan is too large, or no number"),
         (["ledger", "list", "--timeout", "inf"], "inf is too large, or no number"),
-        (["--lock-wait", "1e300", "ledger", "list"], "1e300 is too large, or no number"),
+        (["--timeout", "1e300", "ledger", "list"], "1e300 is too large, or no number"),
         (["bookie", "rename", "--rate", "nan"], "nan is too large, or no number"),
     ],
 )

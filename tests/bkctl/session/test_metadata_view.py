@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -234,11 +233,3 @@ def test_each_round_is_brought_up_to_date_before_it_is_read() -> None:
     operations = [operation for operation, _ in server.asked]
     assert operations.count(SYNC) == 1
     assert operations[0] == SYNC
-
-
-def test_a_report_and_the_rounds_it_is_of_go_on_together(tmp_path: Path) -> None:
-    host, path = Ending(cluster(1), lambda: None), tmp_path / "report.jsonl"
-    words = ["-u", URI, "bookie", "list", "--no-ask", "--watch", "--report", str(path)]
-    assert cli.run(words, host) == ExitStatus.TIME_LIMIT
-    names = [json.loads(line).get("bookie_id") for line in path.read_text().splitlines()]
-    assert names.count(NAMES[0]) == 2

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,17 +126,3 @@ def test_a_host_keeps_one_connection_a_cluster_until_it_is_closed() -> None:
     assert [uri for uri, _ in made] == ["sqlite:///a", "sqlite:///b"]
     host.close()
     assert all(client.closed for _, client in made)
-
-
-def test_a_report_is_closed_even_where_the_rest_of_the_output_cannot_be_written(
-    tmp_path: Path,
-) -> None:
-    host = FakeHost()
-    session = _session(host)
-    session.keep_report(str(tmp_path / "report"))
-    assert session.emitter is not None
-    host.out.close()
-    with pytest.raises(ValueError, match="closed"):
-        session.finish()
-    assert session._report is not None
-    assert session._report._file.closed
