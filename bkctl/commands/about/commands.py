@@ -22,10 +22,7 @@ class ShellCommand(Command):
             parameter.opts = [name for name in parameter.opts if name != "-c"]
 
     def invoke(self, ctx: click.Context) -> Any:
-        from bkctl.session.session import Host
-
-        with locked(Host(), ctx):
-            return self.load()(ctx, **ctx.params)
+        return self.load()(ctx, **ctx.params)
 
 
 class CompatCommand(Command):
