@@ -223,6 +223,14 @@ def is_locked(root: Path) -> bool:
     return False
 
 
+def lock_owner(root: Path) -> int | None:
+    """Return the process that locked a root last; None if the lock file does not say."""
+    try:
+        return int((root / LOCK).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
 def _has_lock(inode: int, locks: str) -> bool:
     """Whether a file has an exclusive lock, by the lines of /proc/locks (proc(5))."""
     lines = (line.split() for line in locks.splitlines())

@@ -5,6 +5,9 @@ Everything lies in one directory:
     cluster.json    what it is made of: ports, metadata URI and settings, so that it can be started
                     again
     bkctl.env       for a shell: `. DIR/bkctl.env` tells bkctl where the cluster is
+    config.toml     the profile `local`, with the address of the cluster and the admin token's file
+    admin-token     what the bookies want to see before they change something on request over HTTP
+    bookied.lock    held by the process that runs the cluster
     metadata.db     the embedded metadata, or zookeeper/ with --zookeeper
     bookie-N/       bookie.conf, bookie.log, journal/ and ledgers/ of one bookie
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -26,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -35,6 +40,8 @@ from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
 from bkctl.commands.local.views import LocalBookie
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
+from bookied.directories.dirs import LOCK, DirectoryLocks, is_locked
+from bookied.errors import DirectoryInUseError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,9 +53,14 @@ STATE_FILE: Final = "cluster.json"
 ENV_FILE: Final = "bkctl.env"
 CONF_FILE: Final = "bookie.conf"
 BACKGROUND_LOG: Final = "local.log"
+PROFILE_FILE: Final = "config.toml"
+TOKEN_FILE: Final = "admin-token"  # noqa: S105 -- its name
+PROFILE: Final = "local"
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 15.0
 _POLL_S: Final = 0.05
+_REASON: Final = "bookied: "
+"""How the line begins with which bookied says why it ends."""
 
 BOOKIE_SETTINGS: Final[Mapping[str, str]] = {
     "allowLoopback": "true",
@@ -58,6 +70,7 @@ BOOKIE_SETTINGS: Final[Mapping[str, str]] = {
     "logSizeLimit": str(256 * 1024 * 1024),
     "minUsableSizeForEntryLogCreation": str(64 * 1024 * 1024),
     "minUsableSizeForHighPriorityWrites": str(64 * 1024 * 1024),
+    "httpServerPort": "0",  # A free one: several bookies share the machine.
 }
 """What differs from a bookie's defaults on one machine."""
 
@@ -91,6 +104,11 @@ class _Bookie:
         return self.directory / "bookie.log"
 
 
+def bookie_directory(directory: Path, number: int) -> Path:
+    """Return where a bookie of the cluster in ``directory`` lives; 1 is the first."""
+    return directory / f"bookie-{number}"
+
+
 class LocalCluster:
     """N bookies on this machine. For the main thread: it blocks, and its end ends the children."""
 
@@ -103,10 +121,12 @@ class LocalCluster:
         uri: str = "",
         port_base: int = 0,
         settings: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
 
-        Those of earlier starts hold as well, where these say nothing else.
+        Settings of earlier starts apply as well, unless ``settings`` changes them. ``defaults``
+        apply where neither sets a key.
 
         With ``zookeeper`` one is started; with ``uri`` the metadata is there already, and stays.
 
@@ -119,17 +139,19 @@ class LocalCluster:
             directory = Path(tempfile.mkdtemp(prefix="bkctl-local-"))
         self.directory = directory.absolute()
         self._zookeeper: ZooKeeperProcess | None = None
+        self._lock = DirectoryLocks()
         self._uri = uri
         refuse_others_directory(self.directory)
         known = self._known(bookies, zookeeper=zookeeper)
         self._proven: Mapping[str, str] = known.get("settings", {})
         """What the bookies were told at the last start, beyond what all are told."""
         self._given = {**self._proven, **(settings or {})}
+        self._defaults = defaults
         self._zookeeper_port = known.get("zookeeper_port", 0)
         ports = list(known.get("ports", ()))
         self._with_zookeeper = zookeeper
         self._bookies = [
-            _Bookie(n, port, self.directory / f"bookie-{n}")
+            _Bookie(n, port, bookie_directory(self.directory, n))
             for n, port in enumerate([*ports, *_ports(bookies - len(ports), port_base, ports)], 1)
         ]
 
@@ -166,6 +188,10 @@ class LocalCluster:
     def env_file(self) -> Path:
         return self.directory / ENV_FILE
 
+    @property
+    def token_file(self) -> Path:
+        return self.directory / TOKEN_FILE
+
     def __enter__(self) -> Self:
         return self
 
@@ -191,6 +217,7 @@ class LocalCluster:
         """
         self._refuse_running()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._take_lock()
         if self._with_zookeeper:
             told("starting ZooKeeper")
             self._start_zookeeper()
@@ -205,13 +232,20 @@ class LocalCluster:
         self._save()
 
     def _refuse_running(self) -> None:
-        from bookied.directories.dirs import is_locked
-
         if any(is_locked(bookie.directory / "ledgers") for bookie in self._bookies):
-            raise ConflictError(
-                f"the cluster in {self.directory} runs already",
-                next_step=f"to use it: . {shlex.quote(str(self.env_file))}",
-            )
+            raise self._runs_already()
+
+    def _take_lock(self) -> None:
+        try:
+            self._lock.take([self.directory])
+        except DirectoryInUseError as error:
+            raise self._runs_already() from error
+
+    def _runs_already(self) -> ConflictError:
+        return ConflictError(
+            f"the cluster in {self.directory} runs already",
+            next_step=f"to use it: . {shlex.quote(str(self.env_file))}",
+        )
 
     def _start_zookeeper(self) -> None:
         from bkctl.commands.local.java import ZooKeeperProcess
@@ -231,11 +265,23 @@ class LocalCluster:
             "settings": self._proven,
         }
         _write_private(self.directory / STATE_FILE, json.dumps(state, indent=1) + "\n")
+        if not self.token_file.exists():
+            _write_private(self.token_file, secrets.token_urlsafe(24) + "\n")
+        profile_file = self.directory / PROFILE_FILE
+        _write_private(profile_file, self._profile_text())
         self.env_file.write_text(
             f"# The cluster in {self.directory}, for a shell: . {shlex.quote(str(self.env_file))}\n"
-            f"export BKCTL_SERVICE_URI={shlex.quote(self.uri)}\n",
+            f"export BKCTL_SERVICE_URI={shlex.quote(self.uri)}\n"
+            f"export BKCTL_CONFIG={shlex.quote(str(profile_file))}\n"
+            f"export BKCTL_PROFILE={PROFILE}\n",
             "utf-8",
         )
+
+    def _profile_text(self) -> str:
+        """Return a file of profiles with this cluster in it."""
+        found = {"service-uri": self.uri, "admin-token-file": str(self.token_file)}
+        lines = (f"{key} = {json.dumps(text)}\n" for key, text in found.items())
+        return f'profile = "{PROFILE}"\n\n[profiles.{PROFILE}]\n{"".join(lines)}'
 
     def _spawn(self, bookie: _Bookie) -> None:
         bookie.directory.mkdir(exist_ok=True)
@@ -252,6 +298,8 @@ class LocalCluster:
             "ledgerDirectories": str(bookie.directory / "ledgers"),
             **_loopback(),
             **BOOKIE_SETTINGS,
+            "httpAdminTokenFile": value_text(str(self.token_file)),
+            **self._defaults,
             **self._given,
         }
         _write_private(conf, "".join(f"{key}={text}\n" for key, text in settings.items()))
@@ -301,7 +349,7 @@ class LocalCluster:
         status = bookie.process.returncode
         if status is not None:
             raise LocalStartError(
-                f"bookie {bookie.bookie_id} ended with {status}: {_tail(bookie)}",
+                f"bookie {bookie.bookie_id} did not start: {_cause(bookie)}",
                 next_step=f"its log is {bookie.log}",
             )
 
@@ -318,6 +366,7 @@ class LocalCluster:
         if self._zookeeper is not None:
             self._zookeeper.stop()
             self._zookeeper = None
+        self._lock.release()
 
     def remove(self) -> None:
         """Remove the directory, if it is one that was made here for the time being."""
@@ -425,7 +474,7 @@ def refuse_foreign(directory: Path) -> None:
     """
     if not directory.is_dir() or (directory / STATE_FILE).exists():
         return
-    if any(child.name != BACKGROUND_LOG for child in directory.iterdir()):
+    if any(child.name not in {BACKGROUND_LOG, LOCK} for child in directory.iterdir()):
         raise RefusedError(f"{directory} holds something else", next_step="give an empty directory")
 
 
@@ -455,6 +504,13 @@ def _tail(bookie: _Bookie) -> str:
         assert bookie.process is not None
         return bookie.process.log_tail(5) or "it wrote no log"
     return "it wrote no log"
+
+
+def _cause(bookie: _Bookie) -> str:
+    """Return the reason that a bookie printed at its end; else the last line of its log."""
+    lines = _tail(bookie).splitlines()
+    printed = (line for line in reversed(lines) if line.startswith(_REASON))
+    return next(printed, lines[-1]).removeprefix(_REASON)
 
 
 def _loopback() -> dict[str, str]:

@@ -41,10 +41,10 @@ _LOOK_EVERY_S: Final = 0.5
 CONFIG_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
 """In the environment: where to leave the settings of each bookie for Java's `-localbookie`."""
 
-ALL: Final = {"autoRecoveryDaemonEnabled": "true", "httpServerEnabled": "true",
-              "httpServerPort": "0", "statsProviderClass":
-              "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider"}  # fmt: skip
-"""What ``--all`` gives each bookie."""
+DAEMONS: Final = {"autoRecoveryDaemonEnabled": "true", "httpServerEnabled": "true",
+                  "statsProviderClass":
+                  "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider"}  # fmt: skip
+"""What each bookie runs beside itself, so that every command has something to show."""
 
 _BOOKIES_MAX: Final = 100
 _EXITS: Final = (
@@ -53,16 +53,22 @@ _EXITS: Final = (
 )  # fmt: skip
 
 
+_WORDS: Final = ("zookeeper", "status", "stop")
+
+
 class _Size(_ParamType):
-    """A number of bookies, or the word ``zookeeper``: none of them, but a ZooKeeper."""
+    """A number of bookies, or a word: one ZooKeeper, or what to do with a cluster that runs."""
 
     name = "bookies"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "zookeeper" or isinstance(value, int):
+        if value in _WORDS or isinstance(value, int):
             return value
         if not value.isdigit() or not 1 <= int(value) <= _BOOKIES_MAX:
-            self.fail(f"{value!r} is neither 1 to {_BOOKIES_MAX} nor `zookeeper`", param, ctx)
+            words = ", ".join(f"`{word}`" for word in _WORDS[:-1])
+            self.fail(
+                f"{value!r} is not 1 to {_BOOKIES_MAX}, {words} or `{_WORDS[-1]}`", param, ctx
+            )
         return int(value)
 
 
@@ -89,23 +95,23 @@ def cluster_options(function: Any) -> Any:
     effect=Effect.REVERSIBLE,
     takes_profile=False,
     examples=(
-        ("bkctl local 3", "three bookies; everything is removed at the end"),
         ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),
-        ("bkctl local 3 --zookeeper", "with a real ZooKeeper, which Java bookies can join"),
-        ("bkctl local zookeeper --dir /tmp/zk", "only that ZooKeeper, on port 2181"),
+        ("bkctl local stop /tmp/bk", "stop that cluster"),
+        ("bkctl local 3 --zookeeper", "with a real ZooKeeper, until Ctrl-C; then all is removed"),
     ),
     exits=_EXITS,
     replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
     short_help="Run a cluster of N bookies on this machine.",
 )
-@click.argument("bookies", metavar="N|zookeeper", type=_Size())
+@click.argument("bookies", metavar="N|zookeeper|status|stop", type=_Size())
+@click.argument("where", metavar="[DIR]", required=False)
 @click.option(
     "--zookeeper", is_flag=True, help="Real ZooKeeper (needs the extra `spark`, for its jars)."
 )
 @click.option("--zk", "zookeeper_at", metavar="HOST:PORT",
               help="A ZooKeeper that runs already; what is made there stays.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True,
-              help="ZooKeeper, autorecovery, admin HTTP and metrics too.")  # fmt: skip
+              help="Short for --zookeeper; the rest runs in any case.", hidden=True)  # fmt: skip
 @cluster_options
 @click.pass_obj
 def local(
@@ -113,6 +119,7 @@ def local(
     /,
     *,
     bookies: int | str,
+    where: str | None,
     zookeeper: bool,
     zookeeper_at: str | None,
     everything: bool,
@@ -124,11 +131,26 @@ def local(
     """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
-    only. Without --dir they live in a temporary directory that is removed at the end; a directory
-    that was not made here is never removed. A bookie that dies, be it the last one, is told, and
-    the rest goes on: bookies may be killed, and started again with what is then said. A ZooKeeper
-    that dies is told as well, and ends all of it with status 5.
+    only. Each runs autorecovery and an HTTP server with metrics on a free port. The profile in
+    DIR/config.toml names the file with the token for changes over HTTP; DIR/bkctl.env selects that
+    profile.
+
+    Without --dir the bookies live in a temporary directory that is removed at the end; a directory
+    that was not made here is never removed. `bkctl local` names each bookie that ends, with the
+    line that starts it again; the other bookies keep running. If the ZooKeeper ends, all of it
+    ends with status 5.
+
+    `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
+    stops the cluster.
     """
+    directory = directory or where
+    if bookies in {"status", "stop"}:
+        from bkctl.commands.local import started
+
+        if directory is None:
+            raise click.UsageError(f"`local {bookies}` needs DIR, as --dir named it")
+        (started.stop if bookies == "stop" else started.status)(session, Path(directory))
+        return
     if not isinstance(bookies, int):
         from bkctl.commands.local import zookeeper as local_zookeeper
 
@@ -141,7 +163,6 @@ def local(
         bookies,
         zookeeper=zookeeper or (everything and not zookeeper_at),
         uri=f"zk+hierarchical://{zookeeper_at}/ledgers" if zookeeper_at else "",
-        everything=everything,
         directory=directory,
         port_base=port_base,
         keep=keep,
@@ -168,7 +189,7 @@ def standalone(session: Session, /, **options: Any) -> None:
 
     The table service that Java's has besides is another product.
     """
-    _local(session, 1, zookeeper=True, everything=True, **options)
+    _local(session, 1, zookeeper=True, **options)
 
 
 def _local(
@@ -176,7 +197,6 @@ def _local(
     bookies: int,
     *,
     zookeeper: bool,
-    everything: bool,
     directory: str | None,
     keep: bool,
     port_base: int | None,
@@ -205,7 +225,8 @@ def _local(
         zookeeper=zookeeper,
         uri=uri,
         port_base=port_base or 0,
-        settings={**(ALL if everything else {}), **given},
+        settings=given,
+        defaults=DAEMONS,
     )
     try:
         with running(session, cluster):
@@ -286,18 +307,15 @@ def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
 
 def _show(session: Session, cluster: LocalCluster) -> None:
     """Print the bookies and what to type next."""
-    from bkctl.commands.local.views import LocalBookie, LocalSummary
+    from bkctl.commands.local.views import LocalSummary, show
 
+    found = LocalSummary(cluster.uri, str(cluster.directory), tuple(cluster.states()))
+    show(session, found)
     if session.options.output in {None, "table", "wide"}:
-        session.emit_all(cluster.states(), LocalBookie)
-        session.finish()
         out = session.host.stdout
         out.write(f"\nexport BKCTL_SERVICE_URI={cluster.uri}\n# or: . {cluster.env_file}\n")
         out.flush()
         session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
-    else:
-        session.emit(LocalSummary(cluster.uri, str(cluster.directory), tuple(cluster.states())))
-        session.host.stdout.flush()
 
 
 def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
@@ -335,6 +353,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     refuse_foreign(directory)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory / BACKGROUND_LOG
+    session.note(f"starting the cluster in {directory}")
     words = (word for word in session.options.args if word != "--background")
     arguments = without_settings(words)
     with log.open("ab") as errors:
@@ -359,7 +378,8 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
         said = "".join(last).removeprefix("bkctl: ") or "the cluster ended"
         raise CommandError(said, status=child.wait())
     session.host.stdout.write(shown.decode())
-    session.note(f"\nrunning in the background; stop it with: kill {child.pid}")
+    stop = shlex.join(["bkctl", "local", "stop", str(directory)])
+    session.note(f"\nrunning in the background as process {child.pid}; to stop it: {stop}")
 
 
 def _detach() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bkctl.output.emit import Field, Kind, View
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
 
 
 @attrs.frozen
@@ -39,6 +42,16 @@ class LocalSummary:
     uri: str
     directory: str
     bookies: tuple[LocalBookie, ...]
+
+
+def show(session: Session, found: LocalSummary) -> None:
+    """Print the bookies for people, or the whole cluster for programs."""
+    if session.options.output in {None, "table", "wide"}:
+        session.emit_all(found.bookies, LocalBookie)
+    else:
+        session.emit(found)
+    session.finish()
+    session.host.stdout.flush()
 
 
 LOCAL_VIEWS: Final[Mapping[type, View]] = {

@@ -24,6 +24,7 @@ from bkctl.commands.local.process import free_port
 from bkctl.commands.local.zookeeper import settings as zookeeper_settings
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import ExitStatus
+from bkctl.session.profiles import read_profiles
 from bookied.directories.dirs import DirectoryLocks
 from tests.bkctl.support.cluster import BKCTL, local_cluster
 from tests.bkctl.support.terminal import FakeHost
@@ -167,7 +168,31 @@ def test_a_cluster_has_one_to_a_hundred_bookies(
     size: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["local", "--dry-run", "--", size]) == ExitStatus.USAGE
-    assert "is neither 1 to 100 nor `zookeeper`" in capsys.readouterr().err
+    assert "is not 1 to 100, `zookeeper`, `status` or `stop`" in capsys.readouterr().err
+
+
+def test_a_directory_without_a_cluster_has_no_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["status", str(tmp_path)], ["stop", str(tmp_path / "none")]):
+        with closing(FakeHost()) as host:
+            assert cli.run(["local", *words], host) == ExitStatus.NOT_FOUND
+            assert "holds no cluster of `bkctl local`" in host.err.text
+    assert cli.run(["local", "stop"]) == ExitStatus.USAGE
+    assert "`local stop` needs DIR" in capsys.readouterr().err
+
+
+def test_the_profile_names_the_cluster_and_its_token(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 1)
+    cluster._save()
+    token = cluster.token_file.read_text()
+    assert len(token.strip()) >= 24
+    assert cluster.token_file.stat().st_mode & 0o077 == 0
+    profile = read_profiles({"BKCTL_CONFIG": str(tmp_path / "config.toml")})["local"]
+    assert profile.service_uri == cluster.uri
+    assert profile.admin_token_file == str(cluster.token_file)
+    LocalCluster(tmp_path, 1)._save()
+    assert cluster.token_file.read_text() == token  # That of bookies that run.
 
 
 # With processes --------------------------------------------------------------------------------
@@ -198,6 +223,25 @@ def test_the_env_file_is_what_a_shell_needs(tmp_path: Path) -> None:
         assert shown.stdout == f"sqlite://{directory}/metadata.db"
         assert _run("-u", shown.stdout, "bookie", "list", "-o", "id").stdout.count("\n") == 1
         assert cluster.directory == directory
+
+
+@pytest.mark.processes
+def test_the_first_minute_has_figures_of_every_bookie(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2, "--set", "httpServerEnabled=true"):
+        line = '. "$0/bkctl.env"; shift; exec "$@"'
+
+        def ours(*words: str) -> subprocess.CompletedProcess[str]:
+            command = ["sh", "-c", line, str(directory), "-", *BKCTL, *words]
+            return subprocess.run(command, check=False, capture_output=True, text=True)
+
+        top = json.loads(ours("top", "--once", "-i", "0.2s", "--json").stdout)
+        assert [bookie["error"] for bookie in top["bookies"]] == [None, None]
+        bookie = top["bookies"][0]["bookie_id"]
+        assert ours("bookie", "state", bookie).returncode == 0
+        collected = ours("bookie", "gc", bookie, "--yes")  # A change: it needs the token.
+        assert collected.returncode == 0, collected.stderr
+        assert json.loads(ours("autorecovery", "status", "--json").stdout)["auditor"]
 
 
 @pytest.mark.processes
@@ -245,14 +289,21 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     started = _run("local", 1, "--dir", directory, "--background")
     assert started.returncode == 0, started.stderr
-    pid = int(started.stderr.rsplit("kill ", 1)[1])
     try:
-        assert len(_processes(directory)) == 1
+        (pid,) = _processes(directory)
         listed = _run("-u", f"sqlite://{directory}/metadata.db", "bookie", "list", "-o", "id")
         assert listed.stdout.strip() in started.stdout
+        shown = json.loads(_run("local", "status", directory, "--json").stdout)
+        assert [(one["state"], one["pid"]) for one in shown["bookies"]] == [("up", pid)]
+        assert f"bkctl local stop {directory}" in started.stderr
     finally:
-        os.kill(pid, signal.SIGTERM)
-    until(lambda: not _processes(directory), "bookies are left behind")
+        stopped = _run("local", "stop", directory)
+    assert (stopped.returncode, _processes(directory)) == (0, [])
+    again = _run("local", "stop", directory)
+    assert (again.returncode, again.stderr) == (0, f"no cluster runs in {directory}\n")
+    shown = _run("local", "status", directory)
+    assert "down" in shown.stdout
+    assert f"to start it: bkctl local 1 --dir {directory}\n" in shown.stderr
 
 
 @pytest.mark.processes
@@ -263,7 +314,6 @@ def test_a_registration_from_before_a_crash_is_not_taken_for_a_start(tmp_path: P
         began_ms = time.time() * 1000
         started = _run(*words)
         assert started.returncode == 0, started.stderr
-        pid = int(started.stderr.rsplit("kill ", 1)[1])
         try:
             with contextlib.closing(sqlite3.connect(directory / "metadata.db")) as metadata:
                 query = "SELECT ctime_ms FROM node WHERE kind = 'avail'"
@@ -272,8 +322,8 @@ def test_a_registration_from_before_a_crash_is_not_taken_for_a_start(tmp_path: P
         finally:
             for one in _processes(directory) if crashes else ():
                 os.kill(one, signal.SIGKILL)
-            os.kill(pid, signal.SIGTERM)
-        until(lambda: not _processes(directory), "bookies are left behind")
+            _run("local", "stop", directory)
+        assert _processes(directory) == []
 
 
 @pytest.mark.processes
@@ -285,7 +335,9 @@ def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> No
     assert f"port {base} is in use" in failed.stderr
     wrong = _run("local", 2, "--dir", tmp_path / "bk2", "--set", "journalAlignmentSize=7")
     assert wrong.returncode == ExitStatus.UNREACHABLE
-    assert "journalAlignmentSize" in wrong.stderr
+    cause = "journalAlignmentSize: '7' is out of range; allowed: 512 and above; its log is"
+    assert cause in wrong.stderr
+    assert "did not start: /" in wrong.stderr
     assert _processes(tmp_path) == []
     background = _run(
         "local", 2, "--dir", tmp_path / "bk3", "--set", "journalAlignmentSize=7", "--background"
