@@ -25,7 +25,6 @@ _WIDE: Final = 10_000
 FILES: Final = (
     ("/etc/bookkeeper/bk_server.conf", "Settings, where nothing else says where the cluster is."),
     ("$XDG_STATE_HOME/bkctl/history", "What was typed in the shell, readable by its owner only."),
-    ("$XDG_CACHE_HOME/bkctl/complete/", "Ids that Tab has offered, kept for a short time."),
 )
 
 
