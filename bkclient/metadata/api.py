@@ -558,6 +558,13 @@ class UnderreplicationQueue(Protocol):
         """Return the note that came with disabling it; ``None`` while it is enabled."""
         ...
 
+    async def enable_replication_noted(self, note: bytes) -> bool:
+        """Enable replication if it is disabled with this note; return whether that was so.
+
+        An operator who disabled it with another note a moment ago keeps it disabled.
+        """
+        ...
+
     async def replication_enabled(self) -> bool: ...
 
     async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch: ...

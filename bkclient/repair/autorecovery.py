@@ -30,6 +30,17 @@ _LONG_AGO_MS: Final = 21 * 86_400_000
 """How far Java's tool sets a check's last time back: beyond every usual interval."""
 
 
+_TIME_MS_MAX: Final = 2**53
+_TIME: Final = attrs.validators.optional(
+    [
+        attrs.validators.instance_of(int),
+        attrs.validators.ge(-_TIME_MS_MAX),
+        attrs.validators.le(_TIME_MS_MAX),
+    ]
+)
+_TEXT: Final = attrs.validators.optional(attrs.validators.instance_of(str))
+
+
 class AutorecoveryDisabledError(ClientError):
     """Autorecovery is switched off for the cluster."""
 
@@ -93,11 +104,22 @@ class Status:
 
 @attrs.frozen(kw_only=True)
 class Pause:
-    """Why autorecovery is off: each is ``None`` where nobody said."""
+    """Why autorecovery is off: each is ``None`` if it is unknown, as after Java's tool.
 
-    since_ms: int | None = None
-    until_ms: int | None = None
-    reason: str | None = None
+    ``user`` and ``host`` say by whom and from where it was disabled. After ``until_ms``, in ms
+    since the epoch, autorecovery of ``bookied`` switches itself on again.
+    """
+
+    since_ms: int | None = attrs.field(default=None, validator=_TIME)
+    until_ms: int | None = attrs.field(default=None, validator=_TIME)
+    reason: str | None = attrs.field(default=None, validator=_TEXT)
+    user: str | None = attrs.field(default=None, validator=_TEXT)
+    host: str | None = attrs.field(default=None, validator=_TEXT)
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether an operator gave an end or a reason."""
+        return self.until_ms is not None or self.reason is not None
 
     def encode(self) -> bytes:
         """Return the note that is stored with the switch."""
@@ -105,12 +127,30 @@ class Pause:
 
 
 def decode_pause(note: bytes) -> Pause:
-    """Return what a note says; nothing where it is Java's, or not one of ours."""
+    """Return what a note says; a note in another form is the reason."""
+    if not note:
+        return Pause()
     try:
-        found = json.loads(note) if note else {}
-        return Pause(**found)
-    except (ValueError, TypeError):
+        found = json.loads(note)
+        return Pause(**{field.name: found.get(field.name) for field in attrs.fields(Pause)})
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return Pause(reason=note.decode(errors="replace"))
+
+
+async def end_of_pause(store: UnderreplicationQueue, now_s: float) -> float | None:
+    """Enable replication if its pause has ended; return the seconds left, ``None`` without an end.
+
+    It is enabled, or the note has changed, if 0 is returned.
+    """
+    note = await store.replication_note()
+    until_ms = None if note is None else decode_pause(note).until_ms
+    if note is None or until_ms is None:
+        return None
+    left_s = until_ms / 1000 - now_s
+    if left_s > 0:
+        return left_s
+    await store.enable_replication_noted(note)
+    return 0.0
 
 
 @attrs.frozen
@@ -185,14 +225,15 @@ def how_to_mend_mark(ledger_id: LedgerId) -> str:
 async def set_enabled(client: Client, *, enabled: bool, pause: Pause | None = None) -> bool:
     """Switch autorecovery for the whole cluster; return whether that changed anything.
 
-    ``pause``, where it is switched off, is told to all who look, in place of what was told before.
+    ``pause`` is shown to operators while autorecovery is off. If it is off already, a pause with an
+    end or a reason replaces the former one.
     """
     assert pause is None or not enabled
     store = client.store
     note = b"" if pause is None else pause.encode()
     if await store.replication_enabled() is not enabled:
         await store.set_replication_enabled(enabled=enabled, note=note)
-    elif note:
+    elif pause is not None and pause.is_asked_for:
         await store.set_replication_note(note)
     else:
         return False

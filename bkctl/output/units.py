@@ -74,16 +74,27 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what[:-1]}ies" if what.endswith(("ry", "py")) else f"{count} {what}s"
 
 
+_MILLISECONDS_BELOW_S: Final = 0.9995
+_TENTHS_BELOW_MS: Final = 9.95
+
+
 def human_duration(seconds: float) -> str:
-    """Return ``4d2h``, ``3m20s``, ``7.5s`` or ``0.42s``: two units at most."""
+    """Return ``4d2h``, ``3m20s``, ``7.5s``, ``420ms`` or ``0.42ms``: two units at most."""
+    if 0 < seconds < _MILLISECONDS_BELOW_S:
+        return _human_ms(seconds * 1000)
     if seconds < _WITH_FRACTION_S:
-        return f"{seconds:.2f}s" if seconds < 1 else f"{seconds:.1f}s"
+        return f"{seconds:.1f}s" if seconds else "0s"
     rest = round(seconds)
     for (unit, size), (lower, part) in itertools.pairwise(_UNITS):
         if rest >= size:
             count, rest = divmod(rest, size)
             return f"{count}{unit}{rest // part}{lower}" if rest // part else f"{count}{unit}"
     return f"{rest}s"
+
+
+def _human_ms(ms: float) -> str:
+    digits = 0 if ms >= _TENTHS_BELOW_MS else 1 if ms >= 1 else 2
+    return f"{ms:.{digits}f}ms"
 
 
 def human_time(time_ms: int, *, utc: bool) -> str:

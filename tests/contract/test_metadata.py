@@ -902,6 +902,19 @@ class TestSwitches:
 
         driver.run(scenario())
 
+    def test_replication_is_enabled_if_the_note_is_still_the_same(self, driver: Any) -> None:
+        async def scenario() -> None:
+            one, other = await driver.open(), await driver.open()
+            assert not await one.enable_replication_noted(b"")
+            await one.set_replication_enabled(enabled=False, note=b"for 30m")
+            await other.set_replication_note(b"for 60m")
+            assert not await one.enable_replication_noted(b"for 30m")
+            assert not await one.replication_enabled()
+            assert await one.enable_replication_noted(b"for 60m")
+            assert await other.replication_enabled()
+
+        driver.run(scenario())
+
     def test_a_note_stays_while_replication_is_disabled(self, driver: Any) -> None:
         async def scenario() -> None:
             one, other = await driver.open(), await driver.open()

@@ -223,6 +223,18 @@ class SqliteRepair(SqlitePart):
         row = await self._read(lambda rows, _: rows.get(META, zk_paths.REPLICATION_DISABLED))
         return None if row is None else row.value
 
+    async def enable_replication_noted(self, note: bytes) -> bool:
+        """See ``UnderreplicationQueue``."""
+
+        def enable(rows: Rows, _session_id: int) -> bool:
+            row = rows.get(META, zk_paths.REPLICATION_DISABLED)
+            if row is None or row.value != note:
+                return False
+            rows.delete(META, zk_paths.REPLICATION_DISABLED)
+            return True
+
+        return await self._write(enable)
+
     async def replication_enabled(self) -> bool:
         """See ``UnderreplicationQueue``."""
         return not await self._has_meta(zk_paths.REPLICATION_DISABLED)

@@ -414,6 +414,17 @@ class TreeRepair(TreePart):
         except NodeExistsError as error:
             raise AlreadySetError("re-replication is disabled already") from error
 
+    async def enable_replication_noted(self, note: bytes) -> bool:
+        """See ``UnderreplicationQueue``."""
+        try:
+            node = await self._tree.get(zk_paths.REPLICATION_DISABLED)
+            if node.value != note:
+                return False
+            await self._tree.delete(zk_paths.REPLICATION_DISABLED, node.stat.version)
+        except (NoNodeError, BadVersionError):
+            return False
+        return True
+
     async def replication_enabled(self) -> bool:
         """See ``UnderreplicationQueue``."""
         return await self._tree.stat(zk_paths.REPLICATION_DISABLED) is None

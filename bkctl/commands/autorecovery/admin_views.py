@@ -46,13 +46,17 @@ def _triggered(v: Triggered) -> str:
     return f"due again: {', '.join(v.checks)}; begins when an auditor next starts"
 
 
+def _seconds(delay_s: int) -> str:
+    return human_duration(delay_s) if delay_s else "no delay"
+
+
 def _delay(v: Delay) -> str:
+    now = f"delay {_seconds(v.delay_s)}" if v.delay_s else _seconds(v.delay_s)
     if not v.changed:
-        return f"{v.delay_s} s"
+        return now
     if v.delay_s in {v.was_s, 0}:
-        return f"delay {v.delay_s} s; the auditor looks for lost bookies now"
-    was = "" if v.was_s is None else f", was {v.was_s} s"
-    return f"delay {v.delay_s} s{was}"
+        return f"{now}; the auditor looks for lost bookies now"
+    return now if v.was_s is None else f"{now}, was {_seconds(v.was_s)}"
 
 
 def _pause(pause: Pause | None) -> str:
@@ -92,7 +96,7 @@ _STATUS: Final = (
         lambda v: v.delay_s,
         Kind.COUNT,
         header="DELAY",
-        cell=lambda v: human_duration(v.delay_s) if v.delay_s else "none",
+        cell=lambda v: "-" if v.delay_s is None else _seconds(v.delay_s),
     ),
     Field("marked", "Ledgers marked as lacking replicas.", lambda v: v.marked, Kind.COUNT),
     Field("being_mended", "Of these, with a worker.", lambda v: v.being_mended, Kind.COUNT),

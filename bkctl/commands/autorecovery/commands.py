@@ -131,7 +131,7 @@ def enable(session: Session) -> None:
     "for_s",
     type=DURATION,
     metavar="TIME",
-    help="How long it is meant to be off; nothing switches it on by itself.",
+    help="End the pause after so long: bookied enables autorecovery again.",
 )
 @click.option("--reason", metavar="TEXT", help="The reason, shown to other operators.")
 @click.pass_obj
@@ -139,7 +139,9 @@ def disable(session: Session, *, for_s: float | None, reason: str | None) -> Non
     """Switch autorecovery off, for the whole cluster.
 
     Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
-    off until `enable`: `bkctl doctor` and every command that succeeds say so.
+    off until `enable`, or until --for has passed: `bkctl doctor` and every command that succeeds
+    say so, with the user and host that disabled it. Java's auditors and workers ignore --for; if
+    only they run, the line for cron is printed.
     """
     _switch(session, enabled=False, for_s=for_s, reason=reason)
 
@@ -148,15 +150,18 @@ def _switch(
     session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
 ) -> None:
     from bkclient.repair import autorecovery as work
-    from bkctl.commands.autorecovery.work import Switched, pause
+    from bkctl.commands.autorecovery.pause import pause, say_how_it_ends
+    from bkctl.commands.autorecovery.work import Switched
 
     if session.dry_run:
         is_so = session.call(work.status).enabled is enabled
         verb = "enable" if enabled else "disable"
         session.plan([] if is_so else [f"{verb} autorecovery"])
         return
-    why, session.reminds = pause(for_s, reason), False
+    why, session.reminds = None if enabled else pause(for_s, reason), False
     session.emit(Switched(enabled, session.call(work.set_enabled, enabled=enabled, pause=why)))
+    if why is not None and why.until_ms is not None:
+        say_how_it_ends(session, why.until_ms)
 
 
 @autorecovery.command(

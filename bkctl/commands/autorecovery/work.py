@@ -54,15 +54,6 @@ class Delay:
     changed: bool = False
 
 
-def pause(for_s: float | None, reason: str | None) -> Pause | None:
-    """Return what is told of a pause from now on; nothing where nothing was said, as in Java."""
-    if for_s is None and reason is None:
-        return None
-    now_ms = int(time.time() * 1000)
-    until_ms = None if for_s is None else now_ms + int(for_s * 1000)
-    return Pause(since_ms=now_ms, until_ms=until_ms, reason=reason)
-
-
 def reminder(note: bytes) -> str:
     """Return what to say where autorecovery is off, by the note that was left then."""
     pause = autorecovery.decode_pause(note)
@@ -74,6 +65,8 @@ def told(pause: Pause, now_s: float) -> str:
     words = []
     if pause.since_ms is not None:
         words.append(f" since {human_duration(max(0, now_s - pause.since_ms / 1000))}")
+    if pause.user is not None or pause.host is not None:
+        words.append(f" by {'@'.join(one for one in (pause.user, pause.host) if one)}")
     if pause.until_ms is not None:
         left_s = pause.until_ms / 1000 - now_s
         late = "should be on again since" if left_s < 0 else "for another"

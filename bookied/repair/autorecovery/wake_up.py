@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata.api import UnderreplicationQueue
+from bkclient.repair.autorecovery import end_of_pause
 
 
 class Bell:
@@ -38,14 +41,20 @@ class Bell:
         self._rung = False
 
 
+PAUSE_LOOK_S_MAX: Final = 3600.0
+"""How long at most until the end of a pause is read again: clocks may be set."""
+
+
 async def until_enabled(store: UnderreplicationQueue, clock: IReactorTime) -> None:
-    """Return once re-replication is enabled."""
+    """Return once re-replication is enabled; enable it where the pause of an operator has ended."""
     if await store.replication_enabled():
         return
     bell = Bell(clock)
     watch = await store.watch_replication_enabled(bell.ring)
     try:
         while not await store.replication_enabled():
-            await bell.wait()
+            left_s = await end_of_pause(store, clock.seconds())
+            if left_s != 0:
+                await bell.wait(left_s and min(left_s, PAUSE_LOOK_S_MAX))
     finally:
         watch.cancel()

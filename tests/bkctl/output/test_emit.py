@@ -194,7 +194,7 @@ def test_sentences_are_printed_as_they_come() -> None:
 
 def test_an_outcome_is_a_sentence_for_people_and_fields_for_programs() -> None:
     added = EntriesAdded(LedgerId(7), EntryId(3), EntryId(5), 3, 120, 0.5)
-    assert _printed(added) == "added 3 entries, 3 to 5, to ledger 7 (120 B in 0.50s)\n"
+    assert _printed(added) == "added 3 entries, 3 to 5, to ledger 7 (120 B in 500ms)\n"
     assert json.loads(_printed(added, output="json")) == {
         "schema": 1, "ledger_id": "7", "first": 3, "last": 5, "entries": 3, "size": 120,
         "seconds": 0.5,

@@ -29,7 +29,11 @@ def test_sizes_are_shown_in_the_unit_people_would_use(count: int, text: str) -> 
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.421, "0.42s"),
+        (0, "0s"),
+        (0.00042, "0.42ms"),
+        (0.0042, "4.2ms"),
+        (0.421, "421ms"),
+        (0.9996, "1.0s"),
         (7.46, "7.5s"),
         (59.6, "1m"),
         (200, "3m20s"),

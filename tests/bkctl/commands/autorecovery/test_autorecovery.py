@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import re
+import socket
 import time
 from typing import Any
 
@@ -151,13 +154,13 @@ def test_periodic_checks_are_made_due(world: World, store: MemoryMetadata) -> No
 def test_the_delay_is_shown_and_set_zero_included(world: World, store: MemoryMetadata) -> None:
     none = run_in(world, "autorecovery", "delay", ok=False)
     assert none.status == 3
-    assert run_in(world, "autorecovery", "delay", "30m").out == "delay 1800 s\n"
-    assert run_in(world, "autorecovery", "delay", "60").out == "delay 60 s, was 1800 s\n"
+    assert run_in(world, "autorecovery", "delay", "30m").out == "delay 30m\n"
+    assert run_in(world, "autorecovery", "delay", "60").out == "delay 1m, was 30m\n"
     assert "looks for lost bookies now" in run_in(world, "autorecovery", "delay", "60").out
     assert run_in(world, "autorecovery", "delay").out == "60 s\n"
     (node,) = [path for path in world.run(store.dump()) if path.endswith("RecoveryDelay")]
     world.metadata.set(node, b"soon")
-    assert run_in(world, "autorecovery", "delay", "0").out.startswith("delay 0 s; ")
+    assert run_in(world, "autorecovery", "delay", "0").out.startswith("no delay; ")
     assert world.run(store.lost_bookie_recovery_delay()) == 0
 
 
@@ -167,8 +170,10 @@ def test_who_disables_it_says_for_how_long_and_why_and_every_command_repeats_it(
     off = run_in(world, "autorecovery", "disable", "--for", "30m", "--reason", "new disks")
     assert "disabled since" not in off.err
     said = run_in(world, "ledger", "list").err.splitlines()[-1]
-    assert said.startswith("bkctl: autorecovery is disabled since 0")
+    assert said.startswith("bkctl: autorecovery is disabled since ")
     assert said.endswith("(new disks)")
+    by = f" by {getpass.getuser()}@{socket.gethostname()}, for another"
+    assert by in said
     assert ", for another 29m" in said or ", for another 30m" in said
     assert "disabled" not in run_in(world, "ledger", "list", "--quiet").err
     shown = run_in(world, "autorecovery", "status", "--json")
@@ -180,6 +185,17 @@ def test_who_disables_it_says_for_how_long_and_why_and_every_command_repeats_it(
     run_in(world, "autorecovery", "enable")
     assert "disabled" not in run_in(world, "ledger", "list").err
     assert world.run(store.replication_note()) is None
+
+
+def test_where_java_may_be_the_auditor_the_line_for_cron_is_shown(world: World) -> None:
+    said = run_in(world, "autorecovery", "disable", "--for", "30m").err
+    assert "bookied enables autorecovery again at 20" in said
+    (line,) = (line for line in said.splitlines() if line.endswith(" autorecovery enable"))
+    assert re.match(r"  \d+ \d+ \d+ \d+ \*  bkctl -u ", line)
+    run_in(world, "autorecovery", "enable")
+    assert "cron" not in run_in(world, "autorecovery", "disable").err
+    assert f" by {getpass.getuser()}@" in run_in(world, "ledger", "list").err
+    assert run_in(world, "autorecovery", "disable").out == "autorecovery was disabled before\n"
 
 
 def test_a_pause_that_is_over_is_told_as_such(world: World, store: MemoryMetadata) -> None:

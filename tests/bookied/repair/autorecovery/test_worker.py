@@ -15,6 +15,7 @@ import pytest
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.memory import Fault, Operation
+from bkclient.repair.autorecovery import Pause
 from tests.bkclient.repairs import (
     STRIPED,
     TRIPLE,
@@ -233,6 +234,50 @@ def test_while_re_replication_is_disabled_nothing_is_taken_up() -> None:
     world.run(store.set_replication_enabled(enabled=True))
     world.settle(1)
     check_whole(world, ledger_id, payloads(6))
+
+
+def test_a_pause_ends_by_itself_and_what_was_marked_is_repaired() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 6)
+    lose(world, ledger_id)
+    store = store_of(world)
+    now_ms = int(world.clock.seconds() * 1000)
+    note = Pause(since_ms=now_ms, until_ms=now_ms + 7_200_000).encode()
+    world.run(store.set_replication_enabled(enabled=False, note=note))
+    RunningWorker(world)
+    world.settle(7_100)
+    assert not world.run(store.replication_enabled())
+    assert list(marks(world)) == [ledger_id]
+    world.settle(101)
+    assert world.run(store.replication_enabled())
+    check_whole(world, ledger_id, payloads(6))
+
+
+def test_a_pause_that_is_made_longer_ends_later() -> None:
+    world = World(4)
+    store = store_of(world)
+    now_ms = int(world.clock.seconds() * 1000)
+    note = Pause(until_ms=now_ms + 1_000_000).encode()
+    world.run(store.set_replication_enabled(enabled=False, note=note))
+    RunningWorker(world)
+    world.settle(900)
+    world.run(store.set_replication_note(Pause(until_ms=now_ms + 2_000_000).encode()))
+    world.settle(1_000)
+    assert not world.run(store.replication_enabled())
+    world.settle(101)
+    assert world.run(store.replication_enabled())
+
+
+@pytest.mark.parametrize(
+    "note", [b"", b"by hand", b'{"until_ms": "soon"}', b'{"until_ms": 1e999}', b"[" * 100_000]
+)
+def test_a_pause_without_an_end_stays(note: bytes) -> None:
+    world = World(4)
+    store = store_of(world)
+    world.run(store.set_replication_enabled(enabled=False, note=note))
+    RunningWorker(world)
+    world.settle(10_000)
+    assert not world.run(store.replication_enabled())
 
 
 # Locks and marks -------------------------------------------------------------------------------
