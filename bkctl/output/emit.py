@@ -328,7 +328,8 @@ class Emitter:
                 return iter((view.sentence(value),))
         fields = self._chosen(view, view.fields)
         cells = [(field.title, self._marked(view, value, field)) for field in fields]
-        return itertools.chain(self._head(), vertical(cells, self._color))
+        width = self._width if self._form == "table" else None
+        return itertools.chain(self._head(), vertical(cells, color=self._color, width=width))
 
     def _head(self) -> Iterator[str]:
         """Yield what stands above a table: pasted elsewhere, it says where that was."""

@@ -1,14 +1,19 @@
-"""Tables as text: columns that give way where there is no room, cells that are never cut."""
+"""Tables as text that fit a width: texts are wrapped at words, then columns give way.
+
+No cell is ever cut: ids, numbers and times stay on one line.
+"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 _GAP: Final = "  "
+_WRAPPED_MIN: Final = 24
+"""Columns below are never wrapped: a text in them would be a ladder of words."""
 _BOLD: Final = "\x1b[1m"
 _REVERSE: Final = "\x1b[7m"
 _RESET: Final = "\x1b[0m"
@@ -44,6 +49,7 @@ class Table:
         self._columns, self._width = columns, width
         self._headers, self._color = headers, color
         self._widths: list[int] = []
+        self._wrapped: frozenset[int] = frozenset()
         self._shown: list[int] = []
         self._form = ""
         """A line of texts in which each character takes one column."""
@@ -64,7 +70,11 @@ class Table:
             if self._headers:
                 line = self._line([title for title, _, _ in self._columns])
                 yield f"{_BOLD}{line}{_RESET}" if self._color else line
-        yield from (self._line(row) for row in rows)
+        for row in rows:
+            if self._wrapped:
+                yield from map(self._line, self._lines_of(row))
+            else:
+                yield self._line(row)
 
     def _start(self, rows: Sequence[Sequence[Cell | str]]) -> None:
         self.started = True
@@ -74,13 +84,51 @@ class Table:
             for n, title in enumerate(titles)
         ]
         self._shown = list(range(len(self._columns)))
-        while self._width is not None and self._total() > self._width:
+        if self._width is not None:
+            self._fit(self._width, self._narrowest(rows))
+        aligned = (f"%{'' if self._columns[n][2] else '-'}{self._widths[n]}s" for n in self._shown)
+        self._form = _GAP.join(aligned)
+
+    def _narrowest(self, rows: Sequence[Sequence[Cell | str]]) -> dict[int, int]:
+        """Return the columns of texts that can be wrapped, each with its least width."""
+        found = {}
+        for n, (title, _, right) in enumerate(self._columns):
+            if right or self._widths[n] <= _WRAPPED_MIN:
+                continue
+            words = (display_width(word) for row in rows for word in _text(row[n]).split(" "))
+            least = max([_WRAPPED_MIN, display_width(title), *words])
+            if least < self._widths[n]:
+                found[n] = least
+        return found
+
+    def _fit(self, width: int, narrowest: Mapping[int, int]) -> None:
+        """Wrap texts as far as needed; where that is not enough, let columns give way first."""
+
+        def spare() -> int:
+            return sum(self._widths[n] - narrowest[n] for n in self._shown if n in narrowest)
+
+        while self._total() - spare() > width:
             rank, last = max((self._columns[n][1], n) for n in self._shown)
             if rank == 0:
                 break
             self._shown.remove(last)
-        aligned = (f"%{'' if self._columns[n][2] else '-'}{self._widths[n]}s" for n in self._shown)
-        self._form = _GAP.join(aligned)
+        shrunk = set()
+        while (over := self._total() - width) > 0 and spare():
+            some = [n for n in self._shown if self._widths[n] > narrowest.get(n, self._widths[n])]
+            widest = max(some, key=lambda n: self._widths[n])
+            step = max(1, over // (2 * len(some)))  # So that texts become about equally wide.
+            self._widths[widest] -= min(step, self._widths[widest] - narrowest[widest])
+            shrunk.add(widest)
+        self._wrapped = frozenset(shrunk)
+
+    def _lines_of(self, row: Sequence[Cell | str]) -> Iterator[list[Cell | str]]:
+        """Yield the lines of a row some of whose texts are wrapped."""
+        parts = {n: wrapped(_text(row[n]), self._widths[n]) for n in self._wrapped}
+        for line in range(max(map(len, parts.values()))):
+            yield [
+                _part(cell, (parts.get(n) or [_text(cell)])[line : line + 1])
+                for n, cell in enumerate(row)
+            ]
 
     def _total(self) -> int:
         return sum(self._widths[n] for n in self._shown) + len(_GAP) * (len(self._shown) - 1)
@@ -107,18 +155,46 @@ def _are_ascii(cells: Sequence[Any]) -> bool:
         return False
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a text, broken at spaces; a word wider than ``width`` is not broken."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def _part(cell: Cell | str, line: Sequence[str]) -> Cell | str:
+    """Return a cell with one of its lines, or with nothing behind its last line."""
+    text = line[0] if line else ""
+    return text if isinstance(cell, str) else attrs.evolve(cell, text=text)
+
+
 def _text(cell: Cell | str) -> str:
     return cell if isinstance(cell, str) else cell.text
 
 
-def vertical(pairs: Iterable[tuple[str, Cell]], color: bool = False) -> Iterator[str]:  # noqa: FBT001, FBT002
-    """Yield one object as lines of title and text; further lines of a text are indented."""
+def vertical(
+    pairs: Iterable[tuple[str, Cell]], *, color: bool = False, width: int | None = None
+) -> Iterator[str]:
+    """Yield one object as lines of title and text; further lines of a text are indented.
+
+    Texts are wrapped at words to fit ``width``; None is no limit.
+    """
     known = list(pairs)
-    width = max((display_width(title) for title, _ in known), default=0)
+    indent = max((display_width(title) for title, _ in known), default=0)
+    room = None if width is None else max(_WRAPPED_MIN, width - indent - len(_GAP))
     for title, cell in known:
-        first, *more = (colored(cell) if color else cell.text).split("\n")
-        yield f"{title.lower():{width}}{_GAP}{first}".rstrip()
-        yield from (f"{'':{width}}{_GAP}{line}" for line in more)
+        lines = cell.text.split("\n")
+        if room is not None:
+            lines = [part for line in lines for part in wrapped(line, room)]
+        head = title.lower()
+        for line in lines:
+            text = colored(attrs.evolve(cell, text=line)) if color else line
+            yield f"{head:{indent}}{_GAP}{text}".rstrip()
+            head = ""
 
 
 def colored(cell: Cell) -> str:

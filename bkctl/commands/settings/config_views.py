@@ -28,12 +28,19 @@ _FINDING: Final = (
     Field("allowed", "What the value may be.", lambda v: v.finding.allowed or None, rank=WIDE),
 )
 
+
+def _default(v: KeyInfo) -> str:
+    """Return a default value; of a Java class its own name, which is what tells it apart."""
+    text = str(v.default) if v.default not in {None, ""} else "-"
+    return text.rpartition(".")[2] if text.startswith("org.apache.") else text
+
+
 _KEY: Final = (
     Field("key", "Its name in a file, or a pattern of names.", lambda v: v.key),
     Field("uses", "honoured, no effect, warned, refused.", lambda v: list(v.uses), Kind.NESTED),
-    Field("default", "The value where it is not set.", lambda v: v.default, rank=1),
-    Field("unit", "The unit of the value.", lambda v: v.unit or None, rank=2),
-    Field("doc", "What it does.", lambda v: v.doc, rank=3),
+    Field("default", "The value where it is not set.", lambda v: v.default, rank=2, cell=_default),
+    Field("unit", "The unit of the value.", lambda v: v.unit or None, rank=3),
+    Field("doc", "What it does.", lambda v: v.doc, rank=1),
     Field("kind", "What the value is.", lambda v: v.kind or None, rank=WIDE),
     Field("allowed", "What the value may be.", lambda v: v.allowed or None, rank=WIDE),
     Field(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.output.table import Cell, Table, display_width, vertical
+from bkctl.output.table import Cell, Table, display_width, vertical, wrapped
 
 COLUMNS = (("ID", 0, False), ("SIZE", 1, True), ("NOTE", 2, False))
 
@@ -31,6 +31,46 @@ def test_the_highest_rank_gives_way_first() -> None:
     table = Table(COLUMNS, width=9)
     assert list(table.lines(_rows(("abc", "12", "text")))) == ["ID   SIZE", "abc    12"]
     assert table.hidden == ["NOTE"]
+
+
+WHAT = "The bookie does not answer in time."
+
+
+def test_a_text_is_wrapped_before_a_column_gives_way() -> None:
+    table = Table((("NAME", 0, False), ("STATUS", 0, True), ("WHAT", 2, False)), width=44)
+    assert list(table.lines(_rows(("BK-1", "5", WHAT), ("BK-2", "5", "Short.")))) == [
+        "NAME  STATUS  WHAT",
+        "BK-1       5  The bookie does not answer in",
+        "              time.",
+        "BK-2       5  Short.",
+    ]
+    assert table.hidden == []
+
+
+def test_what_has_no_spaces_is_not_wrapped() -> None:
+    path = "/var/lib/bookkeeper/bookie-1/ledgers/current"
+    table = Table((("ID", 0, False), ("DIR", 1, False)), width=40)
+    assert list(table.lines(_rows(("1", path))))[1] == "1"
+    assert table.hidden == ["DIR"]
+
+
+def test_a_text_narrower_than_a_few_words_gives_way() -> None:
+    table = Table((("ID", 0, False), ("WHAT", 1, False)), width=25)
+    assert list(table.lines(_rows(("1", WHAT))))[1] == "1"
+
+
+@given(text=st.text("ab é日", max_size=60), width=st.integers(1, 30))
+def test_wrapping_loses_no_word(text: str, width: int) -> None:
+    lines = wrapped(text, width)
+    assert " ".join(lines).split() == text.split()
+    assert all(display_width(line) <= width or " " not in line.strip() for line in lines)
+
+
+def test_an_object_is_wrapped_at_words() -> None:
+    pairs = [("ID", Cell("7")), ("WHAT", Cell(WHAT))]
+    assert list(vertical(pairs, width=36)) == [
+        "id    7", "what  The bookie does not answer in", "      time.",
+    ]  # fmt: skip
 
 
 @given(
