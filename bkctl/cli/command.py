@@ -36,6 +36,10 @@ _UNBROKEN: Final = "\ue000"
 """Stands for a hyphen while texts are wrapped: it is no place for a line to end."""
 
 
+_NARROW: Final = 58
+"""Below, long options have lines of their own, so that there is space for what they do."""
+
+
 class _Formatter(click.HelpFormatter):
     """Wraps texts between words only: ``--force open-ledger`` is to be pasted."""
 
@@ -45,9 +49,13 @@ class _Formatter(click.HelpFormatter):
     def write_text(self, text: str) -> None:
         super().write_text(text.replace("-", _UNBROKEN))
 
-    def write_dl(self, rows: Iterable[tuple[str, str]], *args: Any, **kwargs: Any) -> None:
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
         whole = [(first, second.replace("-", _UNBROKEN)) for first, second in rows]
-        super().write_dl(whole, *args, **kwargs)
+        if self.width < _NARROW:
+            col_max = self.width * 2 // 5
+        super().write_dl(whole, col_max, col_spacing)
 
 
 class _Context(click.Context):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROGRAM: Final = "bkctl"
 
 HELP_WIDTH_MAX: Final = 100
-HELP_WIDTH_MIN: Final = 50
+HELP_WIDTH_MIN: Final = 30
 _WIDTH_DEFAULT: Final = 80
 
 GC_THRESHOLD: Final = 20_000

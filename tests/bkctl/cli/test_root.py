@@ -222,6 +222,21 @@ def test_help_is_never_cut_and_breaks_no_word_that_is_to_be_typed(
         assert not broken, path
 
 
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_help_fits_the_terminal_but_for_what_is_to_be_typed(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for path in [(), *sorted({path[:1] for path in TREE}), *TREE]:
+        assert cli.run([*path, "--help"]) == 0
+        for line in capsys.readouterr().out.splitlines():
+            to_type = line.lstrip().startswith(("-", "[", "Usage:")) or "|" in line
+            to_type |= "bkctl " in line
+            is_table = "    " in line.strip()
+            fits = len(line) <= columns or len(line.split()) == 1
+            assert fits or to_type or is_table, (path, line)
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [
