@@ -19,7 +19,7 @@ from bookied.storage.garbage.collector import Collector, CollectorEffects
 from bookied.storage.garbage.ledgers import LedgerGarbage, Membership
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 
 
@@ -111,7 +111,7 @@ class Collectors:
     def disks_changed(self, verdict: DiskVerdict) -> None:
         """Obey what a look at the disks has found: each for the directories of its storage."""
         for storage, collector in self._collectors.items():
-            own = set(storage.ledger_directories)
+            own = set(storage.directories.all)
             collector.disks_changed(
                 nearly_full=not own.isdisjoint(verdict.nearly_full),
                 full=not own.isdisjoint(verdict.full),

@@ -22,6 +22,7 @@ from bookied.directories.served_by import Served, fences_are_in_doubt, note_jour
 from bookied.errors import DamagedError, WriteFailedError
 from bookied.runtime.world import Parts, in_own_thread
 from bookied.storage.checkpoints import Checkpoints
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.location_compaction import LocationCompaction
 from bookied.storage.index.rocks import RocksIndex
@@ -30,7 +31,8 @@ from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.group_commit import GroupCommit
 from bookied.storage.journal.writer import Journal
 from bookied.storage.kind import check_kind
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.scrubber import Scrubber, tell
 from bookied.storage.storages import Storages
@@ -291,13 +293,14 @@ class Engine:
             parts.files,
             ledger_dirs,
             index,
-            on_fatal=partial(parts.call_from_thread, self._events.failed),
-            on_full=partial(parts.call_from_thread, self._events.no_room),
-            on_given_up=partial(parts.call_from_thread, self._take_back),
+            events=StorageEvents(
+                on_fatal=partial(parts.call_from_thread, self._events.failed),
+                on_full=partial(parts.call_from_thread, self._events.no_room),
+                on_given_up=partial(parts.call_from_thread, self._take_back),
+            ),
             rng=parts.rng,
             limits=limits,
-            log_size_bytes_max=config.log_bytes_max,
-            direct=parts.threads,
+            log_settings=LogSettings(size_bytes_max=config.log_bytes_max, direct=parts.threads),
             index_version=config.file_info_format_version,
         )
 

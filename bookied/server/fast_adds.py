@@ -29,9 +29,10 @@ from bookied.server.add_rows import (
 )
 from bookied.server.rules.bookie import Bookie, Writes
 from bookied.storage.index.format import ENTRY_ID_MAX
+from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerState, LedgerStorage
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.errors import BookKeeperError
 from wire.frames import v3
@@ -298,7 +299,7 @@ class _Batch:
         journal = bookie.journals[ledger_id % len(bookie.journals)]
         if self._storage is None:
             try:
-                location = storage.reserve(self._size_bytes_max) + _LENGTH.size
+                location = storage.adds.reserve(self._size_bytes_max) + _LENGTH.size
             except (BookKeeperError, OSError):
                 return None  # The plain path meets the same trouble and answers for it.
             self._storage, self._journal = storage, journal
@@ -337,7 +338,7 @@ class _Batch:
         assert self._journal is not None
         assert self._storage is not None
         blob = b"".join(self.records)
-        self._storage.append(blob, self._sizes)
+        self._storage.adds.append(blob, self._sizes)
         done = partial(acknowledge, self.answers, size_bytes, self.adds, began_ns)
         self._journal.append(blob, done, entries=self.adds)
         for state, max_lac in self._advanced:

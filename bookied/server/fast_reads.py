@@ -74,7 +74,7 @@ class FastReads:
                 break
             if ledger_id != read_of:
                 storage, read_of = self._storages.of(ledger_id), ledger_id
-                hot, read_memory = storage.hot, storage.read_memory
+                hot, read_memory = storage.hot, storage.reads.read_memory
             state = hot.get(ledger_id)
             if state is None or state.limbo or must_wait(ledger_id):
                 break
@@ -108,7 +108,7 @@ class FastReads:
                 break
             entry_id = asked.entry_id
             try:
-                packet = storage.read_memory(
+                packet = storage.reads.read_memory(
                     state, state.last_entry if entry_id == NO_ENTRY else entry_id
                 )
             except (BookKeeperError, OSError):

@@ -70,7 +70,7 @@ from bookied.server.rules.fence_check import FenceCheck
 from bookied.server.server import BookieServer
 from bookied.storage.garbage.ledgers import Membership
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.ledger_storage import StorageLimits
+from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

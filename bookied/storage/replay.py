@@ -28,11 +28,13 @@ from bookied.errors import (
     JournalRecordError,
 )
 from bookied.storage.files.files import Files
+from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.damage import check_end, journals_to_replay, trusted_mark
 from bookied.storage.journal.mark import START, Mark
 from bookied.storage.journal.reader import JournalRecord, JournalScan, open_scan
-from bookied.storage.ledger_storage import LedgerState, LedgerStorage, packet_lac
+from bookied.storage.ledger_storage.reads import packet_lac
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 
 log = Logger()
@@ -234,7 +236,7 @@ class _Replay:
         if ledger_id in self.found.unreadable:
             return None
         try:
-            state = self._storages.of(ledger_id).lookup(ledger_id)
+            state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
         except CorruptError as error:
             if self._is_new(record, error):
                 return self._ledger_key(None, record)
@@ -255,7 +257,9 @@ class _Replay:
         if record.entry_id != layout.LEDGER_KEY or not isinstance(error, IndexTruncatedError):
             return False
         storage = self._storages.of(record.ledger_id)
-        return storage.begin_anew(record.ledger_id, lambda: self._entries_of(record.ledger_id))
+        return storage.ledgers.begin_anew(
+            record.ledger_id, lambda: self._entries_of(record.ledger_id)
+        )
 
     def _entries_of(self, ledger_id: int) -> set[int]:
         """Return which entries of a ledger are in the journals that are being replayed."""
@@ -274,8 +278,8 @@ class _Replay:
         key = layout.inner_bytes(record.body)
         storage = self._storages.of(record.ledger_id)
         if state is None:
-            return storage.create(record.ledger_id, key)
-        if state.master_key != key and not storage.adopt_key(state, key):
+            return storage.ledgers.create(record.ledger_id, key)
+        if state.master_key != key and not storage.ledgers.adopt_key(state, key):
             log.warn("ledger {id} has another key on disk; kept", id=record.ledger_id)
         return state
 
@@ -284,9 +288,9 @@ class _Replay:
         if state is None:
             self.found.dropped += 1
         elif record.entry_id == layout.FENCE:
-            storage.set_fenced(state)
+            storage.ledgers.set_fenced(state)
         elif record.entry_id == layout.EXPLICIT_LAC:
-            storage.set_explicit_lac(state, layout.inner_bytes(record.body))
+            storage.ledgers.set_explicit_lac(state, layout.inner_bytes(record.body))
         else:
             log.warn("skipping a record of unknown kind {kind:#x}", kind=record.entry_id)
 
@@ -299,7 +303,7 @@ class _Replay:
             self.found.dropped += 1
             return
         storage = self._storages.of(record.ledger_id)
-        if state is not None and not storage.has_place(record.entry_id):
+        if state is not None and not storage.reads.has_place(record.entry_id):
             log.warn(
                 "entry {entry} of ledger {id}: the index has no place for this id",
                 entry=record.entry_id,
@@ -385,7 +389,7 @@ class _Batch:
 
     def begin(self, size: int) -> None:
         """Reserve so many bytes; the batch before was stored."""
-        self._next = self._storage.reserve(size)
+        self._next = self._storage.adds.reserve(size)
         self._limit = self._next + size
 
     def add(self, state: LedgerState | None, record: JournalRecord) -> None:
@@ -407,7 +411,7 @@ class _Batch:
         if self._records:
             blob = b"".join(self._records)
             self._records = []
-            self._storage.append(blob)
+            self._storage.adds.append(blob)
             self.undrained_bytes += len(blob)
         self._next = self._limit = self.pages = 0
         self._page_of = None

@@ -36,11 +36,15 @@ log = Logger()
 RunBlocking = Callable[[Callable[[], Any]], Deferred[Any]]
 
 
-class Scrubbed(Protocol):
-    """What is checked: one storage."""
+class LedgerIds(Protocol):
+    """Which ledgers a storage has."""
 
-    def ledger_ids(self) -> list[int]:
+    def ids(self) -> list[int]:
         """Return all ledgers; on the reactor's thread."""
+
+
+class StoredEntries(Protocol):
+    """The index and the entries of a storage, as they are on disk."""
 
     def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the pages that are on disk, with their numbers; any thread."""
@@ -51,6 +55,18 @@ class Scrubbed(Protocol):
         Raises:
             CorruptError: it is not.
         """
+
+
+class Scrubbed(Protocol):
+    """What is checked: one storage."""
+
+    @property
+    def ledgers(self) -> LedgerIds:
+        """Its ledgers."""
+
+    @property
+    def reads(self) -> StoredEntries:
+        """Its entries."""
 
 
 @attrs.frozen
@@ -144,7 +160,7 @@ class Scrubber:
         result = ScrubResult()
         began_s = self._clock.seconds()
         for storage in self._storages:
-            places = _places(storage, storage.ledger_ids())
+            places = _places(storage, storage.ledgers.ids())
             is_through = False
             while not is_through and not self._is_stopping:
                 is_through = await self._go(storage, places, result)
@@ -241,10 +257,10 @@ def _pages_of(storage: Scrubbed, ledger_id: int) -> Iterator[tuple[int, array[in
     The storage forgets a ledger before it removes the file, so a second try finds nothing then.
     """
     try:
-        yield from storage.stored_pages(ledger_id)
+        yield from storage.reads.stored_pages(ledger_id)
     except FileNotFoundError:
         try:
-            yield from storage.stored_pages(ledger_id)
+            yield from storage.reads.stored_pages(ledger_id)
         except FileNotFoundError as error:
             raise CorruptError(str(error.filename), None, "the index file is gone") from error
 
@@ -260,7 +276,7 @@ def _look(
         try:
             if place.error is not None:
                 raise place.error
-            storage.check_disk(place.location, place.ledger_id, place.entry_id)
+            storage.reads.check_disk(place.location, place.ledger_id, place.entry_id)
         except CorruptError as error:
             found.append(Inconsistency(place.ledger_id, place.entry_id, error))
         if count == at_once:

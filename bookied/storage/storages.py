@@ -19,7 +19,8 @@ from bookied.errors import LedgerPlaceError, StorageError
 from bookied.storage.files.files import Files
 from bookied.storage.index.rocks_format import NEEDS_INTEGRITY_CHECK
 from bookied.storage.journal.mark import Mark, file_name, lower_mark, read_mark, write_mark
-from bookied.storage.ledger_storage import LedgerStorage, RunBlocking, StorageLimits
+from bookied.storage.ledger_storage.settings import RunBlocking, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 
 
 class JournalPosition(Protocol):
@@ -82,7 +83,7 @@ class Storages:
     @property
     def ledger_directories(self) -> tuple[Path, ...]:
         """The ``current`` directories of all, in configured order."""
-        return tuple(one for shard in self._shards for one in shard.ledger_directories)
+        return tuple(one for shard in self._shards for one in shard.directories.all)
 
     # Start and stop -------------------------------------------------------------------------------
 
@@ -100,10 +101,10 @@ class Storages:
     def _check_places(self, number: int, shard: LedgerStorage) -> None:
         """Find out before anything is served or collected: Java takes such ledgers for absent."""
         count = len(self._shards)
-        for ledger_id in shard.ledger_ids() if count > 1 else ():
+        for ledger_id in shard.ledgers.ids() if count > 1 else ():
             if ledger_id % count != number:
                 raise LedgerPlaceError(
-                    f"ledger {ledger_id} is in {shard.ledger_directories[0].parent}, directory "
+                    f"ledger {ledger_id} is in {shard.directories.all[0].parent}, directory "
                     f"{number + 1} of {count}, and belongs to directory {ledger_id % count + 1}: "
                     "put ledgerDirectories back to the number and order they had"
                 )
@@ -150,9 +151,9 @@ class Storages:
             shard.avoid(full, nearly_full, tight)
 
     def take_back(self) -> None:
-        """Append again what logs had no room for; see ``LedgerStorage.take_back``."""
+        """Append again what logs had no room for; see ``EntryAdds.take_back``."""
         for shard in self._shards:
-            shard.take_back()
+            shard.adds.take_back()
 
     # The integrity check --------------------------------------------------------------------------
 
@@ -220,9 +221,9 @@ class Storages:
         return any(shard.needs_checkpoint for shard in self._shards)
 
     def write_out(self) -> None:
-        """Write the entries so far to their logs; see ``LedgerStorage.write_out``. Blocks."""
+        """Write the entries so far to their logs; see ``EntryAdds.write_out``. Blocks."""
         for shard in self._shards:
-            shard.write_out()
+            shard.adds.write_out()
 
     async def checkpoint(
         self, journals: Sequence[JournalPosition], run_blocking: RunBlocking
@@ -269,7 +270,7 @@ class Storages:
             OSError: not all could be written.
         """
         self._before_marks()
-        writable = [one for shard in self._shards for one in shard.writable_directories]
+        writable = [one for shard in self._shards for one in shard.directories.writable]
         for number, mark in enumerate(marks):
             name = file_name(number, len(marks))
             write_mark(self._files, writable or self.ledger_directories, name, mark)

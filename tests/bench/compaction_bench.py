@@ -29,6 +29,7 @@ from twisted.internet.threads import deferToThread
 from bookied.config.db import RocksSettings
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.compaction import Schedule, Schedules
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.garbage.collector import Collector, CollectorEffects
 from bookied.storage.garbage.settings import CollectorSettings
@@ -37,7 +38,8 @@ from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import ledgers_options, open_database
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
 from wire.ids import LedgerId
@@ -62,9 +64,9 @@ class Bench:
             RealFiles(),
             [root / "ledgers"],
             index,
-            on_fatal=print,
+            events=StorageEvents(on_fatal=print),
             limits=StorageLimits(),
-            log_size_bytes_max=options.log * 1024 * 1024,
+            log_settings=LogSettings(size_bytes_max=options.log * 1024 * 1024),
         )
         self.storages = Storages(RealFiles(), [self.storage])
         self.storages.open()
@@ -142,9 +144,11 @@ class Bench:
         size = self.options.size
         body, prefix = b"x" * (size - 32), struct.pack(">i", size)
         for ledger_id in list(self.next_entry):
-            state = self.storage.hot.get(ledger_id) or self.storage.create(ledger_id, b"k" * 20)
+            state = self.storage.hot.get(ledger_id) or self.storage.ledgers.create(
+                ledger_id, b"k" * 20
+            )
             first = self.next_entry[ledger_id]
-            base = self.storage.reserve(PER_TURN * (size + 4)) + 4
+            base = self.storage.adds.reserve(PER_TURN * (size + 4)) + 4
             records: list[bytes] = []
             for entry_id in range(first, first + PER_TURN):
                 page = state.page_for_write(entry_id >> 10)
@@ -152,9 +156,9 @@ class Bench:
                 base += size + 4
                 records += prefix, struct.pack(">qqqq", ledger_id, entry_id, entry_id - 1, 0), body
             blob = b"".join(records)
-            self.storage.append(blob, ((ledger_id, len(blob)),))
+            self.storage.adds.append(blob, ((ledger_id, len(blob)),))
             state.last_entry = first + PER_TURN - 1
-            key = b"" if state.key_logged else self.storage.key_record(state)
+            key = b"" if state.key_logged else self.storage.ledgers.key_record(state)
             state.key_logged = True
             self.journal.append(key + blob, (PER_TURN, time.perf_counter()))
             self.next_entry[ledger_id] = first + PER_TURN

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from tests.bench.loads.load import peak_rss_bytes, rss_bytes
 
@@ -32,11 +33,13 @@ def packet(ledger_id: int, entry_id: int) -> bytes:
 def open_storage(current: Path) -> LedgerStorage:
     files, limits = RealFiles(), StorageLimits()
     index = IndexFiles(files, [current], open_files_max=limits.open_indexes_max)
-    storage = LedgerStorage(files, [current], index, on_fatal=print, limits=limits)
+    storage = LedgerStorage(
+        files, [current], index, events=StorageEvents(on_fatal=print), limits=limits
+    )
     started_s = time.perf_counter()
     storage.open()
     took_s = time.perf_counter() - started_s
-    print(f"opened {len(storage.ledger_ids()):,} ledgers in {took_s:.2f} s; {memory()}")
+    print(f"opened {len(storage.ledgers.ids()):,} ledgers in {took_s:.2f} s; {memory()}")
     storage.start()
     return storage
 
@@ -51,8 +54,8 @@ def add_to_all(storage: LedgerStorage, ledgers: int, entry_id: int) -> None:
     checkpoints, wall_s, cpu_s = 0, 0.0, 0.0
     began_s = time.perf_counter()
     for ledger_id in range(ledgers):
-        state = storage.lookup(ledger_id) or storage.create(ledger_id, KEY)
-        storage.add(state, entry_id, packet(ledger_id, entry_id))
+        state = storage.ledgers.lookup(ledger_id) or storage.ledgers.create(ledger_id, KEY)
+        storage.adds.add(state, entry_id, packet(ledger_id, entry_id))
         if storage.needs_checkpoint or ledger_id == ledgers - 1:
             started_s, started_cpu_s = time.perf_counter(), time.process_time()
             run_now(storage.flush(do_now))

@@ -23,13 +23,15 @@ from queue import SimpleQueue
 from typing import Any
 
 from bookied.config.db import RocksSettings
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import open_of_index
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, recover, run_now
 from bookied.storage.storages import Storages
 
@@ -87,9 +89,9 @@ class Bench:
             files,
             [ledgers],
             self._new_index(files, ledgers),
-            on_fatal=print,
+            events=StorageEvents(on_fatal=print),
             limits=StorageLimits(),
-            direct=not self.options.buffered,
+            log_settings=LogSettings(direct=not self.options.buffered),
         )
 
     def _new_index(self, files: RealFiles, ledgers: Path) -> IndexStore:
@@ -104,8 +106,8 @@ class Bench:
             self.waits_s.append(now_s - sent_s)
 
     def run(self) -> None:
-        state = self.storage.create(LEDGER, b"k" * 20)
-        self.journal.append(self.storage.key_record(state), (0, time.perf_counter()))
+        state = self.storage.ledgers.create(LEDGER, b"k" * 20)
+        self.journal.append(self.storage.ledgers.key_record(state), (0, time.perf_counter()))
         state.key_logged = True
         size = self.options.size
         per_blob = max(1, min(BLOB_BYTES // size, self.options.window))
@@ -125,7 +127,7 @@ class Bench:
                 full = True
             if full:
                 continue
-            base = self.storage.reserve(per_blob * (size + 4)) + 4
+            base = self.storage.adds.reserve(per_blob * (size + 4)) + 4
             records, page_no, page = [], -1, None
             prefix = struct.pack(">i", size)
             for entry_id in range(sent, sent + per_blob):
@@ -138,7 +140,7 @@ class Bench:
                 records.append(prefix)
                 records.append(struct.pack(">qqqq", LEDGER, entry_id, entry_id - 1, 0) + body)
             blob = b"".join(records)
-            self.storage.append(blob, ((LEDGER, len(blob)),))
+            self.storage.adds.append(blob, ((LEDGER, len(blob)),))
             state.last_entry = sent + per_blob - 1
             self.journal.append(blob, (per_blob, time.perf_counter()))
             sent += per_blob

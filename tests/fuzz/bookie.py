@@ -112,7 +112,7 @@ class FuzzedGuardedBookie(FuzzedBookie):
 
     def _send(self, serving: Serving, data: bytes) -> None:
         super()._send(serving, data)
-        if serving.server.stats.auth_successes or serving.storage.ledger_ids():
+        if serving.server.stats.auth_successes or serving.storage.ledgers.ids():
             self._left = 0
             raise BugError("a stranger was let in")
 

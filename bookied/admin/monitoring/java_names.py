@@ -34,7 +34,7 @@ from bookied.server.server import BookieServer
 from bookied.storage.entrylog.compaction import TENTHS
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerStorage, StorageMemory
+from bookied.storage.ledger_storage.storage import LedgerStorage, StorageMemory
 from bookied.storage.storages import Storages
 
 Row = tuple[str, Kind, Callable[[Any], "float | Summary"]]
@@ -237,7 +237,7 @@ _INDEX: Final[tuple[Row, ...]] = (
 )
 
 _DB: Final[tuple[Row, ...]] = (
-    ("ledgers_count", "gauge", lambda it: it.ledger_count),
+    ("ledgers_count", "gauge", lambda it: it.ledgers.count),
     ("write_cache_size", "gauge", lambda it: it.memory.cache_bytes),
     ("flush", "summary", lambda it: it.stats.flush),
 )

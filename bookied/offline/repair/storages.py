@@ -10,13 +10,15 @@ from bookied.directories.dirs import Directories
 from bookied.directories.losses import HeldNotes
 from bookied.errors import DirectoryError
 from bookied.offline.settings import OfflineConfig
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.kind import check_kind, has_databases
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 
 
@@ -93,9 +95,10 @@ def storages_of(
             files,
             directories,
             index,
-            on_fatal=lambda _error: None,  # Only a thread's failure: here errors are raised.
-            direct=False,
-            log_size_bytes_max=settings.log_bytes_max,
+            events=StorageEvents(
+                on_fatal=lambda _error: None
+            ),  # Only a thread's failure: here errors are raised.
+            log_settings=LogSettings(direct=False, size_bytes_max=settings.log_bytes_max),
             index_version=settings.file_info_format_version,
         )
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from bkclient.errors import NoSuchLedgerError
-from bookied.storage.ledger_storage import LedgerState
+from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.storages import Storages
 from wire.ids import EntryId, LedgerId
 
@@ -49,29 +49,29 @@ class HealedStorages:
 
     def ensure(self, ledger_id: LedgerId, key: bytes) -> None:
         storage = self._storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         if state is None:
-            storage.create(ledger_id, key)
+            storage.ledgers.create(ledger_id, key)
         elif key:
-            storage.adopt_key(state, key)
+            storage.ledgers.adopt_key(state, key)
 
     def forget(self, ledger_id: LedgerId) -> None:
         storage, state = self._storages.of(ledger_id), self._state(ledger_id)
-        storage.set_limbo(state, limbo=True)
-        storage.set_fenced(state)
+        storage.ledgers.set_limbo(state, limbo=True)
+        storage.ledgers.set_fenced(state)
 
     def is_in_limbo(self, ledger_id: LedgerId) -> bool:
         return self._state(ledger_id).limbo
 
     def remember(self, ledger_id: LedgerId) -> None:
-        self._storages.of(ledger_id).set_limbo(self._state(ledger_id), limbo=False)
+        self._storages.of(ledger_id).ledgers.set_limbo(self._state(ledger_id), limbo=False)
 
     def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
         storage, state = self._storages.of(ledger_id), self._state(ledger_id)
-        return [entry_id for entry_id in wanted if not storage.has_entry(state, entry_id)]
+        return [entry_id for entry_id in wanted if not storage.reads.has_entry(state, entry_id)]
 
     def add(self, ledger_id: LedgerId, entry_id: EntryId, packet: bytes) -> None:
-        self._storages.of(ledger_id).add(self._state(ledger_id), entry_id, packet)
+        self._storages.of(ledger_id).adds.add(self._state(ledger_id), entry_id, packet)
 
     @property
     def is_busy(self) -> bool:
@@ -82,7 +82,7 @@ class HealedStorages:
         await self._flush()
 
     def _state(self, ledger_id: LedgerId) -> LedgerState:
-        state = self._storages.of(ledger_id).lookup(ledger_id)
+        state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
         if state is None:  # Garbage collection has dropped it meanwhile.
             raise NoSuchLedgerError(f"ledger {ledger_id}")
         return state

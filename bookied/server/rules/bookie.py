@@ -24,6 +24,7 @@ from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.reads import EntryReads, in_limbo, insist_sure, packet_lac
 from bookied.server.rules.refusal import refusal
 from bookied.storage.index.format import has_place
+from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal.format import (
     ENTRY_BYTES_MIN,
     entry_record,
@@ -31,7 +32,6 @@ from bookied.storage.journal.format import (
     fence_record,
 )
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerState
 from bookied.storage.storages import Storages
 from wire.codes import (
     FRAME_BYTES_MAX,
@@ -234,7 +234,7 @@ class Bookie:
         if check is not None and not recovery and not check.is_open(ledger_id):
             check.ask(ledger_id, partial(self._add_if_open, asked))
             return
-        self.storages.of(ledger_id).add(state, entry_id, packet)
+        self.storages.of(ledger_id).adds.add(state, entry_id, packet)
         answer = AddResponse(ReturnCode.EOK, request.ledger_id, request.entry_id)
         # Recovery adds are what a ledger is closed upon, so they wait for the disk always.
         early = bool(request.flags & AddFlag.DEFERRED_SYNC) and not recovery
@@ -270,7 +270,7 @@ class Bookie:
         if ledger_id in self.deletions:
             raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
         state = self._ledger_to_write(ledger_id, request.master_key)
-        self.storages.of(ledger_id).set_explicit_lac(state, packet)
+        self.storages.of(ledger_id).ledgers.set_explicit_lac(state, packet)
         answer = WriteLacResponse(ReturnCode.EOK, request.ledger_id)
         record = b""
         if self._journal(ledger_id).takes_explicit_lacs:
@@ -299,11 +299,11 @@ class Bookie:
         if ledger_id < 0 or len(master_key) > MASTER_KEY_BYTES_MAX:
             raise BadRequestError(f"ledger {ledger_id}, key of {len(master_key)} bytes")
         storage = self.storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         if state is None:
-            return storage.create(ledger_id, master_key)
+            return storage.ledgers.create(ledger_id, master_key)
         # A rebuilt index knows no keys: the first to write to such a ledger brings it back.
-        if state.master_key != master_key and not storage.adopt_key(state, master_key):
+        if state.master_key != master_key and not storage.ledgers.adopt_key(state, master_key):
             self.stats.keys_refused += 1
             raise UnauthorizedError(f"ledger {ledger_id}")
         return state
@@ -320,7 +320,7 @@ class Bookie:
         """
         records = 1
         if not state.key_logged:
-            record = self.storages.of(state.ledger_id).key_record(state) + record
+            record = self.storages.of(state.ledger_id).ledgers.key_record(state) + record
             state.key_logged, records = True, 2
         self._journal(state.ledger_id).append(record, done, early=early, entries=records)
 
@@ -369,7 +369,7 @@ class Bookie:
         elif state.fenced:
             fenced()
         else:
-            self.storages.of(ledger_id).set_fenced(state)
+            self.storages.of(ledger_id).ledgers.set_fenced(state)
             self._fencing[ledger_id] = [fenced]
             self._append(state, fence_record(ledger_id), partial(self._fence_durable, ledger_id))
             self.polls.ledger_changed(ledger_id)
@@ -454,7 +454,7 @@ class Bookie:
 
     def _read_lac(self, asked: Asked[ReadLacRequest]) -> None:
         ledger_id = asked.request.ledger_id
-        state = self.storages.of(ledger_id).lookup(ledger_id)
+        state = self.storages.of(ledger_id).ledgers.lookup(ledger_id)
         if state is None:
             raise NoSuchEntryError(f"ledger {ledger_id}")
         state = self._reads.ledger(ledger_id)  # Where there is a doubt it may be settled.
@@ -481,7 +481,7 @@ class Bookie:
             return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
 
         def fetch() -> bytes:
-            return encode_entry_list(self.storages.of(ledger_id).iter_entries(ledger_id))
+            return encode_entry_list(self.storages.of(ledger_id).reads.iter_entries(ledger_id))
 
         asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
 

@@ -12,7 +12,9 @@ import attrs
 
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.storage.entrylog.rows import Rows, row_of
-from bookied.storage.ledger_storage import LedgerState, LedgerStorage, NeedsDisk
+from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.ledger_storage.reads import NeedsDisk
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from wire.codes import FRAME_BYTES_MAX, ReturnCode
 from wire.errors import (
@@ -48,12 +50,12 @@ class EntryReads:
         Raises:
             NoSuchLedgerError: it is not.
         """
-        state = self._storages.of(ledger_id).lookup(ledger_id)
+        state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
         if state is None:
             raise NoSuchLedgerError(f"ledger {ledger_id}")
         if state.doubt is not None:
             with contextlib.suppress(OSError):
-                self._storages.of(ledger_id).settle_doubt(state)
+                self._storages.of(ledger_id).ledgers.settle_doubt(state)
         return state
 
     def entry(
@@ -71,7 +73,7 @@ class EntryReads:
         state = self.ledger(ledger_id)
         entry_id = actual_entry_id(state, entry_id)
         storage = self._storages.of(ledger_id)
-        packet = storage.read_memory(state, entry_id)
+        packet = storage.reads.read_memory(state, entry_id)
         if isinstance(packet, NeedsDisk):
             fetch = partial(_fetch, storage, packet, entry_id)
             return DiskRead(ledger_id, fetch, partial(found, state), failed)
@@ -95,13 +97,13 @@ class EntryReads:
         while not batch.is_full:
             entry_id = read.next_entry_id
             if batch.count:
-                rows = storage.read_rows(
+                rows = storage.reads.read_rows(
                     state, entry_id, batch.count_left, batch.room_bytes, batch.stride
                 )
                 if rows is not None:
                     batch.take(rows)
                     continue
-            packet = storage.read_memory(state, entry_id)
+            packet = storage.reads.read_memory(state, entry_id)
             if isinstance(packet, NeedsDisk):
                 return self._fetch(read, packet)
             if packet is None:
@@ -117,7 +119,7 @@ class EntryReads:
         storage, entry_id = self._storages.of(ledger_id), read.next_entry_id
         more = None
         if batch.count_left > 1:
-            more = storage.rows_on_disk(
+            more = storage.reads.rows_on_disk(
                 read.state, entry_id + batch.stride, batch.count_left - 1, batch.stride
             )
         room_bytes = batch.room_bytes if batch.count else None
@@ -177,9 +179,9 @@ def in_limbo(state: LedgerState) -> UnknownLedgerStateError:
 
 
 def _fetch(storage: LedgerStorage, needed: NeedsDisk, entry_id: int) -> bytes:
-    """Read as ``LedgerStorage.fetch``; blocks, in any thread."""
+    """Read as ``EntryReads.fetch``; blocks, in any thread."""
     try:
-        return storage.fetch(needed, entry_id)
+        return storage.reads.fetch(needed, entry_id)
     except NoSuchEntryError as error:
         raise no_entry(needed.state, entry_id) from error
 

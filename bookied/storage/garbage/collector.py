@@ -34,7 +34,9 @@ from bookied.storage.garbage.rewriting import InPlace, Rewriter
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus, Freed
 from bookied.storage.garbage.transaction import Transactional
-from bookied.storage.ledger_storage import BegunLogs, LedgerStorage, RunBlocking
+from bookied.storage.ledger_storage.logs import BegunLogs
+from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
@@ -154,7 +156,7 @@ class Collector:
     def start(self) -> None:
         """Collect every so often from now on."""
         if self._settings.excess_wait_s is not None:
-            self._written_since_excess = self._storage.watch()
+            self._written_since_excess = self._storage.ledgers.watch()
         self._call_later(self._first_wait_s)
 
     def settings_changed(self, settings: CollectorSettings) -> None:
@@ -280,10 +282,10 @@ class Collector:
     async def _collect(self, wanted: Wanted | None) -> None:
         pace, storage = self._pace, self._storage
         pace.check()
-        await storage.switch((), self._effects.run_blocking)
-        begun = storage.begun_logs()
+        await storage.relocation.switch((), self._effects.run_blocking)
+        begun = storage.logs.begun()
         await self._effects.checkpoint()
-        left = await self._transactional.tidy(storage.ledger_directories)
+        left = await self._transactional.tidy(storage.directories.all)
         with self._timed(self.stats.ledgers):
             await self._drop_ledgers()
         with self._timed(self.stats.logs):
@@ -308,17 +310,17 @@ class Collector:
         A ledger id can be used again, and a copy can come here before the metadata names us.
         """
         storage = self._storage
-        written = storage.watch()
+        written = storage.ledgers.watch()
         try:
-            local = storage.ledger_ids()
+            local = storage.ledgers.ids()
             dropped = self.status.ledgers_dropped
             await self._drop_excess(local)
             gone = await self._pace.waiting(self._effects.garbage.gone(local))
             for start in range(0, len(gone), DROP_AT_ONCE):
                 await self._drop(gone[start : start + DROP_AT_ONCE], written)
         finally:
-            storage.unwatch(written)
-        self.status = attrs.evolve(self.status, ledgers=len(storage.ledger_ids()))
+            storage.ledgers.unwatch(written)
+        self.status = attrs.evolve(self.status, ledgers=len(storage.ledgers.ids()))
         if self.status.ledgers_dropped > dropped:
             await self._effects.checkpoint()
 
@@ -334,8 +336,8 @@ class Collector:
             await self._drop([ledger_id], written, live_on=True)
 
         await self._pace.waiting(self._effects.garbage.over_replicated(local, drop))
-        self._storage.unwatch(written)
-        self._written_since_excess = self._storage.watch()
+        self._storage.ledgers.unwatch(written)
+        self._written_since_excess = self._storage.ledgers.watch()
         self._last_excess_s = now_s
 
     async def _drop(
@@ -343,7 +345,7 @@ class Collector:
     ) -> None:
         """Drop ledgers; those in ``written`` are spared. ``live_on``: other bookies have them."""
         storage = self._storage
-        fenced = await self._pace.blocking(partial(storage.are_fenced, ledger_ids))
+        fenced = await self._pace.blocking(partial(storage.ledgers.are_fenced, ledger_ids))
         for ledger_id in ledger_ids:
             if ledger_id not in written:
                 state = storage.hot.get(ledger_id)
@@ -355,19 +357,19 @@ class Collector:
             if ledger_id in written:
                 log.info("ledger {id} was written to meanwhile: kept", id=ledger_id)
                 continue
-            storage.delete(ledger_id)
+            storage.ledgers.delete(ledger_id)
             self.status = attrs.evolve(self.status, ledgers_dropped=self.status.ledgers_dropped + 1)
 
     # Logs -----------------------------------------------------------------------------------------
 
     async def _drop_logs(self, begun: BegunLogs, left: frozenset[int]) -> None:
         """Remove finished logs of which no ledger is alive; note how much the others hold."""
-        logs = await self._pace.blocking(partial(self._storage.finished_logs, begun))
+        logs = await self._pace.blocking(partial(self._storage.logs.finished, begun))
         self._logs = {number: path for number, path in logs.items() if number not in left}
         for gone in {usage.log_id for usage in self._usages.values()} - {*self._logs}:
             self._usages.drop(gone)
         self._unreadable &= {*self._logs}
-        alive = frozenset(self._storage.ledger_ids())
+        alive = frozenset(self._storage.ledgers.ids())
         for log_id, path in sorted(self._logs.items()):
             usage = await self._usage(log_id, path)
             if usage is None:
@@ -403,13 +405,13 @@ class Collector:
         log.error("entry log {id:x} is damaged, and kept as it is: {error}", id=log_id, error=error)
 
     async def _drop_log(self, log_id: int, path: Path, usage: LogUsage) -> None:
-        await self._pace.blocking(partial(self._storage.remove_log, path))
+        await self._pace.blocking(partial(self._storage.logs.remove, path))
         self._forget(log_id)
         log.info("removed {path}: none of its ledgers is left", path=path)
         self.status = self.status.freed(Freed(logs=1, size_bytes=usage.total_bytes))
 
     def _forget(self, log_id: int) -> None:
-        self._storage.forget_log(log_id)
+        self._storage.logs.forget(log_id)
         self._usages.drop(log_id)
         self._logs.pop(log_id, None)
 
@@ -469,7 +471,7 @@ class Collector:
     async def _has_room(self, usage: LogUsage) -> bool:
         """Whether copies of what is alive have room, beside what new entries may need."""
         needed = self._settings.room_bytes_min + usage.live_bytes
-        directories = self._storage.writable_directories
+        directories = self._storage.directories.writable
         usable = await self._pace.blocking(partial(_usable_bytes, self._files, directories))
         return usable >= needed
 

@@ -19,7 +19,7 @@ from bookied.storage.index.ledger_pages import Move
 
 
 class Index(Protocol):
-    """What says where entries are; see ``LedgerStorage``."""
+    """What says where entries are; see ``Relocation``."""
 
     def still_at(self, places: Sequence[tuple[int, int, int]]) -> list[bool]: ...
 

@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bookied.storage.entrylog.compaction import Throttle
 from bookied.storage.garbage.ledgers import pause
-from bookied.storage.ledger_storage import RunBlocking
+from bookied.storage.ledger_storage.settings import RunBlocking
 from wire.errors import BookKeeperError
 
 T = TypeVar("T")

@@ -20,7 +20,8 @@ from bookied.storage.files.files import Files
 from bookied.storage.garbage.live_records import Batch, LiveRecords
 from bookied.storage.garbage.pace import Pace
 from bookied.storage.index.ledger_pages import Move
-from bookied.storage.ledger_storage import LedgerStorage, RunBlocking
+from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.storage import LedgerStorage
 
 SLICE_S: Final = 0.1
 """How much of the rate is copied at once."""
@@ -75,7 +76,9 @@ class InPlace:
         """See ``Rewriter``."""
         pace = self._pace
         copied, moves, samples = Copied(), list[Move](), list[Sample]()
-        records = await pace.blocking(partial(LiveRecords, self._files, path, self._storage))
+        records = await pace.blocking(
+            partial(LiveRecords, self._files, path, self._storage.relocation)
+        )
         try:
             while (batch := await read_slice(pace, records)) is not None:
                 if batch.places:
@@ -90,18 +93,18 @@ class InPlace:
         finally:
             records.close()
         await self._settle(moves, samples)
-        await pace.blocking(partial(self._storage.remove_log, path))
+        await pace.blocking(partial(self._storage.logs.remove, path))
         return copied
 
     def _append(self, batch: Batch) -> list[Move]:
-        return batch.moves(self._storage.append_copies(batch.blob, batch.counted.items()))
+        return batch.moves(self._storage.relocation.append(batch.blob, batch.counted.items()))
 
     async def _settle(self, moves: list[Move], samples: list[Sample]) -> None:
         """Make the copies durable, and only then let the index point at them."""
         self._pace.check()
         if moves:
-            await self._storage.sync_copies(samples, self._run_blocking)
-            await self._storage.switch(moves, self._run_blocking)
+            await self._storage.relocation.sync(samples, self._run_blocking)
+            await self._storage.relocation.switch(moves, self._run_blocking)
 
 
 async def read_slice(pace: Pace, records: LiveRecords) -> Batch | None:

@@ -37,7 +37,8 @@ from bookied.storage.garbage.live_records import Batch, LiveRecords
 from bookied.storage.garbage.pace import Pace
 from bookied.storage.garbage.rewriting import SLICE_RECORDS_MAX, Copied, count, read_slice
 from bookied.storage.index.ledger_pages import Move
-from bookied.storage.ledger_storage import LedgerStorage, RunBlocking
+from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.storage import LedgerStorage
 
 log = Logger()
 
@@ -97,9 +98,9 @@ class Transactional:
         """See ``Rewriter``."""
         log_id = layout.log_id(path.name)
         assert log_id is not None, path
-        target, directory = self._storage.new_log()
+        target, directory = self._storage.logs.new()
         todo = Compaction(log_id, target, directory)
-        await self._pace.blocking(partial(self._storage.note_log_id, target))
+        await self._pace.blocking(partial(self._storage.logs.note_id, target))
         writer = _TargetWriter(self._files, todo, direct=self._direct)
         try:
             await self._copy(path, writer)
@@ -110,13 +111,15 @@ class Transactional:
             await self._pace.blocking(partial(_publish, self._files, todo))
             await self._finish(todo, path, is_ours=True)
         else:
-            await self._pace.blocking(partial(self._storage.remove_log, path))
+            await self._pace.blocking(partial(self._storage.logs.remove, path))
         return writer.copied
 
     async def _copy(self, path: Path, writer: _TargetWriter) -> None:
         """Steps 1 and 2."""
         pace = self._pace
-        records = await pace.blocking(partial(LiveRecords, self._files, path, self._storage))
+        records = await pace.blocking(
+            partial(LiveRecords, self._files, path, self._storage.relocation)
+        )
         try:
             while (batch := await read_slice(pace, records)) is not None:
                 if batch.places:
@@ -138,19 +141,19 @@ class Transactional:
                 find = partial(self._moves, todo, some, is_ours=is_ours or source is None)
                 moves += await pace.blocking(find)
                 if len(moves) >= self._outstanding_max:
-                    await self._storage.switch(moves, self._run_blocking)
+                    await self._storage.relocation.switch(moves, self._run_blocking)
                     moves = []
             await pace.blocking(scan.insist_complete)
         finally:
             scan.close()
         pace.check()
         if moves:
-            await self._storage.switch(moves, self._run_blocking)
+            await self._storage.relocation.switch(moves, self._run_blocking)
         if source is not None and not is_ours:
             await self._insist_unused(source)
         await pace.blocking(partial(_remove, self._files, todo.compacted))
         if source is not None:
-            await pace.blocking(partial(self._storage.remove_log, source))
+            await pace.blocking(partial(self._storage.logs.remove, source))
 
     def _moves(
         self, todo: Compaction, records: Sequence[LogRecord], *, is_ours: bool
@@ -162,7 +165,7 @@ class Transactional:
         """
         moves = []
         for record in records:
-            old = self._storage.location_on_disk(record.ledger_id, record.entry_id)
+            old = self._storage.relocation.location(record.ledger_id, record.entry_id)
             if old >> 32 != todo.source:
                 continue
             if is_ours or record.body == self._packet(old, record):
@@ -170,7 +173,7 @@ class Transactional:
         return moves
 
     def _packet(self, location: int, record: LogRecord) -> bytes:
-        return self._storage.read_disk(location, record.ledger_id, record.entry_id)
+        return self._storage.reads.read_disk(location, record.ledger_id, record.entry_id)
 
     # What was left --------------------------------------------------------------------------------
 
@@ -198,7 +201,7 @@ class Transactional:
 
     def _source_of(self, todo: Compaction) -> Path | None:
         name = layout.file_name(todo.source)
-        paths = [directory / name for directory in self._storage.ledger_directories]
+        paths = [directory / name for directory in self._storage.directories.all]
         return next((path for path in paths if self._files.exists(path)), None)
 
     async def _insist_unused(self, source: Path) -> None:
@@ -208,7 +211,7 @@ class Transactional:
             EntryLogRecordError: it does; the log has to stay.
         """
         records = await self._pace.blocking(
-            partial(LiveRecords, self._files, source, self._storage)
+            partial(LiveRecords, self._files, source, self._storage.relocation)
         )
         try:
             while (batch := await read_slice(self._pace, records)) is not None:

@@ -114,11 +114,11 @@ def state_of(serving: Serving) -> dict[int, Any]:
     """Return what the storage knows, entries included."""
     seen = {}
     for number, storage in enumerate(serving.storages):
-        for ledger_id in storage.ledger_ids():
-            state = storage.lookup(ledger_id)
+        for ledger_id in storage.ledgers.ids():
+            state = storage.ledgers.lookup(ledger_id)
             assert state is not None
-            held = storage.entries(ledger_id)
-            packets = [storage.read_memory(state, entry_id) for entry_id in held]
+            held = storage.reads.entries(ledger_id)
+            packets = [storage.reads.read_memory(state, entry_id) for entry_id in held]
             marks = (state.master_key, state.fenced, state.last_entry, state.lac, state.key_logged)
             seen[ledger_id] = (number, marks, list(zip(held, packets, strict=True)))
     return seen
@@ -291,10 +291,10 @@ def test_the_first_add_after_a_start_is_left_to_the_plain_path(client: Client) -
 
 def test_a_ledger_whose_key_is_not_journalled_is_left_to_the_plain_path(client: Client) -> None:
     """Replay would take the ledger for a deleted one, and drop its entries."""
-    state = client._serving.storages.of(5).lookup(5)
+    state = client._serving.storages.of(5).ledgers.lookup(5)
     assert state is not None
     state.master_key = bytes(20)  # As a rebuilt index leaves it.
-    assert client._serving.storages.of(5).adopt_key(state, KEY)
+    assert client._serving.storages.of(5).ledgers.adopt_key(state, KEY)
     client.send(frame_of(client._protocol, 1))
     assert taken(client) == 0
     assert state.key_logged

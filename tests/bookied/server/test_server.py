@@ -16,7 +16,9 @@ from bookied.server.limits.backpressure import RECHECK_S, Limits
 from bookied.server.limits.hits import Limit
 from bookied.server.read_lanes import HELD_BYTES_MAX
 from bookied.server.server import CLOSE_S, READS_FREE
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.ledgers import Ledgers
+from bookied.storage.ledger_storage.settings import StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
 from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
@@ -502,9 +504,12 @@ def test_draining_an_idle_bookie_is_done_at_once(serving: Serving) -> None:
 
 
 def test_a_bug_leaves_nothing_in_flight(tmp_path: Path) -> None:
-    class Broken(LedgerStorage):
+    class BrokenLedgers(Ledgers):
         def lookup(self, ledger_id: int) -> Any:
             raise KeyError(ledger_id)
+
+    class Broken(LedgerStorage):
+        ledgers_class = BrokenLedgers
 
     serving = Serving(tmp_path, storage_class=Broken)
     client = serving.connect()

@@ -13,7 +13,7 @@ import pytest
 from bookied.config.bookie import StorageClass
 from bookied.errors import DamagedError
 from bookied.runtime.state import State
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bkclient.metadata.values import closed
 from tests.bookied.worlds.clock_world import World, started
 from tests.bookied.worlds.fakes import done
@@ -135,10 +135,10 @@ def test_a_ledger_that_the_metadata_lacks_is_collected_when_asked_for(
     world.step()
     assert world.service.engine is not None
     storage = world.service.engine.storages.of(7)
-    assert storage.ledger_ids() == [7]
+    assert storage.ledgers.ids() == [7]
     status = collected(world)
     assert (status.last_error, status.ledgers_dropped) == (None, 1)
-    assert storage.ledger_ids() == []
+    assert storage.ledgers.ids() == []
     assert "garbage collection 0" in world.service.dump()
     world.stop()
 
@@ -153,10 +153,10 @@ def test_rounds_come_by_themselves_and_an_outage_deletes_nothing(tmp_path: Path)
     storage = world.service.engine.storages.of(7)
     world.store.session.suspend()
     world.run_for(60)
-    assert storage.ledger_ids() == [7]
+    assert storage.ledgers.ids() == [7]
     world.store.session.resume()
     world.run_for(60)
-    assert storage.ledger_ids() == []
+    assert storage.ledgers.ids() == []
     assert world.failures == []
     world.stop()
 
@@ -178,9 +178,9 @@ def fenced_with_an_entry(world: World) -> LedgerStorage:
     world.connection.dataReceived(add(0))
     assert world.service.engine is not None
     storage = world.service.engine.storages.of(7)
-    state = storage.lookup(7)
+    state = storage.ledgers.lookup(7)
     assert state is not None
-    storage.set_fenced(state)
+    storage.ledgers.set_fenced(state)
     world.step()
     return storage
 
@@ -210,7 +210,7 @@ def test_a_fenced_ledger_dropped_for_its_excess_can_be_copied_here_after_a_resta
     done(world.store.create_ledger(LedgerId(7), closed()))
     storage = fenced_with_an_entry(world)
     world.run_for(20)
-    assert storage.ledger_ids() == []
+    assert storage.ledgers.ids() == []
     world.stop()
     again = World(tmp_path, world.cluster)
     done(again.service.start())

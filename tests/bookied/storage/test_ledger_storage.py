@@ -19,13 +19,16 @@ from bookied.errors import (
     return_code,
 )
 from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import relative_path
-from bookied.storage.index.ledger_pages import Move
+from bookied.storage.index.ledger_pages import LedgerState, Move
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.journal.mark import Mark
-from bookied.storage.ledger_storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
+from bookied.storage.ledger_storage.reads import NeedsDisk
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.storage_world import Blocking, Turns
@@ -64,10 +67,10 @@ class Desk:
             self.files,
             [L0, L1],
             IndexFiles(self.files, [I0], rng=rng),
-            on_fatal=self.fatal.append,
+            events=StorageEvents(on_fatal=self.fatal.append),
             rng=rng,
             limits=self.limits,
-            log_size_bytes_max=9000,
+            log_settings=LogSettings(size_bytes_max=9000),
         )
         self.storages = Storages(self.files, [self.storage])
         self.storage.open()
@@ -82,20 +85,20 @@ class Desk:
         return self.start()
 
     def ledger(self, ledger_id: int) -> LedgerState:
-        state = self.storage.lookup(ledger_id)
-        return state or self.storage.create(ledger_id, b"k" * 20)
+        state = self.storage.ledgers.lookup(ledger_id)
+        return state or self.storage.ledgers.create(ledger_id, b"k" * 20)
 
     def add(self, ledger_id: int, entry_id: int, size: int = 60) -> bytes:
         sent = packet(ledger_id, entry_id, size)
-        self.storage.add(self.ledger(ledger_id), entry_id, sent)
+        self.storage.adds.add(self.ledger(ledger_id), entry_id, sent)
         return sent
 
     def read(self, ledger_id: int, entry_id: int) -> bytes | None:
-        state = self.storage.lookup(ledger_id)
+        state = self.storage.ledgers.lookup(ledger_id)
         assert state is not None
-        found = self.storage.read_memory(state, entry_id)
+        found = self.storage.reads.read_memory(state, entry_id)
         if isinstance(found, NeedsDisk):
-            return self.storage.fetch(found, entry_id)
+            return self.storage.reads.fetch(found, entry_id)
         return found
 
 
@@ -105,15 +108,15 @@ def test_entries_are_read_from_memory_then_from_disk_then_after_a_restart() -> N
         (ledger, entry): desk.add(ledger, entry) for entry in range(60) for ledger in (1, 2, 300)
     }
     state = desk.ledger(1)
-    assert isinstance(desk.storage.read_memory(state, 59), bytes)
+    assert isinstance(desk.storage.reads.read_memory(state, 59), bytes)
     assert {at: desk.read(*at) for at in sent} == sent
     desk.flush()
-    assert isinstance(desk.storage.read_memory(state, 0), NeedsDisk)
+    assert isinstance(desk.storage.reads.read_memory(state, 0), NeedsDisk)
     assert {at: desk.read(*at) for at in sent} == sent
     desk.restart()
     assert {at: desk.read(*at) for at in sent} == sent
-    assert sorted(desk.storage.ledger_ids()) == [1, 2, 300]
-    assert desk.storage.entries(300) == list(range(60))
+    assert sorted(desk.storage.ledgers.ids()) == [1, 2, 300]
+    assert desk.storage.reads.entries(300) == list(range(60))
 
 
 STEPS = st.lists(
@@ -134,7 +137,7 @@ def test_rows_are_what_reads_of_the_entries_one_by_one_give(
         sent[ledger].append(desk.add(ledger, 0))
     for step in steps:
         if step == "write":
-            desk.storage.write_out()
+            desk.storage.adds.write_out()
         elif step == "flush":
             desk.flush()
         elif step == "restart":
@@ -153,21 +156,21 @@ def insist_rows(desk: Desk, ledger: int, packets: list[bytes]) -> None:
     state = desk.ledger(ledger)
     for entry, packet_ in enumerate(packets):
         desk.read(ledger, entry)  # Has the index's page there after a restart.
-        on_disk = desk.storage.rows_on_disk(state, entry, 5)
+        on_disk = desk.storage.reads.rows_on_disk(state, entry, 5)
         for rows in (
-            desk.storage.read_rows(state, entry, 5, 1 << 30),
+            desk.storage.reads.read_rows(state, entry, 5, 1 << 30),
             on_disk(1 << 30) if on_disk is not None else None,
         ):
             if rows is not None:
                 found = list(Packets(b"".join(rows.pieces), rows.entries))
                 assert found == packets[entry : entry + len(found)]
         if isinstance(desk.storage._cache.get(state.location(entry) or 0, ledger, entry), bytes):
-            rows = desk.storage.read_rows(state, entry, 5, 1 << 30)
+            rows = desk.storage.reads.read_rows(state, entry, 5, 1 << 30)
             assert rows is not None, packet_
 
 
 def need(desk: Desk, entry_id: int) -> NeedsDisk:
-    found = desk.storage.read_memory(desk.ledger(1), entry_id)
+    found = desk.storage.reads.read_memory(desk.ledger(1), entry_id)
     assert isinstance(found, NeedsDisk)
     return found
 
@@ -178,8 +181,8 @@ def test_an_index_page_that_one_read_needed_is_there_for_the_next() -> None:
     desk.restart()
     needed = need(desk, 3)
     assert needed.location == 0
-    assert desk.storage.fetch(needed, 3) == sent[3]
-    found = desk.storage.read_memory(desk.ledger(1), 4)
+    assert desk.storage.reads.fetch(needed, 3) == sent[3]
+    found = desk.storage.reads.read_memory(desk.ledger(1), 4)
     assert found == sent[4] or (isinstance(found, NeedsDisk) and found.location)
 
 
@@ -189,10 +192,10 @@ def test_a_page_that_is_written_to_is_read_again(*, taken: bool) -> None:
     desk.limits = attrs.evolve(desk.limits, clean_pages_max=0)
     desk.add(1, 3)
     desk.restart()
-    desk.storage.fetch(need(desk, 3), 3)
+    desk.storage.reads.fetch(need(desk, 3), 3)
     if taken:
         assert desk.ledger(1).location(3) is None
-        need_or_bytes = desk.storage.read_memory(desk.ledger(1), 3)
+        need_or_bytes = desk.storage.reads.read_memory(desk.ledger(1), 3)
         assert need_or_bytes is not None
         assert desk.ledger(1).location(3)
     newer = desk.add(1, 3, size=90)
@@ -208,12 +211,12 @@ def test_a_page_whose_entry_moves_is_read_again(*, taken: bool) -> None:
     desk.add(1, 4)
     desk.restart()
     state = desk.ledger(1)
-    desk.storage.fetch(need(desk, 3), 3)
+    desk.storage.reads.fetch(need(desk, 3), 3)
     if taken:
-        desk.storage.read_memory(state, 3)
+        desk.storage.reads.read_memory(state, 3)
     old, new = (desk.storage._index.location(1, entry) for entry in (3, 4))
-    run_now(desk.storage.switch([Move(1, 3, old, new)], do_now))
-    desk.storage.read_memory(state, 3)
+    run_now(desk.storage.relocation.switch([Move(1, 3, old, new)], do_now))
+    desk.storage.reads.read_memory(state, 3)
     assert state.location(3) in {None, new}
 
 
@@ -221,9 +224,9 @@ def test_pages_kept_for_readers_go_with_their_ledger() -> None:
     desk = Desk()
     desk.add(1, 3)
     desk.restart()
-    desk.storage.fetch(need(desk, 3), 3)
-    desk.storage.read_memory(desk.ledger(1), 3)
-    desk.storage.delete(1)
+    desk.storage.reads.fetch(need(desk, 3), 3)
+    desk.storage.reads.read_memory(desk.ledger(1), 3)
+    desk.storage.ledgers.delete(1)
     newer = desk.add(1, 5)
     desk.flush()
     assert desk.read(1, 3) is None
@@ -234,20 +237,22 @@ def test_what_the_page_cache_holds_needs_no_disk(tmp_path: Path) -> None:
     limits = StorageLimits(cache_bytes=0)
     files = RealFiles()
     index = IndexFiles(files, [tmp_path])
-    storage = LedgerStorage(files, [tmp_path], index, on_fatal=print, limits=limits)
+    storage = LedgerStorage(
+        files, [tmp_path], index, events=StorageEvents(on_fatal=print), limits=limits
+    )
     storage.open()
-    state = storage.create(1, b"k" * 20)
+    state = storage.ledgers.create(1, b"k" * 20)
     sizes = [15, 500, 1250, 25_000, 75_000, 15]
     sent = [packet(1, entry, size) for entry, size in enumerate(sizes)]
     for entry, each in enumerate(sent):
-        storage.add(state, entry, each)
+        storage.adds.add(state, entry, each)
     run_now(storage.flush(do_now))
-    found = storage.read_memory(state, 0)
+    found = storage.reads.read_memory(state, 0)
     assert isinstance(found, NeedsDisk), "its log is not open yet"
-    assert storage.fetch(found, 0) == sent[0]
+    assert storage.reads.fetch(found, 0) == sent[0]
     for entry, each in enumerate(sent):
-        storage.read_disk(0, 1, entry)  # Whatever the disk did before, it is in memory now.
-        found = storage.read_memory(state, entry)
+        storage.reads.read_disk(0, 1, entry)  # Whatever the disk did before, it is in memory now.
+        found = storage.reads.read_memory(state, entry)
         if len(each) > READ_NOW_BYTES_MAX or not HAS_NO_WAIT:
             assert isinstance(found, NeedsDisk)
         else:
@@ -263,21 +268,21 @@ def test_what_was_never_added_is_not_there() -> None:
     desk.add(1, 5)
     desk.add(1, 2000)
     for _ in range(2):
-        state = desk.storage.lookup(1)
+        state = desk.storage.ledgers.lookup(1)
         assert state is not None
         assert state.last_entry == 2000
         for entry in (0, 4, 6, 1999):
-            with_disk = desk.storage.read_memory(state, entry)
+            with_disk = desk.storage.reads.read_memory(state, entry)
             if isinstance(with_disk, NeedsDisk):
                 with pytest.raises(NoSuchEntryError):
-                    desk.storage.fetch(with_disk, entry)
+                    desk.storage.reads.fetch(with_disk, entry)
             else:
                 assert with_disk is None
-        assert desk.storage.read_memory(state, 2001) is None
-        assert desk.storage.read_memory(state, -1) is None
-        assert desk.storage.lookup(2) is None
-        assert desk.storage.entries(1) == [5, 2000]
-        assert desk.storage.entries(2) == []
+        assert desk.storage.reads.read_memory(state, 2001) is None
+        assert desk.storage.reads.read_memory(state, -1) is None
+        assert desk.storage.ledgers.lookup(2) is None
+        assert desk.storage.reads.entries(1) == [5, 2000]
+        assert desk.storage.reads.entries(2) == []
         desk.restart()
 
 
@@ -291,16 +296,16 @@ def test_the_newest_of_two_entries_with_one_id_counts() -> None:
     newest = desk.add(1, 0, 30)
     desk.restart()
     assert desk.read(1, 0) == newest
-    assert desk.storage.entries(1) == [0]
+    assert desk.storage.reads.entries(1) == [0]
 
 
 def test_a_clean_stop_leaves_fence_key_and_lac_in_the_index_without_any_entry() -> None:
     desk = Desk()
     lac = struct.pack(">qqi", 7, 41, 99)
-    desk.storage.set_fenced(desk.storage.create(7, b"secret" * 3))
-    desk.storage.set_explicit_lac(desk.ledger(7), lac)
+    desk.storage.ledgers.set_fenced(desk.storage.ledgers.create(7, b"secret" * 3))
+    desk.storage.ledgers.set_explicit_lac(desk.ledger(7), lac)
     storage = desk.restart()
-    state = storage.lookup(7)
+    state = storage.ledgers.lookup(7)
     assert state is not None
     assert (state.master_key, state.fenced, state.explicit_lac) == (b"secret" * 3, True, lac)
     assert (state.lac, state.last_entry, state.key_logged) == (41, -1, True)
@@ -310,27 +315,27 @@ def test_the_highest_lac_comes_back() -> None:
     desk = Desk()
     state = desk.ledger(1)
     for entry in range(5):
-        desk.storage.add(state, entry, packet(1, entry, lac=entry - 1))
+        desk.storage.adds.add(state, entry, packet(1, entry, lac=entry - 1))
     assert state.lac == 3
-    assert desk.restart().lookup(1).lac == 3  # type: ignore[union-attr]
-    desk.storage.set_explicit_lac(desk.ledger(1), struct.pack(">qqi", 1, 4, 0))
-    assert desk.restart().lookup(1).lac == 4  # type: ignore[union-attr]
-    desk.storage.set_explicit_lac(desk.ledger(1), struct.pack(">qqi", 1, 2, 0))
+    assert desk.restart().ledgers.lookup(1).lac == 3  # type: ignore[union-attr]
+    desk.storage.ledgers.set_explicit_lac(desk.ledger(1), struct.pack(">qqi", 1, 4, 0))
+    assert desk.restart().ledgers.lookup(1).lac == 4  # type: ignore[union-attr]
+    desk.storage.ledgers.set_explicit_lac(desk.ledger(1), struct.pack(">qqi", 1, 2, 0))
     assert desk.ledger(1).lac == 4
     assert desk.ledger(1).explicit_lac == struct.pack(">qqi", 1, 2, 0)
 
 
 def test_only_an_empty_key_can_be_replaced() -> None:
     desk = Desk()
-    zeros = desk.storage.create(1, bytes(20))
-    empty = desk.storage.create(2, b"")
-    real = desk.storage.create(3, b"k" * 20)
-    assert desk.storage.adopt_key(zeros, b"new")
-    assert desk.storage.adopt_key(empty, b"new")
-    assert not desk.storage.adopt_key(real, b"new")
-    assert desk.storage.key_record(zeros) == ledger_key_record(1, b"new")
+    zeros = desk.storage.ledgers.create(1, bytes(20))
+    empty = desk.storage.ledgers.create(2, b"")
+    real = desk.storage.ledgers.create(3, b"k" * 20)
+    assert desk.storage.ledgers.adopt_key(zeros, b"new")
+    assert desk.storage.ledgers.adopt_key(empty, b"new")
+    assert not desk.storage.ledgers.adopt_key(real, b"new")
+    assert desk.storage.ledgers.key_record(zeros) == ledger_key_record(1, b"new")
     storage = desk.restart()
-    keys = [storage.lookup(number).master_key for number in (1, 2, 3)]  # type: ignore[union-attr]
+    keys = [storage.ledgers.lookup(number).master_key for number in (1, 2, 3)]  # type: ignore[union-attr]
     assert keys == [b"new", b"new", b"k" * 20]
 
 
@@ -362,7 +367,7 @@ def test_a_checkpoint_is_asked_for_by_bytes() -> None:
     desk = Desk()
     while not desk.storage.needs_checkpoint:
         desk.add(1, 0, 100)
-    assert desk.storage._bytes_since_checkpoint >= SMALL.checkpoint_bytes
+    assert desk.storage._changes.entry_bytes >= SMALL.checkpoint_bytes
     desk.flush()
     assert not desk.storage.needs_checkpoint
     assert not desk.storage.has_changes
@@ -400,7 +405,7 @@ def test_ledgers_that_are_only_read_do_not_fill_the_memory() -> None:
         desk.add(ledger, 0)
     desk.restart()
     for ledger in range(10):
-        assert desk.storage.lookup(ledger) is not None
+        assert desk.storage.ledgers.lookup(ledger) is not None
     desk.storage.drop_idle()
     assert len(desk.storage.hot) == desk.limits.ledgers_max
     assert [desk.read(ledger, 0) for ledger in range(10)] == [packet(n, 0) for n in range(10)]
@@ -421,21 +426,23 @@ def test_a_ledger_that_is_being_written_is_not_taken_for_idle() -> None:
 def test_nothing_new_goes_into_a_full_directory() -> None:
     desk = Desk()
     index = IndexFiles(desk.files, [L0, L1], rng=Random(1))
-    storage = LedgerStorage(desk.files, [L0, L1], index, on_fatal=desk.fatal.append, rng=Random(1))
+    storage = LedgerStorage(
+        desk.files, [L0, L1], index, events=StorageEvents(on_fatal=desk.fatal.append), rng=Random(1)
+    )
     storage.open()
     storage.avoid([])
-    storage.add(storage.create(1, b"k"), 0, packet(1, 0))
+    storage.adds.add(storage.ledgers.create(1, b"k"), 0, packet(1, 0))
     run_now(storage.flush(do_now))
     used = L0 if "0.log" in desk.files.list(L0) else L1
     other = L1 if used == L0 else L0
     storage.avoid([used])
     for ledger in range(2, 12):
-        storage.add(storage.create(ledger, b"k"), 0, packet(ledger, 0))
+        storage.adds.add(storage.ledgers.create(ledger, b"k"), 0, packet(ledger, 0))
     run_now(storage.flush(do_now))
     assert "1.log" in desk.files.list(other)
     assert all(desk.files.exists(other / relative_path(ledger)) for ledger in range(2, 12))
     storage.avoid([L0, L1])
-    assert storage.writable_directories == storage.ledger_directories
+    assert storage.directories.writable == storage.directories.all
 
 
 def test_marks_and_new_logs_go_to_writable_directories() -> None:
@@ -454,13 +461,13 @@ def test_a_deleted_ledger_is_gone_for_good() -> None:
     desk.add(2, 0)
     desk.flush()
     desk.add(1, 1)
-    desk.storage.delete(1)
-    desk.storage.delete(77)
-    assert desk.storage.lookup(1) is None
-    assert desk.storage.ledger_ids() == [2]
+    desk.storage.ledgers.delete(1)
+    desk.storage.ledgers.delete(77)
+    assert desk.storage.ledgers.lookup(1) is None
+    assert desk.storage.ledgers.ids() == [2]
     desk.restart()
-    assert desk.storage.lookup(1) is None
-    assert desk.storage.ledger_ids() == [2]
+    assert desk.storage.ledgers.lookup(1) is None
+    assert desk.storage.ledgers.ids() == [2]
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -471,14 +478,14 @@ def test_a_ledger_deleted_during_a_checkpoint_stays_deleted(*, is_new: bool) -> 
         desk.flush()
         desk.add(1, 1)
     flush = Turns(desk.storage.flush(Blocking))
-    desk.storage.delete(1)
+    desk.storage.ledgers.delete(1)
     for _ in range(2):
-        assert desk.storage.lookup(1) is None
-        assert desk.storage.ledger_ids() == desk.storage.entries(1) == []
+        assert desk.storage.ledgers.lookup(1) is None
+        assert desk.storage.ledgers.ids() == desk.storage.reads.entries(1) == []
         flush.finish()
-    assert desk.storage.ledger_ids() == []
+    assert desk.storage.ledgers.ids() == []
     desk.restart()
-    assert desk.storage.ledger_ids() == []
+    assert desk.storage.ledgers.ids() == []
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -489,14 +496,14 @@ def test_a_ledger_that_comes_again_during_a_checkpoint_begins_empty(*, is_new: b
         desk.flush()
         desk.add(1, 6)
     flush = Turns(desk.storage.flush(Blocking))
-    desk.storage.delete(1)
+    desk.storage.ledgers.delete(1)
     sent = desk.add(1, 0)
     flush.finish()
-    assert desk.storage.entries(1) == [0]
+    assert desk.storage.reads.entries(1) == [0]
     for _ in range(2):
         assert desk.read(1, 0) == sent
         desk.restart()
-    assert desk.storage.entries(1) == [0]
+    assert desk.storage.reads.entries(1) == [0]
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
@@ -507,17 +514,17 @@ def test_a_read_that_was_asked_for_before_its_ledger_was_deleted_finds_nothing(
     for entry in range(3000):
         desk.add(1, entry, 0)
     desk.restart()
-    state = desk.storage.lookup(1)
+    state = desk.storage.ledgers.lookup(1)
     assert state is not None
-    asked = [desk.storage.read_memory(state, entry) for entry in (0, 2999)]
-    desk.storage.delete(1)
+    asked = [desk.storage.reads.read_memory(state, entry) for entry in (0, 2999)]
+    desk.storage.ledgers.delete(1)
     if is_removed:
         desk.flush()
     for needed, entry in zip(asked, (0, 2999), strict=True):
         assert isinstance(needed, NeedsDisk)
         with pytest.raises(NoSuchEntryError):
-            desk.storage.fetch(needed, entry)
-    assert desk.storage.lookup(1) is None
+            desk.storage.reads.fetch(needed, entry)
+    assert desk.storage.ledgers.lookup(1) is None
 
 
 @pytest.mark.parametrize("full", [L0, L1])
@@ -526,7 +533,7 @@ def test_a_log_that_has_to_begin_in_another_directory_is_written_out_at_once(ful
     desk.files.room = {full.parent: 0}
     for entry in range(100):
         desk.add(1, entry)
-    desk.storage.write_out()
+    desk.storage.adds.write_out()
     assert desk.storage.unwritten_bytes == 0
 
 
@@ -547,20 +554,20 @@ def test_a_read_finds_nothing_whose_index_file_goes_right_before_it_is_opened() 
     desk = Desk(files=files)
     desk.add(1, 0)
     desk.restart()
-    state = desk.storage.lookup(1)
+    state = desk.storage.ledgers.lookup(1)
     assert state is not None
-    needed = desk.storage.read_memory(state, 0)
+    needed = desk.storage.reads.read_memory(state, 0)
     assert isinstance(needed, NeedsDisk)
     path = I0 / relative_path(1)
     desk.storage._index._open.forget(path)  # type: ignore[attr-defined]
 
     def go() -> None:
-        desk.storage.delete(1)
+        desk.storage.ledgers.delete(1)
         desk.flush()
 
     files.before[path] = go
     with pytest.raises(NoSuchEntryError):
-        desk.storage.fetch(needed, 0)
+        desk.storage.reads.fetch(needed, 0)
     assert not files.before
 
 
@@ -568,11 +575,11 @@ def test_a_ledger_can_come_again_after_it_was_deleted() -> None:
     desk = Desk()
     desk.add(1, 5)
     desk.flush()
-    desk.storage.delete(1)
+    desk.storage.ledgers.delete(1)
     sent = desk.add(1, 0)
-    assert desk.storage.entries(1) == [0]
+    assert desk.storage.reads.entries(1) == [0]
     desk.restart()
-    assert desk.storage.entries(1) == [0]
+    assert desk.storage.reads.entries(1) == [0]
     assert desk.read(1, 0) == sent
 
 
@@ -600,7 +607,7 @@ def test_damage_is_an_error_for_what_it_hits_and_nothing_is_made_up(
     desk.start()
     for (ledger, entry), packet_sent in sent.items():
         try:
-            state = desk.storage.lookup(ledger)
+            state = desk.storage.ledgers.lookup(ledger)
             found = desk.read(ledger, entry) if state is not None else None
         except (CorruptError, NoSuchEntryError):
             continue
@@ -623,22 +630,22 @@ def test_it_runs_with_its_thread_on_a_real_disk(tmp_path: Path) -> None:
             files,
             [tmp_path],
             IndexFiles(files, [tmp_path]),
-            on_fatal=fatal.append,
-            log_size_bytes_max=500_000,
+            events=StorageEvents(on_fatal=fatal.append),
+            log_settings=LogSettings(size_bytes_max=500_000),
         )
         storage.open()
         return storage
 
     storage = new()
     storage.start()
-    state = storage.create(1, b"k" * 20)
+    state = storage.ledgers.create(1, b"k" * 20)
     sent = [packet(1, entry, 300) for entry in range(2000)]
     for entry, data in enumerate(sent):
-        storage.add(state, entry, data)
+        storage.adds.add(state, entry, data)
         if entry % 500 == 0:
             run_now(storage.flush(do_now))
     run_now(Storages(RealFiles(), [storage]).stop([], do_now))
     storage = new()
-    assert [storage.read_disk(0, 1, entry) for entry in range(2000)] == sent
+    assert [storage.reads.read_disk(0, 1, entry) for entry in range(2000)] == sent
     run_now(Storages(RealFiles(), [storage]).stop([], do_now))
     assert not fatal

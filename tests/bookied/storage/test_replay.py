@@ -15,7 +15,8 @@ from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.mark import Mark, encode_mark
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import Replayed, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
@@ -49,7 +50,9 @@ class Desk:
         self.files.write_atomic(J / layout.file_name(number), data)
 
     def replay(self, **options: Any) -> Replayed:
-        self.storage = LedgerStorage(self.files, [L], IndexFiles(self.files, [L]), on_fatal=print)
+        self.storage = LedgerStorage(
+            self.files, [L], IndexFiles(self.files, [L]), events=StorageEvents(on_fatal=print)
+        )
         self.storages = Storages(self.files, [self.storage])
         self.storages.open()
         return recover(self.files, self.storages, [J], **options)
@@ -103,12 +106,12 @@ def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
     desk.files.crash()
     for replayed in (desk.replay(), desk.restart()):
         assert (replayed.entries, replayed.marks) == (0, [Mark(5, 1024)])
-        one, two, three = (desk.storage.lookup(number) for number in (1, 2, 3))
+        one, two, three = (desk.storage.ledgers.lookup(number) for number in (1, 2, 3))
         assert one is not None
         assert two is not None
         assert three is not None
-        assert desk.storage.entries(1) == [0, 1]
-        assert desk.storage.read_disk(0, 1, 1) == entry(1, 1)[4:]
+        assert desk.storage.reads.entries(1) == [0, 1]
+        assert desk.storage.reads.read_disk(0, 1, 1) == entry(1, 1)[4:]
         assert (one.fenced, two.fenced, two.last_entry) == (False, True, -1)
         assert (three.explicit_lac, three.lac) == (lac_packet(3, 9), 9)
         assert (one.master_key, three.master_key) == (KEY, b"other")
@@ -130,13 +133,15 @@ def test_entries_of_many_ledgers_do_not_fill_the_memory_with_index_pages() -> No
 
     limits = StorageLimits(dirty_pages_max=1000)
     index = Watched(desk.files, [L])
-    storage = LedgerStorage(desk.files, [L], index, on_fatal=print, limits=limits)
+    storage = LedgerStorage(
+        desk.files, [L], index, events=StorageEvents(on_fatal=print), limits=limits
+    )
     storages = Storages(desk.files, [storage])
     storages.open()
     assert recover(desk.files, storages, [J]).entries == len(ledgers)
     assert sum(written) == len(ledgers)
     assert max(dirty) <= 1500
-    assert sorted(storage.ledger_ids()) == [*ledgers]
+    assert sorted(storage.ledgers.ids()) == [*ledgers]
 
 
 def test_replay_begins_at_the_mark() -> None:
@@ -180,7 +185,7 @@ def test_records_of_deleted_ledgers_are_dropped() -> None:
     desk.journal(5, entry(1, 0), layout.fence_record(1), layout.ledger_key_record(2, KEY))
     found = desk.replay()
     assert (found.dropped, found.entries) == (2, 0)
-    assert desk.storage.ledger_ids() == [2]
+    assert desk.storage.ledgers.ids() == [2]
 
 
 def test_the_stored_key_is_kept_unless_it_is_empty() -> None:
@@ -189,7 +194,7 @@ def test_the_stored_key_is_kept_unless_it_is_empty() -> None:
     desk.replay()
     desk.journal(6, layout.ledger_key_record(1, b"bad"), layout.ledger_key_record(2, KEY))
     desk.restart()
-    keys = [desk.storage.lookup(number).master_key for number in (1, 2)]  # type: ignore[union-attr]
+    keys = [desk.storage.ledgers.lookup(number).master_key for number in (1, 2)]  # type: ignore[union-attr]
     assert keys == [KEY, KEY]
 
 
@@ -204,7 +209,7 @@ def test_damage_in_a_journal_stops_the_start_unless_told_otherwise() -> None:
     assert desk.storages.marks(1) == [Mark(0, 0)]
     found = desk.replay(skip_invalid=True)
     assert found.entries == 2
-    assert desk.storage.entries(1) == [0, 2]
+    assert desk.storage.reads.entries(1) == [0, 2]
 
 
 def test_a_torn_tail_is_where_writing_stopped() -> None:
@@ -312,7 +317,7 @@ def test_a_synced_group_that_is_damaged_stops_the_start_unless_told_otherwise() 
         desk.replay()
     assert "skipReplayJournalInvalidRecord" in caught.value.hint
     found = desk.replay(skip_invalid=True)
-    assert (found.entries, desk.storage.ledger_ids()) == (0, [1])
+    assert (found.entries, desk.storage.ledgers.ids()) == (0, [1])
 
 
 def test_unknown_kinds_of_records_are_skipped() -> None:
@@ -332,7 +337,7 @@ def test_a_ledger_with_a_damaged_index_keeps_its_bytes_and_the_others_start() ->
     desk.journal(6, entry(1, 0), entry(2, 0), entry(1, 1))
     found = desk.replay()
     assert found.unreadable == {1}
-    assert desk.storage.entries(2) == [0]
+    assert desk.storage.reads.entries(2) == [0]
     assert entry(1, 1) in desk.files.read(L / "0.log")
 
 
@@ -355,7 +360,7 @@ def test_a_journal_much_larger_than_memory_is_replayed_in_parts() -> None:
     desk.journal(5, key, *(entry(1, number) for number in range(3000)))
     found = desk.replay(drain_bytes=2000)
     assert found.entries == 3000
-    assert desk.storage.entries(1) == list(range(3000))
+    assert desk.storage.reads.entries(1) == list(range(3000))
 
 
 @pytest.mark.parametrize("following", [5, 100])
@@ -374,4 +379,4 @@ def test_a_mark_whose_journal_is_gone_means_nothing_once_that_was_made_up_for(
     desk.journal(following, *records, entry(8, 1))
     desk.replay()
     for one in range(2):
-        assert desk.storage.read_disk(0, 8, one) == entry(8, one)[4:]
+        assert desk.storage.reads.read_disk(0, 8, one) == entry(8, one)[4:]

@@ -23,21 +23,22 @@ class FakeStorage:
     """Ledgers whose entries are all at location ``1000 + entry id``; some of them are bad."""
 
     def __init__(self, ledgers: dict[int, int]) -> None:
-        self.ledgers = ledgers
+        self.ledgers = self.reads = self
+        self.sizes = ledgers
         self.bad: set[tuple[int, int]] = set()
         self.gone: dict[int, int] = {}  # How often a ledger's file is not found.
         self.broken: OSError | None = None
         self.checked: list[tuple[int, int]] = []
 
-    def ledger_ids(self) -> list[int]:
-        return list(self.ledgers)
+    def ids(self) -> list[int]:
+        return list(self.sizes)
 
     def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         if self.gone.get(ledger_id):
             self.gone[ledger_id] -= 1
             raise FileNotFoundError(2, "gone", f"{ledger_id}.idx")
-        for first in range(0, self.ledgers.get(ledger_id, 0), 1024):
-            count = min(1024, self.ledgers[ledger_id] - first)
+        for first in range(0, self.sizes.get(ledger_id, 0), 1024):
+            count = min(1024, self.sizes[ledger_id] - first)
             page = [1000 + first + slot for slot in range(count)] + [0] * (1024 - count)
             yield first // 1024, array("q", page)
 
@@ -206,11 +207,11 @@ def test_a_log_that_is_gone_is_found(tmp_path: Path) -> None:
 def test_an_entry_that_was_moved_is_looked_for_where_it_is_now(tmp_path: Path) -> None:
     bookie = open_copy(tmp_path, "sorted/clean")
     storage = bookie.storage
-    page = next(storage.stored_pages(0))[1]
-    storage.check_disk(page[1], 0, 1)
-    storage.check_disk(page[0], 0, 1)  # The index has it elsewhere by now: there it is.
+    page = next(storage.reads.stored_pages(0))[1]
+    storage.reads.check_disk(page[1], 0, 1)
+    storage.reads.check_disk(page[0], 0, 1)  # The index has it elsewhere by now: there it is.
     (bookie.ledgers[0] / "0.log").unlink()
     storage._reader.forget(0)
     with pytest.raises(MissingLogError):
-        storage.check_disk(page[0], 0, 1)
+        storage.reads.check_disk(page[0], 0, 1)
     bookie.stop()

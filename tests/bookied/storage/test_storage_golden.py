@@ -16,7 +16,9 @@ from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import locations_options, open_database
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.mark import Mark
-from bookied.storage.ledger_storage import LedgerStorage, NeedsDisk
+from bookied.storage.ledger_storage.reads import NeedsDisk
+from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import Replayed, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds import golden
@@ -36,7 +38,9 @@ class JavaBookie:
     def start(self) -> None:
         files = RealFiles()
         index = self.index(files)
-        self.storage = LedgerStorage(files, self.ledgers, index, on_fatal=print)
+        self.storage = LedgerStorage(
+            files, self.ledgers, index, events=StorageEvents(on_fatal=print)
+        )
         self.storages = Storages(files, [self.storage])
         self.storages.open()
         self.replayed = recover(files, self.storages, self.journals)
@@ -52,11 +56,11 @@ class JavaBookie:
         run_now(self.storages.stop([], do_now))
 
     def read(self, ledger_id: int, entry_id: int) -> bytes | None:
-        state = self.storage.lookup(ledger_id)
+        state = self.storage.ledgers.lookup(ledger_id)
         assert state is not None
-        found = self.storage.read_memory(state, entry_id)
+        found = self.storage.reads.read_memory(state, entry_id)
         if isinstance(found, NeedsDisk):
-            return self.storage.fetch(found, entry_id)
+            return self.storage.reads.fetch(found, entry_id)
         return found
 
 
@@ -70,16 +74,16 @@ def open_copy(tmp_path: Path, name: str) -> JavaBookie:
 
 def check(bookie: JavaBookie, ledgers: dict[str, Any]) -> None:
     storage = bookie.storage
-    assert sorted(storage.ledger_ids()) == sorted(map(int, ledgers))
+    assert sorted(storage.ledgers.ids()) == sorted(map(int, ledgers))
     for ledger_id, wanted in ledgers.items():
-        state = storage.lookup(int(ledger_id))
+        state = storage.ledgers.lookup(int(ledger_id))
         assert state is not None
         assert state.master_key.hex() == wanted["masterKey"]
         assert state.fenced == wanted["fenced"]
         lac = wanted["explicitLac"]
         assert state.explicit_lac == (bytes.fromhex(lac["hex"]) if lac else None)
         entries = {entry["entryId"]: entry["storedSha256"] for entry in wanted["entries"]}
-        assert storage.entries(int(ledger_id)) == sorted(entries)
+        assert storage.reads.entries(int(ledger_id)) == sorted(entries)
         assert state.last_entry == max(entries)
         lacs = [entry["lac"] for entry in wanted["entries"]]
         assert state.lac == max(*lacs, lac["lac"] if lac else -1)

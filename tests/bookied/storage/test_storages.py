@@ -9,7 +9,8 @@ import pytest
 from bookied.errors import LedgerPlaceError, StorageError, WriteFailedError
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.mark import Mark
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.storage_world import Blocking, Turns
@@ -51,15 +52,21 @@ class Desk:
 
     def storage(self, directory: Path) -> LedgerStorage:
         index = IndexFiles(self.files, [directory])
-        return LedgerStorage(self.files, [directory], index, on_fatal=self.fatal.append)
+        return LedgerStorage(
+            self.files, [directory], index, events=StorageEvents(on_fatal=self.fatal.append)
+        )
 
     def add(self, ledger: int, entry: int) -> None:
         storage = self.storages.of(ledger)
-        state = storage.lookup(ledger) or storage.create(ledger, b"k")
-        storage.add(state, entry, packet(ledger, entry))
+        state = storage.ledgers.lookup(ledger) or storage.ledgers.create(ledger, b"k")
+        storage.adds.add(state, entry, packet(ledger, entry))
 
     def held(self) -> dict[int, list[int]]:
-        return {ledger: one.entries(ledger) for one in self.storages for ledger in one.ledger_ids()}
+        return {
+            ledger: one.reads.entries(ledger)
+            for one in self.storages
+            for ledger in one.ledgers.ids()
+        }
 
 
 def test_a_ledger_belongs_to_the_directory_that_its_id_says() -> None:
@@ -67,7 +74,7 @@ def test_a_ledger_belongs_to_the_directory_that_its_id_says() -> None:
     for ledger in (0, 1, 2, 2**40 + 1):
         desk.add(ledger, 0)
     first, second = desk.storages
-    assert (sorted(first.ledger_ids()), sorted(second.ledger_ids())) == ([0, 2], [1, 2**40 + 1])
+    assert (sorted(first.ledgers.ids()), sorted(second.ledgers.ids())) == ([0, 2], [1, 2**40 + 1])
     assert desk.storages.ledgers_in_memory == 4
     run_now(desk.storages.flush(do_now))
     assert desk.files.exists(L0 / "0/2/2.idx")
@@ -145,7 +152,9 @@ def test_only_storages_with_a_place_for_it_remember_a_check() -> None:
     with pytest.raises(StorageError, match="only DbLedgerStorage"):
         desk.storages.set_needs_integrity_check(needed=True)
     with pytest.raises(StorageError, match="only DbLedgerStorage"):
-        desk.storages.of(0).set_limbo(desk.storages.of(0).create(0, b"k"), limbo=True)
+        desk.storages.of(0).ledgers.set_limbo(
+            desk.storages.of(0).ledgers.create(0, b"k"), limbo=True
+        )
     db = Storages(desk.files, [*desk.storages], flags=flags)
     db.set_needs_integrity_check(needed=True)
     assert (db.needs_integrity_check(), flags.kept) == (True, 7)

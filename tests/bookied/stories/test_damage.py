@@ -21,7 +21,8 @@ from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.entrylog.reader import next_log_id, open_scan
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.damaged import (
     ABSENT,
     FENCED,
@@ -305,14 +306,19 @@ def test_no_compaction_drops_what_a_damaged_index_has_lost(kind: str) -> None:
         "doubled": {name.replace(str(here), str(there)): data[: HEADER_BYTES + PAGE_BYTES]},
     }
     storage = LedgerStorage(
-        files := damaged(damage[kind]), [L0, L1], IndexFiles(files, [L0, L1]), on_fatal=print
+        files := damaged(damage[kind]),
+        [L0, L1],
+        IndexFiles(files, [L0, L1]),
+        events=StorageEvents(on_fatal=print),
     )
     storage.open()
     log = open_scan(files, Path(find("/0.log")))
     places = [(one.ledger_id, one.entry_id, one.location) for one in log]
-    assert storage.still_at([one for one in places if one[0] == TWO]) == [True] * len(OLD)
+    assert storage.relocation.still_at([one for one in places if one[0] == TWO]) == [True] * len(
+        OLD
+    )
     with pytest.raises(CorruptError, match=Path(name).name):
-        storage.still_at(places)
+        storage.relocation.still_at(places)
 
 
 # Entry logs ---------------------------------------------------------------------------------------

@@ -84,15 +84,15 @@ def test_flags_and_limbo_stay_over_a_restart(running: Running, tmp_path: Path) -
     assert storages.keeps_limbo
     storages.set_needs_integrity_check(needed=True)
     for ledger_id in (2, 3):
-        state = storages.of(ledger_id).lookup(ledger_id)
+        state = storages.of(ledger_id).ledgers.lookup(ledger_id)
         assert state is not None
-        storages.of(ledger_id).set_limbo(state, limbo=True)
+        storages.of(ledger_id).ledgers.set_limbo(state, limbo=True)
     run(service.stop())
     service = running.start()
     assert service.engine is not None
     storages = service.engine.storages
     assert storages.needs_integrity_check()
-    states = [storages.of(number).lookup(number) for number in range(6)]
+    states = [storages.of(number).ledgers.lookup(number) for number in range(6)]
     assert [state and state.limbo for state in states] == [False, False, True, True, False, False]
 
 

@@ -63,7 +63,7 @@ def finish(world: GcWorld) -> None:
     world.stop()
     world.start()
     world.collect()
-    assert not any(storage.ledger_ids() for storage in world.storages)
+    assert not any(storage.ledgers.ids() for storage in world.storages)
     # A power cut may leave a log with a hole, and who knows what was in that.
     assert world.log_names() == {f"{one:x}.log" for one in world.unreadable_logs()}
     assert not world.fatal

@@ -123,7 +123,7 @@ def test_ids_around_those_of_entries_are_no_entries(world: RealWorld) -> None:
 
 def test_entries_are_listed_one_by_one(world: RealWorld) -> None:
     with bounded():
-        held = list(world.storages.of(7).iter_entries(7))
+        held = list(world.storages.of(7).reads.iter_entries(7))
     assert held == sorted(set(ENTRIES))
 
 
@@ -135,7 +135,7 @@ def test_a_list_of_entries_takes_the_memory_of_one_page(tmp_path: Path) -> None:
     checkpoint(world)
     tracemalloc.start()
     try:
-        assert sum(1 for _ in world.storages.of(7).iter_entries(7)) == len(wanted)
+        assert sum(1 for _ in world.storages.of(7).reads.iter_entries(7)) == len(wanted)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -286,7 +286,7 @@ def test_a_journal_with_such_ids_stops_no_start(tmp_path: Path, entry_id: int) -
         storage.abandon()
     with bounded():
         world.start()
-    assert world.storages.of(7).entries(7) == [1]
+    assert world.storages.of(7).reads.entries(7) == [1]
     with bounded():
         world.check()
     world.close()

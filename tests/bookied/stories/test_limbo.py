@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bookied.storage.ledger_storage import LedgerState, StorageLimits
+from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.ledger_storage.settings import StorageLimits
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, EntryId, LedgerId
@@ -51,7 +52,7 @@ class Limbo:
 
     @property
     def state(self) -> LedgerState:
-        state = self.serving.storage.lookup(L)
+        state = self.serving.storage.ledgers.lookup(L)
         assert state is not None
         return state
 

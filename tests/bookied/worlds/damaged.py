@@ -15,7 +15,8 @@ from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.disk_read import DiskRead
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import Replayed, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
@@ -95,7 +96,9 @@ class Patient:
 
 def start(files: SimFiles, *, skip_invalid: bool = False) -> Patient:
     """Start a bookie on what the disk holds."""
-    storage = LedgerStorage(files, [L0, L1], IndexFiles(files, [L0, L1]), on_fatal=print)
+    storage = LedgerStorage(
+        files, [L0, L1], IndexFiles(files, [L0, L1]), events=StorageEvents(on_fatal=print)
+    )
     storages = Storages(files, [storage])
     storages.open()
     replayed = recover(files, storages, [J], skip_invalid=skip_invalid)

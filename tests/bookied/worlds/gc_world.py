@@ -20,7 +20,7 @@ from bookied.storage.entrylog.compaction import Schedule, Schedules
 from bookied.storage.garbage.collector import Collector, CollectorEffects
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.ledger_storage import NeedsDisk
+from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.storage_world import Blocking, Submitted, Turns, World
 from tests.sim.world.disk import SECTOR
 from wire.errors import BookKeeperError, NoSuchEntryError
@@ -154,7 +154,7 @@ class GcWorld(World):
         what the disk has, and no process can tell: then the power goes too.
         """
         self.files.fault = self.files.bytes_max = None
-        is_sure = not any(storage._unsure for storage in self.storages)
+        is_sure = not any(storage.relocation.is_unsure for storage in self.storages)
         if is_sure and self.rng.random() < 0.5:
             self.files.kill()
         else:
@@ -238,9 +238,9 @@ class GcWorld(World):
             return
         ledger_id, entry_id = self.rng.choice(wanted)
         storage = self.storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         assert state is not None
-        found = storage.read_memory(state, entry_id)
+        found = storage.reads.read_memory(state, entry_id)
         asked = self.model[ledger_id]
         if isinstance(found, NeedsDisk):
             oldest = asked.acked[entry_id]
@@ -255,7 +255,7 @@ class GcWorld(World):
         storage = self.storages.of(read.ledger_id)
         is_needed = self.model[read.ledger_id] is read.asked
         try:
-            packet = storage.read_disk(read.location, read.ledger_id, read.entry_id)
+            packet = storage.reads.read_disk(read.location, read.ledger_id, read.entry_id)
         except (CorruptError, NoSuchEntryError):
             assert not is_needed, f"entry {read.entry_id} of ledger {read.ledger_id} is unreadable"
         else:

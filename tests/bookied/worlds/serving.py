@@ -19,7 +19,8 @@ from bookied.server.server import BookieConnection, BookieServer
 from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.fakes import done
 from wire.codes import ProtocolVersion
@@ -265,6 +266,8 @@ def open_storage(
     current.mkdir(parents=True, exist_ok=True)
     files, rng = ColdFiles() if is_cold else RealFiles(), random.Random(1)
     index = IndexFiles(files, [current], rng=rng)
-    storage = kind(files, [current], index, on_fatal=on_fatal, rng=rng, limits=limits)
+    storage = kind(
+        files, [current], index, events=StorageEvents(on_fatal=on_fatal), rng=rng, limits=limits
+    )
     storage.open()
     return storage

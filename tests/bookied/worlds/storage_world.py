@@ -11,13 +11,17 @@ from typing import Any
 import attrs
 
 from bookied.errors import StorageError
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues
+from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerState, LedgerStorage, NeedsDisk, StorageLimits
+from bookied.storage.ledger_storage.reads import NeedsDisk
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
@@ -180,10 +184,10 @@ class World:
             self.files,
             directories,
             index,
-            on_fatal=self.fatal.append,
+            events=StorageEvents(on_fatal=self.fatal.append),
             rng=self.rng,
             limits=LIMITS,
-            log_size_bytes_max=6000,
+            log_settings=LogSettings(size_bytes_max=6000),
         )
 
     def stop(self) -> None:
@@ -223,12 +227,12 @@ class World:
     def ledger(self, ledger_id: int) -> tuple[LedgerState, bytes]:
         """Return the ledger and the key record to journal, if any."""
         storage = self.storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         if state is None:
             key = b"%020d" % ledger_id
-            state = storage.create(ledger_id, key)
+            state = storage.ledgers.create(ledger_id, key)
         self.model.setdefault(ledger_id, Submitted(state.master_key))
-        record = b"" if state.key_logged else storage.key_record(state)
+        record = b"" if state.key_logged else storage.ledgers.key_record(state)
         state.key_logged = True
         return state, record
 
@@ -245,7 +249,7 @@ class World:
         def acked() -> None:
             asked.acked[entry_id] = max(number, asked.acked.get(entry_id, -1))
 
-        self.storages.of(ledger_id).add(state, entry_id, packet)
+        self.storages.of(ledger_id).adds.add(state, entry_id, packet)
         self.journal(ledger_id).append(key_record + entry_record(packet), acked)
 
     def fence(self, ledger_id: int) -> None:
@@ -256,7 +260,7 @@ class World:
         def acked() -> None:
             asked.fence_acked = True
 
-        self.storages.of(ledger_id).set_fenced(state)
+        self.storages.of(ledger_id).ledgers.set_fenced(state)
         self.journal(ledger_id).append(key_record + fence_record(ledger_id), acked)
 
     def explicit_lac(self, ledger_id: int) -> None:
@@ -270,13 +274,13 @@ class World:
         def acked() -> None:
             asked.lac_acked = max(number, asked.lac_acked)
 
-        self.storages.of(ledger_id).set_explicit_lac(state, packet)
+        self.storages.of(ledger_id).ledgers.set_explicit_lac(state, packet)
         self.journal(ledger_id).append(key_record + explicit_lac_record(ledger_id, packet), acked)
 
     def delete(self, ledger_id: int) -> None:
         """Garbage collection: what was deleted may come back with a replay, but need not."""
         asked = self.model.get(ledger_id)
-        self.storages.of(ledger_id).delete(ledger_id)
+        self.storages.of(ledger_id).ledgers.delete(ledger_id)
         if asked is not None:
             packets = {entry: list(versions) for entry, versions in asked.packets.items()}
             self.model[ledger_id] = Submitted(
@@ -338,12 +342,12 @@ class World:
 
     def read(self, ledger_id: int, entry_id: int) -> bytes | None:
         storage = self.storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         if state is None:
             return None
-        found = storage.read_memory(state, entry_id)
+        found = storage.reads.read_memory(state, entry_id)
         if isinstance(found, NeedsDisk):
-            return storage.fetch(found, entry_id)
+            return storage.reads.fetch(found, entry_id)
         return found
 
     def check(self) -> None:
@@ -352,20 +356,20 @@ class World:
             return  # The disk did not let it start: it serves nothing, and is started again.
         for ledger_id, asked in self.model.items():
             self._check_ledger(ledger_id, asked)
-        held = [ledger_id for storage in self.storages for ledger_id in storage.ledger_ids()]
+        held = [ledger_id for storage in self.storages for ledger_id in storage.ledgers.ids()]
         assert len(held) == len(set(held))
         assert set(held) <= set(self.model)
 
     def _check_ledger(self, ledger_id: int, asked: Submitted) -> None:
         storage = self.storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         if state is None:
             assert not asked.acked, f"ledger {ledger_id} is gone"
             assert not asked.fence_acked
             assert asked.lac_acked < 0
             return
         assert state.master_key == asked.master_key
-        held = storage.entries(ledger_id)
+        held = storage.reads.entries(ledger_id)
         assert state.last_entry == max(held, default=-1)
         for entry_id in asked.acked:
             assert entry_id in held, f"entry {entry_id} of ledger {ledger_id} is gone"
@@ -385,11 +389,11 @@ class World:
         """After a power cut: what is not there will not come back, what is there has to stay."""
         for ledger_id, asked in list(self.model.items()):
             storage = self.storages.of(ledger_id)
-            state = storage.lookup(ledger_id)
+            state = storage.ledgers.lookup(ledger_id)
             if state is None:
                 del self.model[ledger_id]
                 continue
-            held = set(storage.entries(ledger_id))
+            held = set(storage.reads.entries(ledger_id))
             for entry_id in list(asked.packets):
                 if entry_id not in held:
                     del asked.packets[entry_id]

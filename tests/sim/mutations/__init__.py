@@ -46,7 +46,7 @@ from bkclient.quorum.recover import EntryVerdict, ReadReplicas, Recovery
 from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.ledgers import Ledgers
 from tests.sim.engine.switches import Mutation, put, switch
 from tests.sim.mutations.log import LOG_MUTATIONS
 from tests.sim.mutations.repair import REPAIR_MUTATIONS
@@ -648,7 +648,7 @@ def _negative_at_once(stack: contextlib.ExitStack) -> None:
     usual = Bookie._fence_then
 
     def fence_then(self: Any, asked: Any, read: Any) -> None:
-        state = self.storages.of(asked.request.ledger_id).lookup(asked.request.ledger_id)
+        state = self.storages.of(asked.request.ledger_id).ledgers.lookup(asked.request.ledger_id)
         if state is None or state.last_entry < max(0, asked.request.entry_id):
             key = asked.request.master_key
             self._fence(self._ledger_to_write(asked.request.ledger_id, key), lambda: None)
@@ -665,7 +665,7 @@ def _no_fence_check(stack: contextlib.ExitStack) -> None:
     def set_fenced(self: Any, state: Any) -> None:
         pass
 
-    put(stack, LedgerStorage, set_fenced=set_fenced)
+    put(stack, Ledgers, set_fenced=set_fenced)
 
 
 def _forgets_deleted(stack: contextlib.ExitStack) -> None:

@@ -17,7 +17,7 @@ from bkclient.metadata.tree.logs import TreeLogs
 from bookied.repair.autorecovery.worker import Outcome, Worker
 from bookied.storage.garbage.transaction import Transactional
 from bookied.storage.index import files as index_files
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.ledgers import Ledgers
 from tests.sim.engine.switches import Mutation, put, switch
 from wire import digest
 from wire.digest import VerifiedEntries
@@ -66,7 +66,7 @@ def _log_versions_begin_again(stack: Stack) -> None:
 
 def _fences_in_memory_only(stack: Stack) -> None:
     """Garbage collection asks only ledgers in memory whether they are fenced."""
-    put(stack, LedgerStorage, are_fenced=lambda _self, _ledger_ids: set())
+    put(stack, Ledgers, are_fenced=lambda _self, _ledger_ids: set())
 
 
 def _last_slot_unseen(stack: Stack) -> None:

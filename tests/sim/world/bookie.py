@@ -277,16 +277,16 @@ class SimBookie:
         """Return the packets it has of a ledger, looked up behind its answers."""
         assert self.engine is not None
         storage = self.engine.storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         if state is None:
             return {}
-        entries = storage.entries(ledger_id)
+        entries = storage.reads.entries(ledger_id)
         return {e: held_packet(storage, state, ledger_id, e) for e in entries}
 
     def is_fenced(self, ledger_id: int) -> bool:
         """Whether it takes no adds to a ledger."""
         assert self.engine is not None
-        state = self.engine.storages.of(ledger_id).lookup(ledger_id)
+        state = self.engine.storages.of(ledger_id).ledgers.lookup(ledger_id)
         return state is not None and state.fenced
 
 

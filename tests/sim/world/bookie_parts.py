@@ -89,10 +89,10 @@ class NoLocks:
 
 def held_packet(storage: Any, state: Any, ledger_id: int, entry_id: int) -> bytes:
     """Return an entry that a storage has, from memory or disk."""
-    found = storage.read_memory(state, entry_id)
+    found = storage.reads.read_memory(state, entry_id)
     if isinstance(found, bytes):
         return found
-    return bytes(storage.read_disk(found.location, ledger_id, entry_id))
+    return bytes(storage.reads.read_disk(found.location, ledger_id, entry_id))
 
 
 def with_databases(config: BookieConfig) -> BookieConfig:

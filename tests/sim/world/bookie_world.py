@@ -646,7 +646,7 @@ class BookieWorld:
 
     def _is_in_doubt(self, ledger_id: int) -> bool:
         """Whether a power cut tore an index so that the bookie cannot vouch for absence."""
-        state = self.storages.of(ledger_id).lookup(ledger_id)
+        state = self.storages.of(ledger_id).ledgers.lookup(ledger_id)
         return state is not None and state.doubt is not None
 
     @property
@@ -670,19 +670,19 @@ class BookieWorld:
         self._insist(set(self._ledger_ids()) <= set(self.model), "a ledger that nobody made")
 
     def _ledger_ids(self) -> list[int]:
-        return [ledger_id for storage in self.storages for ledger_id in storage.ledger_ids()]
+        return [ledger_id for storage in self.storages for ledger_id in storage.ledgers.ids()]
 
     def _check_ledger(self, client: Client, ledger_id: int, kept: Kept) -> None:
         client.send([self._read(ledger_id, entry_id) for entry_id in [*kept.sent, 10**6]])
         client.receive()
         storage = self.storages.of(ledger_id)
-        state = storage.lookup(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
         promised = kept.acked or kept.fenced or kept.lac_acked >= 0
         if state is None:
             self._insist(not promised, f"ledger {ledger_id} is gone")
             return
         self._insist(state.master_key == kept.key, f"ledger {ledger_id} has another key")
-        held = storage.entries(ledger_id)
+        held = storage.reads.entries(ledger_id)
         self._insist(set(held) <= set(kept.sent), f"ledger {ledger_id} holds what was never sent")
         self._insist(
             state.last_entry == max(held, default=-1), f"ledger {ledger_id} ends elsewhere"
@@ -710,8 +710,8 @@ class BookieWorld:
         """After a crash: what is not there will not come back, and what is there has to stay."""
         for ledger_id, kept in self.model.items():
             storage = self.storages.of(ledger_id)
-            state = storage.lookup(ledger_id)
-            held = storage.entries(ledger_id) if state is not None else []
+            state = storage.ledgers.lookup(ledger_id)
+            held = storage.reads.entries(ledger_id) if state is not None else []
             kept.early.clear()
             kept.sent = {
                 entry_id: [held_packet(storage, state, ledger_id, entry_id)] for entry_id in held

@@ -146,13 +146,13 @@ class SimCluster:
         """Let the oracle know of each ledger that is dropped from the bookie's storages."""
         assert bookie.engine is not None
         for storage in bookie.engine.storages:
-            drop = storage.delete
+            drop = storage.ledgers.delete
 
             def delete(ledger_id: int, drop: Callable[[int], None] = drop) -> None:
                 self.oracle.dropped(bookie.name, ledger_id)
                 drop(ledger_id)
 
-            storage.delete = delete  # type: ignore[method-assign]
+            storage.ledgers.delete = delete  # type: ignore[method-assign]
 
     def __getitem__(self, name: str) -> SimBookie:
         return self.bookies[name]

@@ -15,9 +15,11 @@ import attrs
 from bookied.directories.dirs import clear_dirty
 from bookied.runtime.engine import Engine
 from bookied.service.bookie import BookieService
+from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal.mark import Mark
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage import LedgerState, LedgerStorage
+from bookied.storage.ledger_storage.ledgers import Ledgers
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from tests.sim.world.bookie_world import Build
 from tests.sim.world.disk import SimFiles
@@ -37,6 +39,11 @@ def _engine(**classes: Any) -> Build:
     """Return a bookie with other parts in its engine: ``journal_class`` and the like."""
     engine = type("FaultyEngine", (Engine,), classes)
     return Build(service=type("FaultyService", (BookieService,), {"engine_class": engine}))
+
+
+def _storage(ledgers_class: type[Ledgers]) -> type[LedgerStorage]:
+    """Return a storage with another part that keeps its ledgers."""
+    return type("FaultyStorage", (LedgerStorage,), {"ledgers_class": ledgers_class})
 
 
 # Journals -----------------------------------------------------------------------------------------
@@ -62,21 +69,21 @@ class _RemovesOneMore(Journal):
 # Storage ------------------------------------------------------------------------------------------
 
 
-class _NoKeyRecord(LedgerStorage):
+class _NoKeyRecord(Ledgers):
     """Journals no key before a ledger's first record."""
 
     def key_record(self, state: LedgerState) -> bytes:
         return b""
 
 
-class _FenceInMemory(LedgerStorage):
+class _FenceInMemory(Ledgers):
     """Fences without noting that the header has to be written."""
 
     def set_fenced(self, state: LedgerState) -> None:
         state.fenced = True
 
 
-class _LacInMemory(LedgerStorage):
+class _LacInMemory(Ledgers):
     """Takes an explicit LAC without noting that the header has to be written."""
 
     def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
@@ -186,14 +193,16 @@ FAULTS: Final[dict[str, BuiltIn]] = {
     ),
     "no-key-record": BuiltIn(
         "no LEDGER_KEY goes before a ledger's first record",
-        _engine(storage_class=_NoKeyRecord),
+        _engine(storage_class=_storage(_NoKeyRecord)),
         60,
     ),
     "fence-in-memory": BuiltIn(
-        "a checkpoint does not write fences", _engine(storage_class=_FenceInMemory), 50
+        "a checkpoint does not write fences", _engine(storage_class=_storage(_FenceInMemory)), 50
     ),
     "lac-in-memory": BuiltIn(
-        "a checkpoint does not write explicit LACs", _engine(storage_class=_LacInMemory), 50
+        "a checkpoint does not write explicit LACs",
+        _engine(storage_class=_storage(_LacInMemory)),
+        50,
     ),
     "mark-before-index": BuiltIn(
         "the marks are written before entries and indexes",

@@ -73,7 +73,7 @@ def test_after_a_crash_anywhere_it_can_be_repeated() -> None:
         assert (ledger.master_key, ledger.is_fenced, ledger.last_entry) == (KEY, True, 0)
         storage = storages_on(files, FOUND)
         storage.open()
-        assert storage.of(7).read_disk(0, 7, 0) == packet(7, 0)
+        assert storage.of(7).reads.read_disk(0, 7, 0) == packet(7, 0)
         assert not files.exists(Path("/l0/current/DIRTY"))
     assert crashes > 20
 

@@ -16,12 +16,14 @@ from bookied.offline.bookie import OfflineBookie
 from bookied.offline.repair.rebuild_index import Rebuilt, RebuiltLedger, rebuild
 from bookied.offline.repair.rescan import size_of
 from bookied.storage.entrylog.format import LogHeader, location
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
 from bookied.storage.index.files import IndexFiles, read_index
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import Mark, encode_mark
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.golden_disk import ledgers_of, load_golden, locations
@@ -76,7 +78,13 @@ def stored(files: Files, path: Path = INDEX_7) -> layout.IndexHeader:
 
 def storages_on(files: Files, found: Directories) -> Storages:
     index = IndexFiles(files, found.index_dirs)
-    storage = LedgerStorage(files, found.ledger_dirs, index, on_fatal=print, direct=False)
+    storage = LedgerStorage(
+        files,
+        found.ledger_dirs,
+        index,
+        events=StorageEvents(on_fatal=print),
+        log_settings=LogSettings(direct=False),
+    )
     return Storages(files, [storage])
 
 
@@ -265,9 +273,11 @@ def test_entries_that_only_a_journal_has_are_counted_or_come_with_the_next_start
     storages = storages_on(files, FOUND)
     storages.open()
     recover(files, storages, FOUND.journal_dirs)
-    state = storages.of(7).lookup(7)
+    state = storages.of(7).ledgers.lookup(7)
     assert state is not None
-    assert storages.of(7).entries(7) == [1], "without an index replay drops it: no key is behind"
+    assert storages.of(7).reads.entries(7) == [1], (
+        "without an index replay drops it: no key is behind"
+    )
     assert state.fenced
 
 

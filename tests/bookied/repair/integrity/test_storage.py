@@ -11,7 +11,8 @@ import pytest
 from bkclient.errors import NoSuchLedgerError
 from bookied.repair.integrity.storage import HealedStorages
 from bookied.storage.index.rocks import RocksIndex
-from bookied.storage.ledger_storage import LedgerStorage
+from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
@@ -30,7 +31,9 @@ def storages() -> Storages:
     files = SimFiles(Random(1))
     files.mkdirs(HERE)
     index = RocksIndex(HERE, lambda path: SimKeyValues(files, path))
-    storage = LedgerStorage(files, [HERE], index, on_fatal=lambda _error: None)
+    storage = LedgerStorage(
+        files, [HERE], index, events=StorageEvents(on_fatal=lambda _error: None)
+    )
     found = Storages(files, [storage], flags=index)
     found.open()
     return found
@@ -53,7 +56,7 @@ def test_a_ledger_that_is_collected_while_it_is_healed_is_one_that_was_deleted(
     healed.forget(L)
     healed.add(L, EntryId(0), packet(0))
     assert healed.lacking(L, [EntryId(0), EntryId(1)]) == [1]
-    storages.of(L).delete(L)
+    storages.of(L).ledgers.delete(L)
     with pytest.raises(NoSuchLedgerError):
         healed.remember(L)
     with pytest.raises(NoSuchLedgerError):

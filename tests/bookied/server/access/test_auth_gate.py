@@ -183,7 +183,7 @@ def test_nothing_of_a_stranger_reaches_the_storage(stage: Stage, logs: list[str]
         assert client.ask(add(entry_id)).rc is ReturnCode.EUA
     fenced = ReadRequest(L, E, flags=1, master_key=KEY)  # type: ignore[arg-type]
     assert client.ask(fenced).rc is ReturnCode.EUA
-    assert stage.serving.storage.ledger_count == 0
+    assert stage.serving.storage.ledgers.count == 0
     assert (stage.stats.write_bytes, stage.stats.packets_received) == (0, 6)
     assert len([line for line in logs if "it has not shown who it is" in line]) == 1
 
@@ -472,7 +472,7 @@ def test_a_wrong_key_for_a_ledger_is_refused_told_once_and_counted(
     for _ in range(3):
         assert client.ask(request_).rc is ReturnCode.EUA
     assert stage.stats.keys_refused == 3
-    assert not stage.serving.storage.lookup(L).fenced
+    assert not stage.serving.storage.ledgers.lookup(L).fenced
     why = "it does not give the password that ledger 4 was made with"
     assert [line for line in logs if "refused" in line] == [f"refused 192.168.1.1: {why}"]
 
@@ -533,7 +533,7 @@ def test_it_does_nothing_in_clear_not_even_hear_a_password(tmp_path, logs, names
         client.request(request)
         assert client.is_closed
     assert stage.stats.requests_unauthenticated == 7
-    assert stage.serving.storage.ledger_count == 0
+    assert stage.serving.storage.ledgers.count == 0
     why = "it asks in clear, and tlsRequired is set"
     assert [line for line in logs if "refused" in line] == [f"refused 192.168.1.1: {why}"]
 

@@ -14,9 +14,12 @@ from bookied.server.rules.bookie import Writes
 from bookied.server.rules.deletions import REMEMBERED_S
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX
+from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal import format as journal_format
 from bookied.storage.journal.reader import journal_ids, open_scan
-from bookied.storage.ledger_storage import LedgerState, LedgerStorage, StorageLimits
+from bookied.storage.ledger_storage.reads import EntryReads
+from bookied.storage.ledger_storage.settings import StorageLimits
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.errors import UnknownLedgerStateError
@@ -167,7 +170,7 @@ def test_a_key_that_no_index_header_could_hold_is_refused(v3: Client) -> None:
 def test_a_key_lost_by_a_rebuilt_index_comes_back_with_the_first_writer(
     serving: Serving, client: Client
 ) -> None:
-    serving.storage.create(5, b"")
+    serving.storage.ledgers.create(5, b"")
     assert client.ask(add(5, 0)).rc is EOK
     assert client.ask(add(5, 1, key=WRONG_KEY)).rc is EUA
 
@@ -298,7 +301,7 @@ def test_nobody_writes_to_a_ledger_that_was_fenced_and_deleted(
 ) -> None:
     client.ask(fence(5))
     serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True)
-    serving.storage.delete(5)
+    serving.storage.ledgers.delete(5)
     assert client.ask(add(5, 0, flags=flags)).rc is EFENCED
     assert client.ask(fence(5)).rc is ENOLEDGER
     assert client.ask(read(5, 0)).rc is ENOLEDGER
@@ -313,7 +316,7 @@ def test_a_fenced_ledger_that_is_deleted_for_its_excess_may_be_copied_here_again
 ) -> None:
     client.ask(fence(5))
     serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True, lives_on=True)
-    serving.storage.delete(5)
+    serving.storage.ledgers.delete(5)
     assert client.ask(add(5, 0)).rc is EFENCED
     assert client.ask(read(5, 0)).rc is ENOLEDGER
     before = len(journal_records(serving))
@@ -332,7 +335,7 @@ def test_who_fences_a_ledger_that_is_deleted_for_its_excess_fences_it_again(
 ) -> None:
     client.ask(fence(5))
     serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True, lives_on=True)
-    serving.storage.delete(5)
+    serving.storage.ledgers.delete(5)
     assert client.ask(fence(5)).rc is ENOENTRY
     serving.clock.advance(REMEMBERED_S + DAY_S)
     assert client.ask(add(5, 0)).rc is EFENCED
@@ -343,14 +346,14 @@ def test_an_explicit_lac_of_a_fenced_and_deleted_ledger_is_refused(
 ) -> None:
     v3.ask(fence(5))
     serving.bookie.ledger_deleted(LedgerId(5), was_fenced=True)
-    serving.storage.delete(5)
+    serving.storage.ledgers.delete(5)
     assert v3.ask(write_lac(5, 0)).rc is ENOLEDGER
 
 
 def test_a_ledger_deleted_without_a_fence_may_come_back(serving: Serving, client: Client) -> None:
     client.ask(add(5, 0))
     serving.bookie.ledger_deleted(LedgerId(5), was_fenced=False)
-    serving.storage.delete(5)
+    serving.storage.ledgers.delete(5)
     assert client.ask(add(5, 1, key=WRONG_KEY)).rc is EOK
     assert client.ask(read(5, 0)).rc is ENOENTRY
 
@@ -385,11 +388,15 @@ def test_only_v3_tells_the_highest_lac(serving: Serving, v2: Client, v3: Client)
     assert v3.ask(fence(5, 3)).max_lac is None
 
 
-class LimboStorage(LedgerStorage):
-    """A storage that may have lost entries and says so (DbLedgerStorage does)."""
+class LimboReads(EntryReads):
+    """Reads of a storage that may have lost entries and says so (DbLedgerStorage does)."""
 
     def read_memory(self, state: LedgerState, entry_id: int) -> bytes:
         raise UnknownLedgerStateError(f"entry {entry_id} of ledger {state.ledger_id}")
+
+
+class LimboStorage(LedgerStorage):
+    reads_class = LimboReads
 
 
 def test_limbo_is_told_in_v3_and_never_in_v2(tmp_path: Path) -> None:

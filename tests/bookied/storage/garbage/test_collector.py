@@ -15,7 +15,7 @@ from bookied.errors import StorageError
 from bookied.storage.entrylog.compaction import Kind, Schedule, Schedules
 from bookied.storage.entrylog.format import file_name
 from bookied.storage.garbage.pace import CollectionStoppedError
-from bookied.storage.ledger_storage import NeedsDisk
+from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld
 
 LOGS = Path("/l0/current")
@@ -113,7 +113,7 @@ def test_an_outage_of_the_metadata_ends_the_round_with_everything_there() -> Non
     assert "MetadataAwayError" in status(world).last_error
     assert status(world).failed_rounds == 1
     assert world.files.contents().keys() >= {name for name in before if ".log" in name}
-    assert sorted(world.storages.of(0).ledger_ids()) == [0, 1]
+    assert sorted(world.storages.of(0).ledgers.ids()) == [0, 1]
 
 
 @pytest.mark.parametrize("is_in_memory", [False, True])
@@ -142,7 +142,7 @@ def test_a_transactional_compaction_keeps_its_source_until_the_index_is_switched
         if operation == "remove" and path.suffix == ".log":
             log_id = int(path.stem, 16)
             removed.append(log_id)
-            held = [storage.location_on_disk(1, entry_id) >> 32 for entry_id in range(12)]
+            held = [storage.relocation.location(1, entry_id) >> 32 for entry_id in range(12)]
             assert log_id not in held, f"{path} goes while the index points at it"
 
     world.files.fault = watch
@@ -191,15 +191,15 @@ def test_a_read_that_comes_too_late_for_a_log_looks_again(*, transactional: bool
     world = make_world(transactional=transactional)
     fill(world, ledgers=2)
     storage = world.storages.of(1)
-    state = storage.lookup(1)
+    state = storage.ledgers.lookup(1)
     assert state is not None
     state.page_for_write(0)  # So that the place comes from memory.
-    found = storage.read_memory(state, 3)
+    found = storage.reads.read_memory(state, 3)
     assert isinstance(found, NeedsDisk)
     assert found.location
     world.delete(0)
     world.collect()
-    assert world.model[1].packets[3][0] == storage.read_disk(found.location, 1, 3)
+    assert world.model[1].packets[3][0] == storage.reads.read_disk(found.location, 1, 3)
 
 
 def test_a_damaged_log_is_left_alone_and_so_is_its_content() -> None:

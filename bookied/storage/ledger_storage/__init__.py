@@ -1,0 +1,1 @@
+"""LedgerStorage: write cache, entry logs and index as one."""

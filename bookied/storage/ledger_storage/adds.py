@@ -1,0 +1,117 @@
+"""Entries come in: to the entry log's queue, to the write cache, and to an index page."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from bookied.storage.entrylog.format import LOCATION_BITS
+from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
+from bookied.storage.index.format import PAGE_SLOTS
+from bookied.storage.index.ledger_pages import LedgerPages, LedgerState
+from bookied.storage.ledger_storage.changes import Changes
+from bookied.storage.ledger_storage.reads import packet_lac
+from bookied.storage.write_cache import WriteCache
+
+_LENGTH: Final = struct.Struct(">i")
+_RECORD: Final = struct.Struct(">iqq")
+
+
+class EntryAdds:
+    """The way in. What was appended is in memory; the entry log's thread, or a flush, writes it.
+
+    Log and cache get the same records in the same order, so that a location means the same in both.
+    """
+
+    def __init__(
+        self, log: EntryLogWriter, cache: WriteCache, pages: LedgerPages, changes: Changes
+    ) -> None:
+        self._log, self._cache, self._pages, self._changes = log, cache, pages, changes
+        self._base = 0
+
+    def reserve(self, size: int) -> int:
+        """Return the location of the next record's length field; ``size`` bytes have room there.
+
+        An entry's location is 4 more: that of its packet. Begins the next entry log if needed.
+
+        Raises:
+            NoWritableDirError: no directory takes another log.
+        """
+        self._base = base = self._log.reserve(size)
+        return base
+
+    def append(self, blob: bytes, counted: LedgerBytes | None = None) -> None:
+        """Append joined ``[i32 length][entry packet]`` records at the place ``reserve`` gave.
+
+        The caller sets index slots, ``last_entry`` and ``lac`` in the same turn of the reactor.
+
+        Args:
+            blob: the records.
+            counted: (ledger id, bytes of its records) pairs, if known; else they are counted later.
+        """
+        turned = self._log.turn << LOCATION_BITS
+        self._cache.append(turned + self._base, blob, self._log.readable_until)
+        self._base += len(blob)
+        self._log.append(blob, counted)
+        self._changes.entry_bytes += len(blob)
+        self._changes.any = True
+
+    def add(self, state: LedgerState, entry_id: int, packet: bytes) -> None:
+        """Add one entry; a second one with the same id replaces the first.
+
+        Raises:
+            NoWritableDirError: no directory takes another entry log.
+            OSError: the index page could not be read.
+        """
+        page = state.page_for_write(entry_id >> 10)
+        size = _LENGTH.size + len(packet)
+        location = self.reserve(size) + _LENGTH.size
+        self.append(_LENGTH.pack(len(packet)) + packet, ((state.ledger_id, size),))
+        page[entry_id & (PAGE_SLOTS - 1)] = location
+        state.last_entry = max(state.last_entry, entry_id)
+        state.lac = max(state.lac, packet_lac(packet))
+
+    def take_back(self) -> bool:
+        """Append again what a log had no room for that was given up; say whether there was any.
+
+        Nobody but the reactor changes locations, and a sync that was asked for before fails: so no
+        index on disk ever points where these entries were to be.
+        """
+        taken = self._log.take_back()
+        for base, blob in taken:
+            self._append_again(base, blob)
+        self._log.hand_over()
+        return bool(taken)
+
+    def _append_again(self, base: int, blob: bytes) -> None:
+        """Append records, and let the index point there wherever it points at what they were."""
+        shift = self.reserve(len(blob)) - base
+        self.append(blob)
+        at = 0
+        while at < len(blob):
+            length, ledger_id, entry_id = _RECORD.unpack_from(blob, at)
+            location = base + at + _LENGTH.size
+            state = self._pages.hot.get(ledger_id)
+            if state is not None and state.location(entry_id) == location:
+                page = state.page_for_write(entry_id >> 10)
+                page[entry_id & (PAGE_SLOTS - 1)] = location + shift
+            at += _LENGTH.size + length
+
+    def write_out(self) -> None:
+        """Write the entries so far to their logs, without a sync. Blocks; where no thread does it.
+
+        Raises:
+            StorageError: they could not be written.
+            OSError: likewise.
+        """
+        self._log.hand_over()
+        while True:
+            moves = self._log.moves
+            try:
+                while self._log.step():
+                    pass
+                break
+            except OSError:
+                if not self.take_back() and self._log.moves == moves:
+                    raise
+        self._cache.trim(self._log.readable_until)

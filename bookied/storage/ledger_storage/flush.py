@@ -1,0 +1,119 @@
+"""What is in memory is put into files, in an order that survives a crash anywhere in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bookied.errors import IndexFullError
+from bookied.metrics.stats import StorageStats
+from bookied.storage.entrylog.writer import EntryLogWriter
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
+from bookied.storage.index.store import IndexStore
+from bookied.storage.ledger_storage.adds import EntryAdds
+from bookied.storage.ledger_storage.changes import Changes
+from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.write_cache import WriteCache
+
+CHECKPOINT_PAGES: Final = 1024
+"""Pages copied in one turn of the reactor: 8 MiB, a few milliseconds."""
+
+
+class Flush:
+    """Entries, their logs synced, and only then the index pages and headers that point at them."""
+
+    def __init__(
+        self,
+        index: IndexStore,
+        pages: LedgerPages,
+        turn: IndexTurn,
+        changes: Changes,
+        *,
+        adds: EntryAdds,
+        log: EntryLogWriter,
+        cache: WriteCache,
+        stats: StorageStats,
+        on_full: Callable[[Path], object],
+    ) -> None:
+        self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
+        self._adds, self._log, self._cache, self._stats = adds, log, cache, stats
+        self._on_full = on_full
+        self.index_has_no_room = False
+        """Whether the last one found no room for some ledger's index."""
+
+    async def run(self, run_blocking: RunBlocking) -> None:
+        """Make durable in files all that is in memory at the call.
+
+        In the order that a crash survives anywhere in between: entries, their logs synced, only
+        then index pages and headers that point at them. A second one waits for the first.
+
+        Raises:
+            StorageError: not all was written.
+            OSError: likewise.
+        """
+        began_s = self._stats.seconds()
+        while True:
+            moves = self._log.moves
+            try:
+                await self._write_all(run_blocking)
+                break
+            except OSError:
+                # Now or meanwhile, another log has taken what that one had no room for.
+                if not self._adds.take_back() and self._log.moves == moves:
+                    raise
+        self._stats.flush.observe((self._stats.seconds() - began_s) * 1000)
+
+    async def _write_all(self, run_blocking: RunBlocking) -> None:
+        async with self._turn:
+            self._changes.reset()
+            try:
+                await run_blocking(self._index.remove_hidden)
+                # One that is deleted and comes again meanwhile waits until its old file is gone.
+                ledgers = (
+                    ledger_id
+                    for ledger_id in self._pages.dirty_ledgers()
+                    if ledger_id not in self._turn.deleted
+                )
+                # Even without a page to write: replay keeps entries that no index points at.
+                await self._sync_log(run_blocking)
+                homeless: IndexFullError | None = None
+                for changes in self._pages.take(ledgers, pages_max=CHECKPOINT_PAGES):
+                    homeless = await self._write_changes(changes, run_blocking) or homeless
+                self._note_index_room(homeless)
+                self._pages.drop_idle_ledgers()
+                self._cache.trim(self._log.readable_until)
+            except BaseException:
+                self._changes.any = True
+                raise
+
+    async def _sync_log(self, run_blocking: RunBlocking) -> None:
+        self._log.hand_over()
+        await run_blocking(partial(self._log.sync, self._log.moves))
+
+    async def _write_changes(
+        self, changes: list[LedgerChange], run_blocking: RunBlocking
+    ) -> IndexFullError | None:
+        """Write index pages and headers; return why some have found no room, if so."""
+        try:
+            await self._sync_log(run_blocking)
+            await run_blocking(partial(self._index.write, changes))
+        except IndexFullError as error:
+            # One ledger without room does not keep the pages of all others in memory.
+            self._pages.put_back(one for one in changes if one.ledger_id in error.ledger_ids)
+            self._pages.written(one for one in changes if one.ledger_id not in error.ledger_ids)
+            return error
+        except BaseException:
+            self._pages.put_back(changes)
+            raise
+        self._pages.written(changes)
+        return None
+
+    def _note_index_room(self, homeless: IndexFullError | None) -> None:
+        """Fail the checkpoint if some ledgers' index had nowhere to go."""
+        self.index_has_no_room = homeless is not None
+        if homeless is not None:
+            self._on_full(homeless.directory)
+            raise homeless

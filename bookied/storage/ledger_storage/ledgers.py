@@ -1,0 +1,197 @@
+"""The ledgers of one storage: found, made, fenced, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twisted.logger import Logger
+
+from bookied.errors import BadEntryLengthError, CorruptError, StorageError, WrongEntryError
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.writer import EntryLogWriter
+from bookied.storage.index.ledger_pages import LedgerPages, LedgerState, page_in_doubt
+from bookied.storage.index.store import IndexStore
+from bookied.storage.journal.format import ledger_key_record
+from bookied.storage.ledger_storage.changes import Changes
+from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.ledger_storage.reads import EntryReads, explicit_lac, packet_lac
+from wire.errors import NoSuchEntryError
+
+log = Logger()
+
+
+class Ledgers:
+    """Which ledgers there are, and what is known of each besides its entries.
+
+    Changes are of the state in memory and of its header, which is dirty until a checkpoint has
+    written it. The journal, which makes them durable, is the caller's business.
+    """
+
+    def __init__(
+        self,
+        index: IndexStore,
+        pages: LedgerPages,
+        turn: IndexTurn,
+        changes: Changes,
+        *,
+        reads: EntryReads,
+        logs: EntryLogReader,
+        log_writer: EntryLogWriter,
+    ) -> None:
+        self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
+        self._reads, self._logs, self._log_writer = reads, logs, log_writer
+
+    def lookup(self, ledger_id: int) -> LedgerState | None:
+        """Return a ledger; None if it is unknown. May read the head of its index file.
+
+        Raises:
+            CorruptError: its index file is damaged.
+            OSError: its index file cannot be read.
+        """
+        state = self._pages.hot.get(ledger_id)
+        if state is None and ledger_id not in self._turn.deleted:
+            state = self._pages.find(ledger_id)
+            if state is not None and state.lac < 0:
+                self._restore_lac(state)
+        return state
+
+    def _restore_lac(self, state: LedgerState) -> None:
+        """Set the highest LAC from what is stored: the last entry's and the explicit one."""
+        if state.explicit_lac is not None:
+            state.lac = explicit_lac(state.explicit_lac)
+        if state.last_entry >= 0:
+            try:
+                packet = self._reads.read_disk(0, state.ledger_id, state.last_entry)
+            except (CorruptError, NoSuchEntryError, OSError) as error:
+                if isinstance(error, (WrongEntryError, BadEntryLengthError)):
+                    # No crash does this: the index is another ledger's, or out of date.
+                    state.doubt = state.doubt or error
+                log.warn("no LAC for ledger {id}: {error}", id=state.ledger_id, error=error)
+            else:
+                state.lac = max(state.lac, packet_lac(packet))
+
+    def settle_doubt(self, state: LedgerState) -> None:
+        """Drop the doubt about a ledger's index if it is only what a crash leaves.
+
+        Of a page that a power cut tore while it was new, replay has brought all again; any other
+        cut has taken away what was durable, as one in the first page has: that comes with the file.
+        A page that also has slots which no replay brings waits for the checkpoint that writes the
+        page: the file is whole from then on. Blocks, for a page.
+
+        Raises:
+            OSError: the page cannot be read.
+        """
+        page_no = page_in_doubt(state)
+        if page_no is not None:
+            page = state.pages.get(page_no) or self._index.load_page(state.ledger_id, page_no)
+            used = {one >> 32 for one in page if one}
+            if used and used <= self._log_writer.paths.keys():
+                state.doubt = None
+
+    def begin_anew(self, ledger_id: int, in_journals: Callable[[], set[int]]) -> bool:
+        """Forget a ledger's index if nothing was ever written to it; say whether. Blocks.
+
+        Where a log has entries that the journals to be replayed have not there was once more than
+        an empty file.
+
+        Args:
+            ledger_id: whose index.
+            in_journals: gives the ids of its entries there; called where a log has any.
+        """
+        logged = self._logs.entries_of(ledger_id)
+        if logged is None or (logged and not logged <= in_journals()):
+            return False
+        return self._index.begin_anew(ledger_id)
+
+    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+        """Return a new ledger, one that ``lookup`` does not know."""
+        self._changes.any = True
+        return self._pages.create(ledger_id, master_key)
+
+    def adopt_key(self, state: LedgerState, master_key: bytes) -> bool:
+        """Replace a master key that a rebuilt index left empty or all zero; say whether it was."""
+        if state.master_key.strip(b"\0"):
+            return False
+        state.master_key = master_key
+        state.key_logged = False
+        self._header_changed(state)
+        return True
+
+    def set_fenced(self, state: LedgerState) -> None:
+        """Refuse ordinary adds from now on; durable with the journal, later with a checkpoint."""
+        state.fenced = True
+        self._header_changed(state)
+
+    def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
+        """Keep an explicit LAC; durable with the journal, later with a checkpoint.
+
+        It replaces the one before, higher or lower; the highest LAC seen only grows.
+        """
+        state.explicit_lac = packet
+        state.lac = max(state.lac, explicit_lac(packet))
+        self._header_changed(state)
+
+    @property
+    def keeps_limbo(self) -> bool:
+        """Whether ``set_limbo`` can be used: DbLedgerStorage only, as in Java."""
+        return self._index.keeps_limbo
+
+    def set_limbo(self, state: LedgerState, *, limbo: bool) -> None:
+        """Note that entries may be missing that were acknowledged, or that it is made up for.
+
+        Durable with the next checkpoint, as the entries are that make up for it; no journal has it.
+
+        Raises:
+            StorageError: the index has no place for it.
+        """
+        if not self._index.keeps_limbo:
+            raise StorageError("only DbLedgerStorage can keep a ledger in limbo")
+        if state.limbo != limbo:
+            state.limbo = limbo
+            self._header_changed(state)
+
+    def _header_changed(self, state: LedgerState) -> None:
+        self._changes.any = True
+        self._pages.header_changed(state)
+
+    def key_record(self, state: LedgerState) -> bytes:
+        """Return the LEDGER_KEY record for the journal.
+
+        It goes before any other record of a ledger unless ``state.key_logged``; set that then.
+        Without it a replay takes the ledger for deleted and drops its fence (storage.md D1).
+        """
+        return ledger_key_record(state.ledger_id, state.master_key)
+
+    def ids(self) -> list[int]:
+        """Return all ledgers, in no order."""
+        return list({*self._index.ledger_ids()} - self._turn.deleted | {*self._pages.hot})
+
+    def delete(self, ledger_id: int) -> None:
+        """Forget a ledger; what the index has of it goes with the next checkpoint."""
+        self._pages.remove(ledger_id)
+        self._turn.delete(ledger_id)
+        self._changes.any = True
+
+    def watch(self) -> set[int]:
+        """Return a set that every ledger written to from now on comes into, until ``unwatch``."""
+        return self._pages.watch()
+
+    def unwatch(self, watched: set[int]) -> None:
+        """End a watch."""
+        self._pages.unwatch(watched)
+
+    def are_fenced(self, ledger_ids: Sequence[int]) -> set[int]:
+        """Return those that are fenced on disk, or cannot be read there. Blocks; any thread."""
+        return {one for one in ledger_ids if self._is_fenced_on_disk(one)}
+
+    def _is_fenced_on_disk(self, ledger_id: int) -> bool:
+        try:
+            stored = self._index.load(ledger_id)
+        except (CorruptError, OSError):
+            return True
+        return stored is not None and stored.header.is_fenced
+
+    @property
+    def count(self) -> int:
+        """How many ledgers are here; without those deleted or made just now."""
+        return len(self._index.ledger_ids())

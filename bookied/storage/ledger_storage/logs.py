@@ -1,0 +1,85 @@
+"""The entry logs of a storage as files: which are finished, which ids are free, which may go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from bookied.storage.entrylog.directories import LogDirectories
+from bookied.storage.entrylog.reader import EntryLogReader, list_all_logs
+from bookied.storage.entrylog.writer import EntryLogWriter
+from bookied.storage.files.files import Files
+
+
+@attrs.frozen
+class BegunLogs:
+    """Which entry logs this process had begun at some moment."""
+
+    active_log_id: int
+    log_ids: frozenset[int]
+
+
+class EntryLogs:
+    """What garbage collection asks about logs, and how it removes them.
+
+    A log is finished once the writer has gone on to the next one. A finished log is never written
+    to again. Only who knows that nothing points into a log may remove it.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directories: LogDirectories,
+        *,
+        writer: EntryLogWriter,
+        reader: EntryLogReader,
+    ) -> None:
+        self._files, self._directories = files, directories
+        self._log, self._reader = writer, reader
+
+    def begun(self) -> BegunLogs:
+        """Return which logs may still be written to; see ``finished``."""
+        return BegunLogs(self._log.active_log_id, frozenset(self._log.paths))
+
+    def finished(self, begun: BegunLogs) -> dict[int, Path]:
+        """Return the logs that were complete when ``begun`` was asked for, by id. Blocks.
+
+        After a checkpoint that began after that, all that points into them is on disk. Logs whose
+        id two directories have are not among them.
+        """
+        finished = begun.log_ids - {begun.active_log_id}
+        unfinished = {begun.active_log_id, *self._log.paths} - finished
+        found = list_all_logs(self._files, self._directories.all)
+        return {
+            log_id: paths[0]
+            for log_id, paths in found.items()
+            if len(paths) == 1 and log_id not in unfinished
+        }
+
+    def new(self) -> tuple[int, Path]:
+        """Return the id and the directory of a log that somebody else is going to write."""
+        return self._log.give_out_id(), self._directories.choose()
+
+    def note_id(self, log_id: int) -> None:
+        """Note in files that an id was given out, so that none gets it again. Blocks.
+
+        Raises:
+            OSError: it could not be noted.
+        """
+        self._log.write_last_id(log_id)
+
+    def remove(self, path: Path) -> None:
+        """Remove a log that nothing points into, durably. Blocks.
+
+        Raises:
+            OSError: it may be there still.
+        """
+        if self._files.exists(path):
+            self._files.remove(path)
+        self._files.sync_dir(path.parent)
+
+    def forget(self, log_id: int) -> None:
+        """Let go of a log that was removed: of its file, and of what is known about it."""
+        self._reader.forget(log_id)
+        self._log.paths.pop(log_id, None)

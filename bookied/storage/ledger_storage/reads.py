@@ -1,0 +1,261 @@
+"""Entries are read: from memory, from the page cache, from files."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from bookied.errors import CorruptError, MissingLogError
+from bookied.metrics.stats import StorageStats
+from bookied.storage.entrylog.format import is_possible
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.rows import Rows
+from bookied.storage.index import format as layout
+from bookied.storage.index.format import PAGE_SLOTS
+from bookied.storage.index.ledger_pages import LedgerPages, LedgerState
+from bookied.storage.index.store import IndexStore
+from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.write_cache import WriteCache
+from wire.errors import NoSuchEntryError
+
+LOADED_MAX: Final = 256
+"""Index pages that wait to be taken by the reactor; the oldest are lost beyond."""
+
+_LAC: Final = struct.Struct(">q")
+_LAC_AT: Final = 16
+_EXPLICIT_LAC_AT: Final = 8
+
+
+@attrs.frozen
+class NeedsDisk:
+    """The entry is in a file: get it with ``fetch``, off the reactor."""
+
+    location: int
+    """0 if only the index knows the place."""
+
+    state: LedgerState
+    changes: int
+    """What ``state.changes`` was."""
+
+
+class EntryReads:
+    """The way out: where an entry is, and its bytes. Changes nothing but what is kept for readers.
+
+    What a method needs of memory belongs to the reactor's thread, unless it says otherwise. What
+    threads have loaded of the index waits in a bounded queue until the reactor takes it.
+    """
+
+    def __init__(
+        self,
+        index: IndexStore,
+        pages: LedgerPages,
+        turn: IndexTurn,
+        *,
+        cache: WriteCache,
+        logs: EntryLogReader,
+        stats: StorageStats,
+    ) -> None:
+        self._index, self._pages, self._turn = index, pages, turn
+        self._cache, self._reader, self._stats = cache, logs, stats
+        # Pages that readers' threads have loaded, until the reactor takes them.
+        self._loaded: deque[tuple[LedgerState, int, int, array[int]]] = deque(maxlen=LOADED_MAX)
+
+    def has_place(self, entry_id: int) -> bool:
+        """Return whether the index can have an entry; adds are refused that it cannot have."""
+        return self._index.writes_locations or layout.has_place(entry_id)
+
+    def read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:
+        """Return an entry packet or where to get it; None if there is no such entry.
+
+        Never waits for a disk. The operating system's page cache counts as memory: it is what
+        reads ahead here, too, as entries lie in the log in the order they came.
+        """
+        if not 0 <= entry_id <= state.last_entry:
+            return None
+        location = state.location(entry_id)
+        if location is None and self._loaded:
+            self._keep_loaded()
+            location = state.location(entry_id)
+        if location is None:
+            return NeedsDisk(0, state, state.changes)
+        if location == 0:
+            return None
+        ledger_id = state.ledger_id
+        return (
+            self._cache.get(location, ledger_id, entry_id)
+            or self._reader.read_now(location, ledger_id, entry_id)
+            or NeedsDisk(location, state, state.changes)
+        )
+
+    def read_rows(
+        self, state: LedgerState, entry_id: int, count_max: int, room_bytes: int, stride: int = 1
+    ) -> Rows | None:
+        """Return entries ``stride`` ids apart that one look at memory brings; it never waits.
+
+        None where that is none, for whatever reason: ``read_memory`` says which.
+        """
+        locations = state.locations(entry_id, count_max, stride)
+        if not locations or not locations[0]:
+            return None
+        ledger_id = state.ledger_id
+        return self._cache.rows(
+            locations, ledger_id, entry_id, room_bytes, stride
+        ) or self._reader.read_rows_now(
+            locations,
+            ledger_id,
+            entry_id,
+            room_bytes=room_bytes,
+            until=self._cache.until,
+            stride=stride,
+        )
+
+    def rows_on_disk(
+        self, state: LedgerState, entry_id: int, count_max: int, stride: int = 1
+    ) -> Callable[[int], Rows | None] | None:
+        """Return what reads entries ``stride`` ids apart, in any thread; None if there are none.
+
+        It takes the bytes that there is room for, and raises what ``read_disk`` does. It is about
+        files alone: where the entries are is looked up here.
+        """
+        locations, until = state.locations(entry_id, count_max, stride), self._cache.until
+        if not locations or not 0 < locations[0] < until:
+            return None
+        return lambda room_bytes: self._reader.read_rows(
+            locations,
+            state.ledger_id,
+            entry_id,
+            room_bytes=room_bytes,
+            until=until,
+            stride=stride,
+        )
+
+    def _keep_loaded(self) -> None:
+        self._stats.pages_loaded += len(self._loaded)
+        while self._loaded:
+            self._pages.keep_read(*self._loaded.popleft())
+
+    def fetch(self, needed: NeedsDisk, entry_id: int) -> bytes:
+        """Return an entry packet from the files. Blocks; any thread.
+
+        The page of the index that was needed for it stays in memory for the next reads.
+
+        Raises:
+            As ``read_disk``.
+        """
+        ledger_id, location = needed.state.ledger_id, needed.location
+        if not location:
+            page_no = entry_id >> 10
+            page = self._index.load_page(ledger_id, page_no)
+            self._loaded.append((needed.state, needed.changes, page_no, page))
+            location = page[entry_id & (PAGE_SLOTS - 1)]
+            if location and not is_possible(location):
+                location = 0  # The index says what is wrong with it.
+        return self.read_disk(location, ledger_id, entry_id)
+
+    def read_disk(self, location: int, ledger_id: int, entry_id: int) -> bytes:
+        """Return an entry packet from the files. Blocks; any thread.
+
+        Args:
+            location: as in ``NeedsDisk``.
+            ledger_id: whose entry.
+            entry_id: which entry.
+
+        Raises:
+            NoSuchEntryError: the index has no such entry.
+            CorruptError: the index or the log is damaged there.
+            OSError: it cannot be read.
+        """
+        while True:
+            location = location or self._index.location(ledger_id, entry_id)
+            if not location:
+                raise NoSuchEntryError(f"entry {entry_id} of ledger {ledger_id}")
+            try:
+                return self._reader.read(location, ledger_id, entry_id)
+            except MissingLogError:
+                # A compaction may have moved the entry since it was looked up, or a deletion
+                # taken it away. Before the log went the index on disk had changed.
+                if self._index.location(ledger_id, entry_id) == location:
+                    raise
+                location = 0
+
+    def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the index pages that are on disk, as are the entries they point at. Any thread.
+
+        Raises:
+            CorruptError: they are damaged. So for ``OSError``.
+        """
+        return self._index.pages(ledger_id)
+
+    def check_disk(self, location: int, ledger_id: int, entry_id: int) -> None:
+        """Make sure that an entry is in its log, where ``stored_pages`` had it. Any thread.
+
+        One that was moved since is looked for where it is now; one that was deleted is no matter.
+
+        Raises:
+            CorruptError: it is not there, or the index is damaged.
+            OSError: it cannot be read.
+        """
+        try:
+            self._reader.check(location, ledger_id, entry_id)
+        except CorruptError:
+            now = self._index.location(ledger_id, entry_id)
+            if now == location:
+                raise
+            if now:
+                self._reader.check(now, ledger_id, entry_id)
+
+    def has_entry(self, state: LedgerState, entry_id: int) -> bool:
+        """Return whether an entry is here. May read the index, which blocks shortly.
+
+        Raises:
+            CorruptError: the index is damaged there.
+            OSError: it cannot be read.
+        """
+        location = state.location(entry_id)
+        if location is None:
+            location = self._index.location(state.ledger_id, entry_id)
+        return bool(location)
+
+    def entries(self, ledger_id: int) -> list[int]:
+        """Return the ids of the entries held, ascending. Reads index pages; any thread."""
+        return list(self.iter_entries(ledger_id))
+
+    def iter_entries(self, ledger_id: int) -> Iterator[int]:
+        """Give the ids of the entries held, ascending. Reads index pages; any thread."""
+        state = self._pages.hot.get(ledger_id)
+        in_memory = dict(state.pages) if state is not None else {}
+        is_on_disk = state.file_pages if state else ledger_id not in self._turn.deleted
+        on_disk = self._index.pages(ledger_id) if is_on_disk else iter(())
+        for page_no, page in _latest(in_memory, on_disk):
+            first = page_no * PAGE_SLOTS
+            yield from (first + slot for slot, location in enumerate(page) if location)
+
+
+def _latest(
+    in_memory: Mapping[int, array[int]], on_disk: Iterable[tuple[int, array[int]]]
+) -> Iterator[tuple[int, array[int]]]:
+    """Give pages by number, one at a time; those in memory count before those on disk."""
+    waiting = sorted(in_memory, reverse=True)
+    for page_no, page in on_disk:
+        while waiting and waiting[-1] < page_no:
+            yield waiting[-1], in_memory[waiting.pop()]
+        if waiting and waiting[-1] == page_no:
+            waiting.pop()
+        yield page_no, in_memory.get(page_no, page)
+    while waiting:
+        yield waiting[-1], in_memory[waiting.pop()]
+
+
+def explicit_lac(packet: bytes) -> int:
+    """Return the LAC that an explicit LAC's packet has."""
+    return int(_LAC.unpack_from(packet, _EXPLICIT_LAC_AT)[0])
+
+
+def packet_lac(packet: bytes) -> int:
+    """Return the LAC that the writer of an entry stamped on it."""
+    return int(_LAC.unpack_from(packet, _LAC_AT)[0])

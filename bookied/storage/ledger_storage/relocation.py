@@ -1,0 +1,147 @@
+"""Entries move to another entry log: copied, made durable, and only then pointed at."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from bookied.errors import CorruptError, StorageError
+from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
+from bookied.storage.index.format import PAGE_SLOTS
+from bookied.storage.index.ledger_pages import LedgerPages, Move
+from bookied.storage.index.store import IndexStore
+from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.ledger_storage.settings import RunBlocking
+
+PAGE_WORTH_READING: Final = 8
+"""From so many locations on a whole page of the index is read rather than each of them."""
+
+
+class Relocation:
+    """What compaction does with live entries: ``append``, ``sync``, then ``switch``.
+
+    The old places stay readable until ``switch`` has returned. Moves of a switch that failed may
+    be on the disk or not: they are made again before any others, and keep their old log till then.
+    """
+
+    def __init__(
+        self,
+        index: IndexStore,
+        pages: LedgerPages,
+        turn: IndexTurn,
+        *,
+        log: EntryLogWriter,
+        logs: EntryLogReader,
+    ) -> None:
+        self._index, self._pages, self._turn = index, pages, turn
+        self._log, self._logs = log, logs
+        self._unsure: list[Move] = []  # What may be switched on the disk, or not.
+        self._copying_since: int | None = None  # How often logs had been given up by then.
+
+    def still_at(self, places: Sequence[tuple[int, int, int]]) -> list[bool]:
+        """Say of each (ledger id, entry id, location) whether the index on disk has it there.
+
+        Blocks; any thread.
+
+        Raises:
+            CorruptError: an index is damaged.
+            OSError: it cannot be read.
+        """
+        for ledger_id in {ledger_id for ledger_id, _, _ in places}:
+            self._insist_sure(ledger_id)
+        pages: dict[tuple[int, int], array[int]] = {}
+        counts = Counter((ledger_id, entry_id >> 10) for ledger_id, entry_id, _ in places)
+        answers = []
+        for ledger_id, entry_id, location in places:
+            key = ledger_id, entry_id >> 10
+            if ledger_id not in self._index:
+                answers.append(False)
+            elif counts[key] < PAGE_WORTH_READING:
+                answers.append(self._index.location(ledger_id, entry_id) == location)
+            else:
+                if key not in pages:
+                    pages[key] = self._index.load_page(*key)
+                answers.append(pages[key][entry_id & (PAGE_SLOTS - 1)] == location)
+        return answers
+
+    def _insist_sure(self, ledger_id: int) -> None:
+        """Make sure that what a ledger's index does not have may go: it may be the last copy."""
+        stored = self._index.load(ledger_id)
+        if stored is not None and stored.doubt is not None:
+            raise stored.doubt
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Return where the index on disk has an entry, 0 for nowhere. Blocks; any thread."""
+        return self._index.location(ledger_id, entry_id)
+
+    def append(self, blob: bytes, counted: LedgerBytes) -> int:
+        """Append copies of records that nothing points at yet; return the first one's location.
+
+        It is that of a length field, as of ``reserve``. Neither journal nor cache get them: what
+        they are copies of stays until ``switch`` is done.
+
+        Raises:
+            NoWritableDirError: no directory takes another entry log.
+        """
+        if self._copying_since is None:
+            self._copying_since = self._log.moves
+        base = self._log.reserve(len(blob))
+        self._log.append(blob, counted)
+        return base
+
+    async def sync(
+        self, samples: Sequence[tuple[int, int, int]], run_blocking: RunBlocking
+    ) -> None:
+        """Make durable what ``append`` has appended, and make sure that it is there.
+
+        A log without room may be given up meanwhile, and what it has not got goes elsewhere.
+
+        Args:
+            samples: location of the body, ledger id and entry id of the last record of each blob.
+            run_blocking: runs what blocks.
+
+        Raises:
+            StorageError: they are not where they were to be; copy again. So for ``OSError``.
+        """
+        since, self._copying_since = self._copying_since, None
+        self._log.hand_over()
+        await run_blocking(partial(self._log.sync, since))
+        await run_blocking(partial(self._insist_copied, samples))
+
+    def _insist_copied(self, samples: Sequence[tuple[int, int, int]]) -> None:
+        for sample in samples:
+            try:
+                self._logs.check(*sample)
+            except CorruptError as error:
+                raise StorageError(f"copies had no space at their target: {error}") from error
+
+    async def switch(self, moves: Sequence[Move], run_blocking: RunBlocking) -> None:
+        """Point entries elsewhere whose location is still the old one, durably.
+
+        The new places are durable already, and the old ones stay readable until this has returned.
+        The moves are of entries in finished logs: all that the memory has of their locations, the
+        disk has as well. Those that failed before are made again first, even if there are no
+        others; until that has worked, what the disk says of them must not be relied upon.
+
+        Raises:
+            CorruptError: an index is damaged; the old places are needed on. So for ``OSError``.
+        """
+        self._unsure += moves
+        if not self._unsure:
+            return
+        async with self._turn:
+            moves = self._unsure
+            try:
+                await run_blocking(partial(self._index.switch, moves))
+                self._unsure = []
+            finally:
+                self._pages.switch(moves)
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether a switch has failed and was not made again yet."""
+        return bool(self._unsure)
