@@ -29,6 +29,7 @@ from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import open_of_index
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.group_commit import GroupCommit
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.kind import check_kind
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
@@ -314,24 +315,28 @@ class Engine:
             parts.files,
             directory,
             call_from_thread=parts.call_from_thread,
-            on_synced=self._events.synced,
-            on_fatal=self._journal_failed,
-            now_ms=lambda: int(parts.clock.seconds() * 1000),
-            group_commit=GroupCommit(
-                wait_s_max=(config.journal_group_wait_ms or 0) / 1000,
-                wait_bytes_max=config.journal_group_bytes_max,
-                wait_records_max=config.journal_group_entries_max,
-                flush_when_empty=config.journal_flush_when_empty,
+            events=JournalEvents(
+                on_synced=self._events.synced,
+                on_fatal=self._journal_failed,
+                on_begun=partial(self._note_journal, directory.parent),
             ),
-            version=config.journal_format_version,
-            alignment=config.journal_alignment_bytes,
-            size_bytes_max=config.journal_bytes_max,
-            preallocate=config.journal_prealloc_bytes,
-            direct=config.journal_remove_from_page_cache,
-            sync_data=config.journal_sync,
-            unsynced_s_max=config.journal_page_cache_flush_ms / 1000,
-            backups_max=config.journal_backups_max,
-            on_begun=partial(self._note_journal, directory.parent),
+            now_ms=lambda: int(parts.clock.seconds() * 1000),
+            settings=JournalSettings(
+                group_commit=GroupCommit(
+                    wait_s_max=(config.journal_group_wait_ms or 0) / 1000,
+                    wait_bytes_max=config.journal_group_bytes_max,
+                    wait_records_max=config.journal_group_entries_max,
+                    flush_when_empty=config.journal_flush_when_empty,
+                ),
+                version=config.journal_format_version,
+                alignment=config.journal_alignment_bytes,
+                size_bytes_max=config.journal_bytes_max,
+                preallocate=config.journal_prealloc_bytes,
+                remove_from_page_cache=config.journal_remove_from_page_cache,
+                sync_data=config.journal_sync,
+                unsynced_s_max=config.journal_page_cache_flush_ms / 1000,
+                backups_max=config.journal_backups_max,
+            ),
             **simulated,
         )
 

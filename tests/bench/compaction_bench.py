@@ -37,6 +37,7 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import ledgers_options, open_database
 from bookied.storage.index.store import IndexStore
+from bookied.storage.journal.settings import JournalEvents
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -75,8 +76,7 @@ class Bench:
             RealFiles(),
             root / "journal",
             call_from_thread=reactor.callFromThread,
-            on_synced=self._synced,
-            on_fatal=print,
+            events=JournalEvents(on_synced=self._synced, on_fatal=print),
             now_ms=lambda: int(time.time() * 1000),
         )
         self.storages.start()

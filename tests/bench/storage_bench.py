@@ -29,6 +29,7 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_db import open_of_index
 from bookied.storage.index.store import IndexStore
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -69,12 +70,13 @@ class Bench:
             RealFiles(),
             root / "journal",
             call_from_thread=self.loop.call_from_thread,
-            on_synced=self._synced,
-            on_fatal=print,
+            events=JournalEvents(on_synced=self._synced, on_fatal=print),
             now_ms=lambda: int(time.time() * 1000),
-            preallocate=options.preallocate * 1024 * 1024,
-            direct=options.direct,
-            alignment=options.alignment,
+            settings=JournalSettings(
+                preallocate=options.preallocate * 1024 * 1024,
+                remove_from_page_cache=options.direct,
+                alignment=options.alignment,
+            ),
         )
         self.storage = self._new_storage()
         self.storage.open()

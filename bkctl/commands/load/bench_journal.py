@@ -15,6 +15,7 @@ from bkctl.errors import CommandError, NothingFoundError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import entry_record
 from bookied.storage.journal.group_commit import GroupCommit
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from wire.codes import DigestType
 from wire.digest import digester
@@ -95,12 +96,13 @@ class _Run:
             RealFiles(),
             place,
             call_from_thread=lambda function, *args: function(*args),
-            on_synced=self._synced,
-            on_fatal=self._failed,
+            events=JournalEvents(on_synced=self._synced, on_fatal=self._failed),
             now_ms=lambda: int(time.time() * 1000),
-            group_commit=GroupCommit(wait_s_max=wait_s),
-            preallocate=PREALLOCATE_BYTES,
-            sync_data=sync,
+            settings=JournalSettings(
+                group_commit=GroupCommit(wait_s_max=wait_s),
+                preallocate=PREALLOCATE_BYTES,
+                sync_data=sync,
+            ),
         )
 
     def write(self, records: list[bytes], total: int, progress: Any) -> None:

@@ -14,6 +14,7 @@ from twisted.internet.task import Clock
 from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.disk_read import DiskRead
 from bookied.storage.index.files import IndexFiles
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -112,11 +113,10 @@ def start(files: SimFiles, *, skip_invalid: bool = False) -> Patient:
         files,
         J,
         call_from_thread=lambda function, *arguments: function(*arguments),
-        on_synced=synced,
-        on_fatal=waiting.append,
+        events=JournalEvents(on_synced=synced, on_fatal=waiting.append),
         now_ms=lambda: 1000,
         new_generation=lambda: 77,
-        preallocate=64 * 1024,
+        settings=JournalSettings(preallocate=64 * 1024),
     )
     journal.open()
     bookie = Bookie(storages, [journal], Clock(), disk_usage=lambda: (1, 1))

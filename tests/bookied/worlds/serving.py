@@ -18,6 +18,7 @@ from bookied.server.rules.bookie import Bookie
 from bookied.server.server import BookieConnection, BookieServer
 from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.files import IndexFiles
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -113,10 +114,12 @@ class Serving:
             self._journal_files,
             directory,
             call_from_thread=lambda function, *args: function(*args),
-            on_synced=lambda group: self.server.on_synced(group),  # noqa: PLW0108 -- made below
-            on_fatal=self.fatal.append,
+            events=JournalEvents(
+                on_synced=lambda group: self.server.on_synced(group),  # noqa: PLW0108 -- made below
+                on_fatal=self.fatal.append,
+            ),
             now_ms=lambda: int(self.clock.seconds() * 1000),
-            version=self._journal_version,
+            settings=JournalSettings(version=self._journal_version),
         )
         journal.open()
         return journal

@@ -18,6 +18,7 @@ from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
@@ -154,13 +155,14 @@ class World:
                 self.files,
                 directory,
                 call_from_thread=lambda function, *args: function(*args),
-                on_synced=self._acknowledge,
-                on_fatal=self.fatal.append,
+                events=JournalEvents(on_synced=self._acknowledge, on_fatal=self.fatal.append),
                 now_ms=lambda: 1000,
-                size_bytes_max=self.rng.choice([16_000, 60_000]),
-                backups_max=self.rng.randrange(2),
-                preallocate=self.rng.choice([0, 4096, 65_536]),
-                direct=self.rng.random() < 0.5,
+                settings=JournalSettings(
+                    size_bytes_max=self.rng.choice([16_000, 60_000]),
+                    backups_max=self.rng.randrange(2),
+                    preallocate=self.rng.choice([0, 4096, 65_536]),
+                    remove_from_page_cache=self.rng.random() < 0.5,
+                ),
                 new_generation=lambda: self.rng.getrandbits(63),
             )
             for directory in self.journal_dirs

@@ -45,7 +45,7 @@ from bkclient.quorum.read import LacQuorum
 from bkclient.quorum.recover import EntryVerdict, ReadReplicas, Recovery
 from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.deletions import FencedDeletions
-from bookied.storage.journal.writer import Journal
+from bookied.storage.journal.file import JournalFile
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from tests.sim.engine.switches import Mutation, put, switch
 from tests.sim.mutations.log import LOG_MUTATIONS
@@ -675,7 +675,7 @@ def _forgets_deleted(stack: contextlib.ExitStack) -> None:
 
 def _acks_early(stack: contextlib.ExitStack) -> None:
     """Journals are written, and not synced."""
-    put(stack, Journal, _sync=Journal._note_synced)
+    put(stack, JournalFile, sync=lambda self: self._note_synced(self._open_file))
 
 
 def _eio_is_no_entry(stack: contextlib.ExitStack) -> None:

@@ -248,7 +248,7 @@ class SimBookie:
     def _queued(self) -> list[Any]:
         """Return the journals that have something to write."""
         assert self.engine is not None
-        return [one for one in self.engine.journals if not one._queue.empty()]
+        return [one for one in self.engine.journals if not one.is_idle]
 
     def _turn(self) -> None:
         self._turn_due = False

@@ -60,9 +60,9 @@ class _RemovesOneMore(Journal):
     """Removes the journal that the mark is in."""
 
     def remove_old(self, mark: Mark) -> None:
-        if mark.journal_id < self._id:
+        if mark.journal_id < self.synced.journal_id:
             mark = Mark(mark.journal_id + 1, 0)
-        self._backups_max = 0
+        self._settings = attrs.evolve(self._settings, backups_max=0)
         super().remove_old(mark)
 
 

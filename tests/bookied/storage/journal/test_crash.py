@@ -14,6 +14,7 @@ import pytest
 
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.reader import journal_ids, open_scan
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
 from tests.sim.world.disk import PowerCut, SimFiles
@@ -41,14 +42,15 @@ class Life:
             self.files,
             BASE,
             call_from_thread=lambda function, *args: function(*args),
-            on_synced=self._acknowledge,
-            on_fatal=pytest.fail,
+            events=JournalEvents(on_synced=self._acknowledge, on_fatal=pytest.fail),
             now_ms=lambda: 4095,
             seconds=lambda: 0.0,
-            size_bytes_max=self.rng.choice([20_000, 100_000]),
-            preallocate=self.rng.choice([0, 8192, 65_536]),
-            direct=self.rng.random() < 0.7,
-            sync_data=self.is_syncing,
+            settings=JournalSettings(
+                size_bytes_max=self.rng.choice([20_000, 100_000]),
+                preallocate=self.rng.choice([0, 8192, 65_536]),
+                remove_from_page_cache=self.rng.random() < 0.7,
+                sync_data=self.is_syncing,
+            ),
             new_generation=lambda: self.rng.getrandbits(63),
         )
         try:

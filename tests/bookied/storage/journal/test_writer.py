@@ -17,8 +17,10 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.group_commit import GroupCommit
 from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.queue import GROUP_BYTES_MAX
 from bookied.storage.journal.reader import journal_ids, open_scan
-from bookied.storage.journal.writer import GROUP_BYTES_MAX, Journal
+from bookied.storage.journal.settings import JournalEvents, JournalSettings
+from bookied.storage.journal.writer import Journal
 from tests.sim.world.disk import SimFiles
 
 BASE = Path("/journal")
@@ -32,6 +34,7 @@ class Desk:
         self.files.mkdirs(BASE)
         self.files.sync_dir(BASE.parent)
         self.groups: list[list[Any]] = []
+        self.on_synced: Callable[[list[Any]], object] = self.groups.append
         self.fatal: list[WriteFailedError] = []
         self.now_s = 0.0
         self.journal = self.new(**options)
@@ -42,11 +45,13 @@ class Desk:
             self.files,
             BASE,
             call_from_thread=lambda function, *args: function(*args),
-            on_synced=self.groups.append,
-            on_fatal=self.fatal.append,
+            events=JournalEvents(
+                on_synced=lambda dones: self.on_synced(dones),  # noqa: PLW0108 -- tests put others in
+                on_fatal=self.fatal.append,
+            ),
             now_ms=lambda: 4095,
             seconds=lambda: self.now_s,
-            **options,
+            settings=JournalSettings(**options),
         )
 
     def records(self) -> list[bytes]:
@@ -128,7 +133,7 @@ def test_a_group_has_a_limit() -> None:
 def test_an_early_record_is_reported_before_the_sync_the_others_after() -> None:
     desk = Desk()
     synced_then = []
-    desk.journal._on_synced = lambda dones: synced_then.append((dones, desk.journal.synced))
+    desk.on_synced = lambda dones: synced_then.append((dones, desk.journal.synced))
     desk.journal.append(record(1), "late")
     desk.journal.append(record(2), "early", early=True)
     desk.journal.step()
@@ -234,7 +239,7 @@ def test_a_next_file_that_cannot_be_begun_is_the_end_and_what_was_reported_is_th
 ) -> None:
     desk = Desk(size_bytes_max=10_000)
     reported: list[bytes] = []
-    desk.journal._on_synced = reported.extend
+    desk.on_synced = reported.extend
     for entry in range(6):
         if entry == 1:
             fail(desk.files, operation, number, only="1001.txn" if operation != "sync_dir" else "")
@@ -332,15 +337,15 @@ def threaded(
         files or RealFiles(),
         directory,
         call_from_thread=loop.call_from_thread,
-        on_synced=groups.append,
-        on_fatal=groups.append,
+        events=JournalEvents(on_synced=groups.append, on_fatal=groups.append),
         now_ms=lambda: 1,
-        **options,
+        settings=JournalSettings(**options),
     )
 
 
 @pytest.mark.parametrize(
-    "space", [{}, {"preallocate": 1 << 20}, {"preallocate": 1 << 20, "direct": True}]
+    "space",
+    [{}, {"preallocate": 1 << 20}, {"preallocate": 1 << 20, "remove_from_page_cache": True}],
 )
 def test_a_thread_of_its_own_reports_every_group(tmp_path: Path, space: Any) -> None:
     loop, groups = Loop(), list[Any]()

@@ -1,0 +1,149 @@
+"""The file that a journal is in: begun, written, synced, and followed by the next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from bookied.metrics.stats import JournalStats
+from bookied.metrics.summary import Series
+from bookied.storage.files.files import AppendFile, Buffer, Files
+from bookied.storage.journal import format as layout
+from bookied.storage.journal import groups
+from bookied.storage.journal.counts import note_seconds
+from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.settings import JournalSettings
+
+
+class JournalFile:
+    """One file at a time: the next begins only when all of the one before is on disk.
+
+    ``synced`` says up to where the disk has it. Only a sync moves it, and never back. All methods
+    belong to the journal's thread, or to whoever has stopped or not started that thread.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        settings: JournalSettings,
+        *,
+        stats: JournalStats,
+        seconds: Callable[[], float],
+        new_generation: Callable[[], int],
+        on_begun: Callable[[int], object],
+    ) -> None:
+        """Prepare; nothing happens on disk before ``begin``."""
+        self._files, self._directory, self._settings = files, directory, settings
+        self._stats, self._seconds = stats, seconds
+        self._new_generation, self._generation = new_generation, 0
+        self._on_begun = on_begun
+        self._file: AppendFile | None = None
+        self._id = -1
+        self._synced_s = 0.0
+        self.synced = Mark(0, 0)
+        """The end of the last group on disk."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file was begun, and not closed."""
+        return self._file is not None
+
+    @property
+    def path(self) -> Path:
+        """Where it is, or was to be."""
+        return self._directory / layout.file_name(self._id)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next file is due: ``begin_next``."""
+        return self._open_file.tell() > self._settings.size_bytes_max
+
+    @property
+    def _open_file(self) -> AppendFile:
+        assert self._file is not None, "the journal is not open"
+        return self._file
+
+    def begin(self, journal_id: int) -> None:
+        """Begin a new file, durably.
+
+        Raises:
+            OSError: the directory is missing or not writable.
+        """
+        self._id = journal_id
+        began_s, settings = self._seconds(), self._settings
+        file = self._files.open_append(
+            self.path, preallocate=settings.preallocate, direct=settings.is_direct
+        )
+        try:
+            file.write([self._start()])
+            file.sync()
+            self._files.sync_dir(self._directory)
+            self._on_begun(journal_id)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                file.close()
+            raise
+        self._file = file
+        self._note_since(self._stats.creation.success, began_s)
+        self._note_synced(file)
+
+    def _start(self) -> bytes:
+        settings = self._settings
+        if not settings.in_groups:
+            return layout.header(settings.version)
+        self._generation = self._new_generation()
+        return groups.file_start(settings.version, self._generation, settings.alignment)
+
+    def begin_next(self) -> None:
+        """Sync and close this file and begin the next one."""
+        self.sync()
+        file, self._file = self._open_file, None
+        file.close()
+        self.begin(self._id + 1)
+
+    def write(self, records: list[Buffer]) -> None:
+        """Append whole records as one group; ``sync`` makes it durable."""
+        file, began_s = self._open_file, self._seconds()
+        if self._settings.in_groups:
+            records = [self._head(file, records), *records]
+        file.write(records)
+        self._note_since(self._stats.flush.success, began_s)
+
+    def _head(self, file: AppendFile, records: list[Buffer]) -> bytes:
+        return groups.group_head(
+            records,
+            generation=self._generation,
+            offset=file.tell(),
+            synced=self.synced.offset,
+            alignment=self._settings.alignment,
+        )
+
+    def sync(self) -> None:
+        """Make durable what was written."""
+        file, began_s = self._open_file, self._seconds()
+        file.sync()
+        self._note_since(self._stats.sync.success, began_s)
+        self._note_synced(file)
+
+    def _note_synced(self, file: AppendFile) -> None:
+        self.synced = Mark(self._id, file.tell())
+        if not self._settings.sync_data:
+            self._synced_s = self._seconds()
+
+    def unsynced_s_left(self) -> float | None:
+        """Return how long what is written may stay unsynced yet; None if nothing is unsynced."""
+        if self._file is None or self._file.tell() == self.synced.offset:
+            return None
+        return max(0.0, self._synced_s + self._settings.unsynced_s_max - self._seconds())
+
+    def close(self) -> None:
+        """Close the file; all that counts is synced."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _note_since(self, series: Series, began_s: float) -> None:
+        note_seconds(self._stats, series, self._seconds() - began_s)
