@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
@@ -63,11 +64,13 @@ from bookied.runtime.world import Parts, make_client
 from bookied.server.access.auth_gate import Authenticator
 from bookied.server.access.open_port import open_port
 from bookied.server.limits.backpressure import Limits
-from bookied.server.limits.timeouts import Patience
+from bookied.server.limits.connections import ConnectionSettings
+from bookied.server.limits.timeouts import Timeouts
 from bookied.server.rules.bookie import Bookie, Writes
 from bookied.server.rules.deletions import FencedDeletions, read_deletions, write_deletions
 from bookied.server.rules.fence_check import FenceCheck
 from bookied.server.server import BookieServer
+from bookied.server.shared import AccessRules
 from bookied.storage.garbage.ledgers import Membership
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.ledger_storage.settings import StorageLimits
@@ -286,20 +289,13 @@ class BookieService:
         )
         self.bookie.writes = self.mode.writes
         await self._restore_deletions(self.bookie)
-        all_of_them = _connections_max(config, parts.open_files_max, engine.storages.limits)
         self.server = BookieServer(
             self.bookie,
             parts.clock,
             parts.run_reads,
             limits=_server_limits(config, engine.storages.limits),
-            frame_bytes_max=config.frame_bytes_max,
-            tcp_keep_alive=config.tcp_keepalive,
-            tls=self._tls,
-            tls_required=config.tls_required,
-            auth=self._auth,
-            connections_max=all_of_them,
-            address_connections_max=config.address_connections_max or _half(all_of_them),
-            patience=_patience(config),
+            settings=_connection_settings(config, parts.open_files_max, engine.storages.limits),
+            access=AccessRules(tls=self._tls, tls_required=config.tls_required, auth=self._auth),
         )
         self._port.listen(self.server)
         if said := open_port(config, listen_host(config, parts.host), identity.port):
@@ -465,7 +461,7 @@ class BookieService:
 
             self._auth = open_again(self._auth, self.config)
         if self.server is not None:
-            self.server.auth = self._auth
+            self.server.access = attrs.evolve(self.server.access, auth=self._auth)
 
     def settings_changed(self, config: BookieConfig) -> None:
         """Obey other values of the settings that can change meanwhile; ``reload`` does the rest."""
@@ -476,12 +472,9 @@ class BookieService:
             self.collectors.settings_changed(config)
         if self.server is not None and self.engine is not None:
             storage = self.engine.storages.limits
-            all_of_them = _connections_max(config, self.parts.open_files_max, storage)
-            self.server.bound(
+            self.server.take(
                 _server_limits(config, storage),
-                _patience(config),
-                connections_max=all_of_them,
-                address_connections_max=config.address_connections_max or _half(all_of_them),
+                _connection_settings(config, self.parts.open_files_max, storage),
             )
 
     def collect_garbage(
@@ -689,13 +682,26 @@ def _connections_max(
     return room if asked is None else min(asked, room)
 
 
+def _connection_settings(
+    config: BookieConfig, open_files_max: int | None, storage: StorageLimits
+) -> ConnectionSettings:
+    count_max = _connections_max(config, open_files_max, storage)
+    return ConnectionSettings(
+        count_max=count_max,
+        of_address_max=config.address_connections_max or _half(count_max),
+        timeouts=_timeouts(config),
+        frame_bytes_max=config.frame_bytes_max,
+        tcp_keep_alive=config.tcp_keepalive,
+    )
+
+
 def _half(connections_max: int | None) -> int | None:
     return None if connections_max is None else max(1, connections_max // 2)
 
 
-def _patience(config: BookieConfig) -> Patience:
+def _timeouts(config: BookieConfig) -> Timeouts:
     cuts = config.close_on_response_timeout and config.response_wait_ms >= 0
-    return Patience(
+    return Timeouts(
         frame_s=config.frame_wait_ms / 1000 or None,
         answer_s=config.response_wait_ms / 1000 if cuts else None,
         idle_s=config.idle_wait_ms / 1000 or None,

@@ -21,7 +21,7 @@ from typing import Any
 
 from twisted.internet.testing import StringTransport
 
-from bookied.server.server import READ_BYTES
+from bookied.server.connection import READ_BYTES
 from bookied.storage.ledger_storage.settings import StorageLimits
 from tests.bench.loads.load import Load, Ring
 from tests.bookied.worlds.serving import Client, Serving
@@ -71,7 +71,7 @@ class Bench:
         limits = StorageLimits(dirty_pages_max=1 << 30, unwritten_bytes_max=1 << 60)
         self.serving = Serving(directory, storage_limits=limits, syncs=False, **bookie_settings)
         for journal in self.serving.journals:
-            journal._file = NullFile()
+            journal._file._file = NullFile()
         version = ProtocolVersion.V2 if protocol == "v2" else ProtocolVersion.V3
         self.client = Client(self.serving, version, NullTransport())
         self.ring = Ring(Load(protocol=protocol, size_bytes=size), LEDGER)
@@ -86,7 +86,7 @@ class Bench:
             began_s = time.thread_time()
             self.client.connection.dataReceived(piece)
             spent_s += time.thread_time() - began_s
-            done = [item.done for item in self.serving.journals[0]._take([])]
+            done = [item.done for item in self.serving.journals[0]._queue.take_now()]
             began_s = time.thread_time()
             self.serving.server.on_synced(done)
             spent_s += time.thread_time() - began_s

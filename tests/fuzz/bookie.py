@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 from twisted.internet.error import ConnectionDone
 from twisted.logger import LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
@@ -88,7 +89,8 @@ class FuzzedTlsBookie(FuzzedBookie):
 
     def _begin(self, directory: Path) -> Serving:
         serving = super()._begin(directory)
-        serving.server.tls = TlsContexts(_tls_settings(directory), serving.clock, is_client=False)
+        tls = TlsContexts(_tls_settings(directory), serving.clock, is_client=False)
+        serving.server.access = attrs.evolve(serving.server.access, tls=tls)
         return serving
 
     def _send(self, serving: Serving, data: bytes) -> None:
@@ -107,7 +109,8 @@ class FuzzedGuardedBookie(FuzzedBookie):
     def _begin(self, directory: Path) -> Serving:
         serving = super()._begin(directory)
         users = {"bookkeeper": secrets.token_hex(16)}
-        serving.server.auth = ByPassword(users, re.compile(".*"), lambda: NONCE)
+        auth = ByPassword(users, re.compile(".*"), lambda: NONCE)
+        serving.server.access = attrs.evolve(serving.server.access, auth=auth)
         return serving
 
     def _send(self, serving: Serving, data: bytes) -> None:

@@ -65,8 +65,8 @@ def _server(server: BookieServer) -> Iterator[Family]:
     stats = server.stats
     yield gauge("bookied_connections", len(server.connections))
     for name, bound in (
-        ("bookied_connections_max", server.connections_max),
-        ("bookied_connections_of_address_max", server.address_connections_max),
+        ("bookied_connections_max", server.settings.count_max),
+        ("bookied_connections_of_address_max", server.settings.of_address_max),
     ):
         if bound is not None:
             yield gauge(name, bound)

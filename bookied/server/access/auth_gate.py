@@ -168,7 +168,7 @@ def _refused(request: Request, reply_to: ReplyTo) -> Verdict:
     return Verdict(None, closes=True)
 
 
-class NameGate:
+class AuthGate:
     """What one client may do until it has shown who it is."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How long a connection may keep us waiting: half frames, answers not taken, silence, strangers."""
+"""How long a connection may keep us waiting: half frames, answers not taken, silence, no login."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKS: Final = 4
 
 
 @attrs.frozen(kw_only=True)
-class Patience:
+class Timeouts:
     """The longest times, in seconds; None is for ever."""
 
     frame_s: float | None = None
@@ -42,30 +42,30 @@ class Patience:
 class Waiting:
     """Since when one connection keeps us waiting, in the clock's seconds; None where it does not.
 
-    ``frame_s`` and ``stranger_s`` are moved on by ``overdue`` while the connection is not read for
-    our sake: a stranger that does not take its refusals gets no more time for that.
+    ``frame_s`` and ``unauthenticated_s`` are moved on by ``overdue`` while the connection is not
+    read for our sake: a client that does not take its refusals gets no more time for that.
     """
 
     heard_s: float
     frame_s: float | None = None
     answer_s: float | None = None
-    stranger_s: float | None = None
+    unauthenticated_s: float | None = None
     is_idle: bool = True
     is_read: bool = True
 
-    def overdue(self, patience: Patience, now_s: float) -> Limit | None:
+    def overdue(self, timeouts: Timeouts, now_s: float) -> Limit | None:
         """Return which time is up."""
         if self.frame_s is not None and not self.is_read:
             self.frame_s = now_s
-        if self.stranger_s is not None and not self.is_read and self.answer_s is None:
-            self.stranger_s = now_s
-        if _is_up(self.stranger_s, patience.login_s, now_s):
+        if self.unauthenticated_s is not None and not self.is_read and self.answer_s is None:
+            self.unauthenticated_s = now_s
+        if _is_up(self.unauthenticated_s, timeouts.login_s, now_s):
             return Limit.LOGIN
-        if _is_up(self.answer_s, patience.answer_s, now_s):
+        if _is_up(self.answer_s, timeouts.answer_s, now_s):
             return Limit.ANSWER_TIME
-        if _is_up(self.frame_s, patience.frame_s, now_s):
+        if _is_up(self.frame_s, timeouts.frame_s, now_s):
             return Limit.FRAME_TIME
-        if self.is_idle and self.is_read and _is_up(self.heard_s, patience.idle_s, now_s):
+        if self.is_idle and self.is_read and _is_up(self.heard_s, timeouts.idle_s, now_s):
             return Limit.IDLE
         return None
 
@@ -91,15 +91,15 @@ class Watch:
     def __init__(
         self,
         clock: IReactorTime,
-        patience: Patience,
+        timeouts: Timeouts,
         connections: Callable[[], Collection[Watched]],
     ) -> None:
-        self._clock, self._patience, self._connections = clock, patience, connections
+        self._clock, self._timeouts, self._connections = clock, timeouts, connections
         self._look: IDelayedCall | None = None
 
     def begin(self) -> None:
         """Go on looking, now that there is a connection."""
-        look_s = self._patience.look_s
+        look_s = self._timeouts.look_s
         if self._look is None and look_s is not None:
             self._look = self._clock.callLater(look_s, self._look_at_all)
 
@@ -109,9 +109,9 @@ class Watch:
             self._look.cancel()
             self._look = None
 
-    def take(self, patience: Patience) -> None:
+    def take(self, timeouts: Timeouts) -> None:
         """Be as patient from now on."""
-        self._patience = patience
+        self._timeouts = timeouts
         self.end()
         if self._connections():
             self.begin()
@@ -121,7 +121,7 @@ class Watch:
         now_s = self._clock.seconds()
         connections = list(self._connections())
         for connection in connections:
-            limit = connection.waiting.overdue(self._patience, now_s)
+            limit = connection.waiting.overdue(self._timeouts, now_s)
             if limit is not None:
                 connection.time_is_up(limit)
         if connections:

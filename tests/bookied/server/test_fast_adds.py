@@ -56,9 +56,9 @@ class CountingAdds(FastAdds):
 
 def serve(directory: Path, kind: type[FastAdds], journals: int, storages: int = 1) -> Serving:
     serving = Serving(directory, journals=journals, storages=storages)
-    serving.server.fast_adds = kind(serving.bookie)
+    serving.server.shared.fast_adds = kind(serving.bookie)
     if kind is PlainAdds:
-        serving.server.fast_reads = PlainReads(serving.storages)
+        serving.server.shared.fast_reads = PlainReads(serving.storages)
     return serving
 
 
@@ -200,7 +200,7 @@ def client(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
 
 
 def taken(client: Client) -> int:
-    adds = client._serving.server.fast_adds
+    adds = client._serving.server.shared.fast_adds
     assert isinstance(adds, CountingAdds)
     before, adds.adds = adds.adds, 0
     return before
@@ -215,7 +215,7 @@ def test_plain_adds_are_taken_in_one_go(client: Client) -> None:
 
 
 def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:
-    adds = client._serving.server.fast_adds
+    adds = client._serving.server.shared.fast_adds
     frames = [frame_of(client._protocol, e, txn_id=e) for e in range(128, 128 + ROWS)]
     client.send(b"".join(frames[:-1]))
     assert made_rows(adds) is None
@@ -232,7 +232,7 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
     frames = b"".join(
         encode(ReadRequest(LedgerId(5), EntryId(e)), client._protocol, 7 + e, 0) for e in wanted
     )
-    reads = client._serving.server.fast_reads
+    reads = client._serving.server.shared.fast_reads
     end, answers, _ = reads.take(frames, 0, lambda _ledger_id: False, 1 << 20)
     assert end == len(frames)
     client.connection.transport.write(b"".join(answers))  # type: ignore[union-attr]
@@ -245,13 +245,13 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
 
 def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
-    reads = client._serving.server.fast_reads
+    reads = client._serving.server.shared.fast_reads
     assert reads.take(frame, 0, lambda _ledger_id: True, 1 << 20) == (0, [], 0)
 
 
 def test_reads_stop_where_enough_was_answered(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
-    reads = client._serving.server.fast_reads
+    reads = client._serving.server.shared.fast_reads
     end, _, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, 300)
     assert 0 < end < 10 * len(frame)
 

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.testing import StringTransport
 
+from bookied.server.connection import CLOSE_S
 from bookied.server.limits.backpressure import RECHECK_S, Limits
+from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.hits import Limit
+from bookied.server.limits.pending_reads import READS_FREE
 from bookied.server.read_lanes import HELD_BYTES_MAX
-from bookied.server.server import CLOSE_S, READS_FREE
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -120,8 +122,8 @@ def test_the_longest_frame_is_taken(client: Client) -> None:
 
 
 @pytest.mark.parametrize("protocol", [V2, V3], ids=["V2", "V3"])
-def test_the_limit_holds_in_the_hot_loop_too(serving: Serving, protocol: ProtocolVersion) -> None:
-    serving.server.fast_adds._frame_bytes_max = serving.server.frame_bytes_max = 500
+def test_the_limit_holds_in_the_hot_loop_too(tmp_path: Path, protocol: ProtocolVersion) -> None:
+    serving = Serving(tmp_path, server_settings=ConnectionSettings(frame_bytes_max=500))
     client = serving.connect(protocol)
     client.ask(add(5, 0))
     client.request(add(5, 1, bytes(500)))
@@ -291,13 +293,13 @@ def test_answers_that_wait_behind_the_disk_are_bounded(tmp_path: Path, cold: Ser
     client = cold.connect()
     wanted = [0, *range(100, 100 + entries)] * 3
     client.send(frames(*(read(5, entry_id) for entry_id in wanted)))
-    held = client.connection._lanes.held_bytes
+    held = client.connection._replies.lanes.held_bytes
     assert HELD_BYTES_MAX < held < HELD_BYTES_MAX + 200_000
     assert client.transport.producerState == "paused"
     while cold.fetch():
         pass
     assert ids(client) == wanted
-    assert client.connection._lanes.held_bytes == 0
+    assert client.connection._replies.lanes.held_bytes == 0
     assert client.transport.producerState == "producing"
 
 
@@ -305,7 +307,7 @@ def test_batches_that_wait_half_filled_for_the_disk_are_bounded(cold: Serving) -
     assert cold.connect().ask(add(5, 8, b"x" * 100_000)).rc is EOK
     client, batches = cold.connect(), 60
     client.send(frames(*(batch(5, 8, number) for number in range(batches))))
-    held = client.connection._lanes.held_bytes
+    held = client.connection._replies.lanes.held_bytes
     assert HELD_BYTES_MAX < held < HELD_BYTES_MAX + 200_000
     assert client.transport.producerState == "paused"
     answers = []
@@ -313,7 +315,7 @@ def test_batches_that_wait_half_filled_for_the_disk_are_bounded(cold: Serving) -
         answers += client.answers()
     assert [answer.request_id for answer in answers] == list(range(batches))
     assert {len(answer.entries) for answer in answers} == {2}
-    assert client.connection._lanes.held_bytes == 0
+    assert client.connection._replies.lanes.held_bytes == 0
     assert client.transport.producerState == "producing"
 
 

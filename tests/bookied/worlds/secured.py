@@ -15,6 +15,7 @@ from bkclient.connection.handshake import Greeting, greeting_of
 from bkclient.connection.tls import TlsContexts
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from bookied.server.access.authenticators import open_authenticator
+from bookied.server.shared import AccessRules
 from tests.bookied.worlds.serving import Serving
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.tls_link import Link
@@ -67,9 +68,11 @@ class Stage:
         """Tell the bookie its settings, anew."""
         config = self._config()
         server = self.serving.server
-        server.tls_required = config.tls_required
-        server.tls = self.contexts() if config.has_tls else None
-        server.auth = open_authenticator(config)
+        server.access = AccessRules(
+            tls=self.contexts() if config.has_tls else None,
+            tls_required=config.tls_required,
+            auth=open_authenticator(config),
+        )
         self._is_set_up = True
 
     def _config(self) -> BookieConfig:

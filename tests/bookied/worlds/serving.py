@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,12 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
+from bookied.server.connection import BookieConnection
 from bookied.server.limits.backpressure import Limits
+from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.rules.bookie import Bookie
-from bookied.server.server import BookieConnection, BookieServer
+from bookied.server.server import BookieServer
+from bookied.server.shared import AccessRules
 from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.settings import JournalEvents, JournalSettings
@@ -73,7 +76,8 @@ class Serving:
         journal_version: int = 6,
         storage_class: type[LedgerStorage] = LedgerStorage,
         is_cold: bool = True,
-        server_settings: Mapping[str, Any] | None = None,
+        server_settings: ConnectionSettings | None = None,
+        access: AccessRules | None = None,
         **bookie_settings: Any,
     ) -> None:
         self.clock = Clock()
@@ -105,7 +109,12 @@ class Serving:
             **({"disk_usage": lambda: (1000, 400)} | bookie_settings),
         )
         self.server = BookieServer(
-            self.bookie, self.clock, self._run_blocking, limits=limits, **(server_settings or {})
+            self.bookie,
+            self.clock,
+            self._run_blocking,
+            limits=limits,
+            settings=server_settings,
+            access=access,
         )
 
     def _journal(self, directory: Path) -> Journal:

@@ -28,7 +28,8 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.dirs import VERSION, directories, was_dirty
 from bookied.runtime.state import SERVING
 from bookied.runtime.world import Parts
-from bookied.server.server import BookieConnection, BookieServer
+from bookied.server.connection import BookieConnection
+from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
 from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import file_name as journal_name

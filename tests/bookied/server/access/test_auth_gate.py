@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
@@ -23,7 +24,7 @@ from bookied.server.access.login_delays import (
     WAIT_S_MAX,
     LoginDelays,
 )
-from bookied.server.server import STRANGER_FRAME_BYTES_MAX
+from bookied.server.admission import UNAUTHENTICATED_FRAME_BYTES_MAX
 from tests.bookied.worlds.secured import AUTHORITY, Connection, Stage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, packet
 from tests.support.certificates import write_pem
@@ -88,8 +89,9 @@ def with_passwords(directory: Path, *, tls: bool = False) -> Stage:
 def read_again(stage: Stage) -> None:
     """Have the bookie read names, passwords and settings anew."""
     server = stage.serving.server
-    assert server.auth is not None
-    server.auth = open_again(server.auth, stage._config())
+    auth = server.access.auth
+    assert auth is not None
+    server.access = attrs.evolve(server.access, auth=open_again(auth, stage._config()))
 
 
 @pytest.fixture
@@ -396,14 +398,14 @@ def test_an_ipv6_network_is_one_address_and_what_is_remembered_is_bounded() -> N
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))
 def test_a_stranger_gets_short_frames_and_who_is_let_in_long_ones(stage, protocol) -> None:
     client = stage.serving.connect(protocol)
-    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX - 4))
+    client.send(struct.pack(">i", UNAUTHENTICATED_FRAME_BYTES_MAX - 4))
     assert not client.is_closed
     client = stage.serving.connect(protocol)
-    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX - 3))
+    client.send(struct.pack(">i", UNAUTHENTICATED_FRAME_BYTES_MAX - 3))
     assert client.is_closed
     client = stage.serving.connect(protocol)
     assert client.ask(response_to(challenged(client))).rc is ReturnCode.EOK
-    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX * 100))
+    client.send(struct.pack(">i", UNAUTHENTICATED_FRAME_BYTES_MAX * 100))
     assert not client.is_closed
 
 
@@ -412,7 +414,7 @@ def test_where_tls_is_wanted_frames_before_it_are_short(tmp_path: Path) -> None:
     stage.bookie_settings["tlsRequired"] = "true"
     stage.set_up()
     client = stage.serving.connect(V3)
-    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX - 3))
+    client.send(struct.pack(">i", UNAUTHENTICATED_FRAME_BYTES_MAX - 3))
     assert client.is_closed
     connection = stage.connect()
     assert connection.is_greeted
@@ -423,7 +425,7 @@ def test_where_tls_is_wanted_frames_before_it_are_short(tmp_path: Path) -> None:
 def test_where_nobody_has_to_log_in_frames_are_as_long_as_set(tmp_path: Path) -> None:
     stage = Stage(tmp_path, tls=False)
     client = stage.serving.connect(V3)
-    client.send(struct.pack(">i", STRANGER_FRAME_BYTES_MAX * 100))
+    client.send(struct.pack(">i", UNAUTHENTICATED_FRAME_BYTES_MAX * 100))
     assert not client.is_closed
 
 
@@ -466,7 +468,8 @@ def test_a_wrong_key_for_a_ledger_is_refused_told_once_and_counted(
     stage: Stage, logs, protocol, request_: Any
 ) -> None:
     stage.set_up()
-    stage.serving.server.auth = None
+    server = stage.serving.server
+    server.access = attrs.evolve(server.access, auth=None)
     client = stage.serving.connect(protocol)
     assert client.ask(add()).rc is ReturnCode.EOK
     for _ in range(3):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from OpenSSL import SSL
 from twisted.internet.defer import Deferred
@@ -201,7 +202,7 @@ def test_a_client_whose_certificate_is_revoked_is_turned_away(stage: Stage, logs
     stage.client_settings["tlsClientAuthentication"] = "true"
     assert stage.connect().is_greeted
     listed.write_bytes(AUTHORITY.revocation_list(CLIENT))
-    tls = stage.serving.server.tls
+    tls = stage.serving.server.access.tls
     assert tls is not None
     assert tls.reload()
     assert "it says that our certificate has been revoked" in stage.refused()
@@ -284,7 +285,8 @@ def start_tls() -> bytes:
 def test_an_auth_message_in_clear_behind_start_tls_is_answered_in_tls(stage: Stage) -> None:
     # Java's client sends it so, before it knows the answer to START_TLS.
     for is_whole in (True, False):
-        stage.serving.server.tls = stage.contexts()
+        server = stage.serving.server
+        server.access = attrs.evolve(server.access, tls=stage.contexts())
         client = stage.serving.connect(ProtocolVersion.V3)
         auth = v3.encode_request(AuthRequest("sasl", b""), 2)
         for data in [start_tls() + auth] if is_whole else [start_tls(), auth[:7], auth[7:]]:
@@ -310,7 +312,8 @@ def test_any_other_request_in_clear_behind_start_tls_closes(
     stage, logs, protocol, request_
 ) -> None:
     # It might have been put there by somebody on the way, to be taken for the client's own.
-    stage.serving.server.tls = stage.contexts()
+    server = stage.serving.server
+    server.access = attrs.evolve(server.access, tls=stage.contexts())
     client = stage.serving.connect(protocol)
     is_v2 = protocol is ProtocolVersion.V2 and not isinstance(request_, StartTlsRequest)
     behind = v2.encode_request(request_) if is_v2 else v3.encode_request(request_, 2)
@@ -360,8 +363,8 @@ def test_a_new_certificate_is_shown_when_told_so_and_old_connections_stay(stage:
     old = stage.connect()
     own = renewed(stage)
     assert serial(stage.connect()) == BOOKIE.certificate.serial_number
-    assert stage.serving.server.tls is not None
-    assert stage.serving.server.tls.reload()
+    assert stage.serving.server.access.tls is not None
+    assert stage.serving.server.access.tls.reload()
     assert serial(stage.connect()) == own.certificate.serial_number
     assert old.ask(add()).rc is ReturnCode.EOK
 
@@ -379,8 +382,8 @@ def test_files_are_looked_at_as_often_as_told(stage: Stage) -> None:
 def test_files_that_cannot_be_used_leave_the_old_certificate(stage: Stage, logs) -> None:
     stage.connect()
     stage.bookie_pem.key.write_bytes(CLIENT.key_pem())
-    assert stage.serving.server.tls is not None
-    assert not stage.serving.server.tls.reload()
+    assert stage.serving.server.access.tls is not None
+    assert not stage.serving.server.access.tls.reload()
     assert [line for line in logs if "does not belong to the first certificate" in line]
     assert stage.connect().is_greeted
 

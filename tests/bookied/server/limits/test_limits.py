@@ -14,11 +14,14 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from bookied.server.access.auth_gate import Proof
+from bookied.server.connection import BookieConnection
 from bookied.server.limits.backpressure import Limits
+from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.hits import MEANINGS, TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
-from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Patience, Waiting
-from bookied.server.server import BookieConnection, BookieServer
+from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, Waiting
+from bookied.server.server import BookieServer
+from bookied.server.shared import AccessRules
 from tests.bookied.worlds.serving import KEY, Client, Serving, Transport, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2
@@ -75,7 +78,7 @@ def accept(server: BookieServer, host: str) -> BookieConnection | None:
 
 
 def test_more_clients_than_are_allowed_are_turned_away(tmp_path: Path, said: list[str]) -> None:
-    serving = Serving(tmp_path, server_settings={"connections_max": 2})
+    serving = Serving(tmp_path, server_settings=ConnectionSettings(count_max=2))
     server = serving.server
     first, second = accept(server, "10.0.0.1"), accept(server, "10.0.0.2")
     assert first is not None
@@ -94,7 +97,7 @@ def test_more_clients_than_are_allowed_are_turned_away(tmp_path: Path, said: lis
 
 
 def test_one_address_has_its_share_of_the_connections(tmp_path: Path) -> None:
-    server = Serving(tmp_path, server_settings={"address_connections_max": 2}).server
+    server = Serving(tmp_path, server_settings=ConnectionSettings(of_address_max=2)).server
     mine = [accept(server, "10.0.0.1") for _ in range(3)]
     assert [one is None for one in mine] == [False, False, True]
     assert accept(server, "10.0.0.2") is not None
@@ -108,7 +111,7 @@ def test_one_address_has_its_share_of_the_connections(tmp_path: Path) -> None:
 def test_an_address_is_the_same_on_a_port_for_both_kinds_and_a_network_of_ipv6_is_one(
     tmp_path: Path, said: list[str]
 ) -> None:
-    server = Serving(tmp_path, server_settings={"address_connections_max": 2}).server
+    server = Serving(tmp_path, server_settings=ConnectionSettings(of_address_max=2)).server
     hosts = ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.1", "::ffff:10.0.0.2"]
     assert [accept(server, host) is None for host in hosts] == [False, False, True, False]
     assert said[0].endswith("now 10.0.0.1: 2 of 10.0.0.1 are open")
@@ -250,11 +253,11 @@ def test_requests_behind_answers_not_taken_count_as_such(tmp_path: Path) -> None
     assert serving.server.unsent.size_bytes == 0
 
 
-# Patience -----------------------------------------------------------------------------------------
+# Timeouts -----------------------------------------------------------------------------------------
 
 
 def patient(directory: Path, **times_s: float) -> Serving:
-    return Serving(directory, server_settings={"patience": Patience(**times_s)})
+    return Serving(directory, server_settings=ConnectionSettings(timeouts=Timeouts(**times_s)))
 
 
 def test_a_frame_has_to_come_whole_in_time(tmp_path: Path) -> None:
@@ -286,7 +289,7 @@ def test_a_frame_has_more_time_while_it_is_not_read(tmp_path: Path) -> None:
         tmp_path,
         limits=Limits(adds_max=0),
         syncs=False,
-        server_settings={"patience": Patience(frame_s=8.0)},
+        server_settings=ConnectionSettings(timeouts=Timeouts(frame_s=8.0)),
     )
     client, writer = serving.connect(), serving.connect()
     client.send(FRAME[:100])
@@ -350,7 +353,8 @@ class Doorkeeper:
 def guarded(directory: Path, **settings: Any) -> Serving:
     return Serving(
         directory,
-        server_settings={"patience": Patience(login_s=8.0), "auth": Doorkeeper()},
+        server_settings=ConnectionSettings(timeouts=Timeouts(login_s=8.0)),
+        access=AccessRules(auth=Doorkeeper()),
         **settings,
     )
 
@@ -400,15 +404,15 @@ def test_without_limits_or_connections_nobody_looks(tmp_path: Path) -> None:
 
 
 def test_it_is_looked_a_few_times_in_the_shortest_time() -> None:
-    assert Patience().look_s is None
-    assert Patience(frame_s=60.0, idle_s=2.0).look_s == 2.0 / LOOKS
-    assert Patience(answer_s=0.0).look_s == pytest.approx(0.05)
+    assert Timeouts().look_s is None
+    assert Timeouts(frame_s=60.0, idle_s=2.0).look_s == 2.0 / LOOKS
+    assert Timeouts(answer_s=0.0).look_s == pytest.approx(0.05)
 
 
 def test_what_is_not_waited_for_is_never_overdue() -> None:
     waiting = Waiting(heard_s=0.0, is_idle=False)
-    patience = Patience(frame_s=1.0, answer_s=1.0, idle_s=1.0)
-    assert waiting.overdue(patience, 1000.0) is None
+    timeouts = Timeouts(frame_s=1.0, answer_s=1.0, idle_s=1.0)
+    assert waiting.overdue(timeouts, 1000.0) is None
     waiting.is_idle = True
-    assert waiting.overdue(patience, 1000.0) is Limit.IDLE
-    assert waiting.overdue(Patience(), 1000.0) is None
+    assert waiting.overdue(timeouts, 1000.0) is Limit.IDLE
+    assert waiting.overdue(Timeouts(), 1000.0) is None

@@ -1,0 +1,140 @@
+"""What one client may do: nothing before it has shown who it is, and in TLS where that is asked."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bookied.server.access.auth_gate import AuthGate, Gate, TlsGate, host_of
+from bookied.server.access.start_tls import Upgrade, refuse_tls
+from bookied.server.shared import Shared
+from wire.connection import ServerConnection
+from wire.errors import TlsOrderError
+from wire.messages import Request
+
+UNAUTHENTICATED_FRAME_BYTES_MAX: Final = 10 * 1024
+"""The longest frame of a client that has yet to show who it is, as before TLS where that is asked.
+
+A login takes less, and what is longer would be refused when it is all there.
+"""
+
+
+class Admission:
+    """The gate before one client, if any, and its change to TLS.
+
+    While a gate is closed, frames are short. START_TLS puts a new gate before the client: somebody
+    on the way could have shown whatever was shown in clear.
+    """
+
+    def __init__(self, shared: Shared, framing: ServerConnection) -> None:
+        self._shared, self._framing = shared, framing
+        self._transport: Any = None
+        self.gate: Gate | None = None
+        """What answers the client's requests; None if the bookie does."""
+        self._upgrade: Upgrade | None = None
+
+    def begin(self, transport: Any) -> None:
+        """Put the first gate before the client of a transport."""
+        self._transport = transport
+        self._put_before(
+            self._tls_gate() if self._shared.access.tls_required else self._auth_gate()
+        )
+
+    @property
+    def host(self) -> str:
+        """The client's address, for the log."""
+        return host_of(self._transport)
+
+    def _auth_gate(self) -> Gate | None:
+        shared = self._shared
+        if shared.access.auth is None:
+            return None
+        proof, tell = shared.access.auth.begin(), shared.refusals.tell
+        return AuthGate(proof, shared.stats, self.host, tell, shared.login_delays)
+
+    def _tls_gate(self) -> Gate:
+        return TlsGate(self._shared.stats, self.host, self._shared.refusals.tell)
+
+    def _put_before(self, gate: Gate | None) -> None:
+        """Have a gate before the client, or none; strangers get short frames."""
+        self.gate = gate
+        largest = self._shared.frame_bytes_max
+        self._framing.frame_bytes_max = (
+            largest if gate is None else min(largest, UNAUTHENTICATED_FRAME_BYTES_MAX)
+        )
+
+    def pass_if_open(self) -> None:
+        """Let the client through if it has shown who it is."""
+        if self.gate is not None and self.gate.is_open:
+            self._put_before(None)
+
+    def insist_allowed(self, request: Request) -> None:
+        """Refuse what may not come between START_TLS and the handshake.
+
+        Raises:
+            TlsOrderError: it may not.
+        """
+        if self._upgrade is not None and not self._upgrade.is_over:
+            self._upgrade.insist_allowed(request)
+
+    # TLS ---------------------------------------------------------------------------------------
+
+    @property
+    def is_in_tls(self) -> bool:
+        """Whether the handshake is over."""
+        return self._upgrade is not None and self._upgrade.is_over
+
+    def insist_first(self) -> None:
+        """Refuse a second START_TLS.
+
+        Raises:
+            TlsOrderError: it is.
+        """
+        if self._upgrade is not None:
+            raise TlsOrderError("START_TLS twice")
+
+    def upgrade(self) -> None:
+        """Wait for the first record of TLS: the agreement to it was sent."""
+        shared = self._shared
+        assert shared.access.tls is not None
+        self._put_before(self._auth_gate())
+        self._upgrade = Upgrade(
+            shared.access.tls.end(),
+            self._transport,
+            shared.clock,
+            shared.stats,
+            shared.refusals.tell,
+        )
+
+    def begin_handshake(self, data: bytes) -> None:
+        """Have the handshake begin with ``data`` once ``go_on`` is called."""
+        assert self._upgrade is not None
+        self._upgrade.begin(data)
+
+    def go_on(self) -> None:
+        """Begin the handshake if its first bytes are there. May call the connection back."""
+        if self._upgrade is not None:
+            self._upgrade.go_on()
+
+    def handshake_completed(self) -> None:
+        """Go on in TLS."""
+        assert self._upgrade is not None
+        self._upgrade.completed()
+        if self.gate is not None:
+            self.gate.tls_began(self._upgrade.end.peer_certificate())
+            self.pass_if_open()
+
+    def lost(self, error: BaseException | None) -> None:
+        """Note that the connection has gone."""
+        if self._upgrade is not None:
+            self._upgrade.lost(error)
+
+    # Refusals ----------------------------------------------------------------------------------
+
+    def refuse_tls(self, error: TlsOrderError) -> None:
+        """Count and log a client that breaks the order of TLS."""
+        refuse_tls(self._shared.stats, self._shared.refusals.tell, self.host, error)
+
+    def refuse_key(self, ledger_id: int) -> None:
+        """Log a client that has another password than a ledger."""
+        why = f"it does not give the password that ledger {ledger_id} was made with"
+        self._shared.refusals.tell(self.host, "key", why)

@@ -1,0 +1,266 @@
+"""One client of a bookie, as Twisted sees it: when it is read, and when it is closed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from typing import Protocol as Interface
+
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IHandshakeListener,
+    IPushProducer,
+    ITCPTransport,
+)
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from bookied.server.admission import Admission
+from bookied.server.answers import AnswerBuffer
+from bookied.server.intake import Intake
+from bookied.server.limits.hits import Limit
+from bookied.server.limits.timeouts import Waiting
+from bookied.server.replies import Replies
+from bookied.server.shared import Shared
+from wire.connection import ServerConnection
+from wire.errors import RemoteProtocolError, TlsOrderError
+
+CLOSE_S: Final = 5.0
+"""How long a peer has to take its last answers before the connection is cut."""
+
+READ_BYTES: Final = 128 * 1024
+"""The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
+
+log = Logger()
+
+
+class ConnectionOwner(Interface):
+    """Who counts connections and flushes them; ``BookieServer`` is one."""
+
+    def connection_made(self, connection: BookieConnection, host: str) -> None:
+        """Take a connection in."""
+
+    def connection_lost(self, connection: BookieConnection, host: str, *, broken: bool) -> None:
+        """Forget a connection; ``broken`` where it ended without an end."""
+
+    def flush_soon(self, answers: AnswerBuffer) -> None:
+        """Flush at the end of the journal group if in one, else now."""
+
+
+@implementer(IPushProducer, IHandshakeListener)
+class BookieConnection(Protocol):
+    """One client. Frames are taken off in order; answers come when they are ready.
+
+    Reading stops while the client does not take its answers (more than the transport's 64 KiB wait
+    to be sent), while the bookie as a whole has too much in flight, and for good once the framing
+    is broken. Adds are answered in the order they came, as their journal syncs them.
+
+    From the answer to START_TLS to the end of the handshake nothing goes out but the handshake.
+    """
+
+    def __init__(self, shared: Shared, owner: ConnectionOwner) -> None:
+        self._shared, self._owner = shared, owner
+        framing = ServerConnection(frame_bytes_max=shared.frame_bytes_max)
+        self._answers = AnswerBuffer(
+            shared.stats, flush_soon=owner.flush_soon, stalled=self._count_unsent
+        )
+        self._replies = Replies(
+            shared,
+            self._answers,
+            fetched=self._fetched,
+            failed=self._fail,
+            close=self._close,
+            finished=self._close_if_drained,
+        )
+        self._admission = Admission(shared, framing)
+        self._intake = Intake(
+            shared,
+            self,
+            framing,
+            admission=self._admission,
+            answers=self._answers,
+            replies=self._replies,
+            close=self._close,
+        )
+        self._cut: IDelayedCall | None = None
+        self._is_closing = self._is_lost = self._is_draining = False
+        self._is_reading = True
+        self._host = ""
+
+    # Called by the transport -------------------------------------------------------------------
+
+    def connectionMade(self) -> None:
+        """Start serving a client."""
+        transport = self._transport()
+        if ITCPTransport.providedBy(transport):
+            transport.setTcpNoDelay(True)
+            self._transport().bufferSize = READ_BYTES  # Of Twisted's own transports alone.
+            transport.setTcpKeepAlive(self._shared.tcp_keep_alive)
+        transport.registerProducer(self, True)
+        self._host = str(getattr(transport.getPeer(), "host", ""))
+        self._answers.begin(transport.writeSequence)
+        self._admission.begin(transport)
+        self._owner.connection_made(self, self._host)
+        self.update_reading()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Obey the frames that are whole now."""
+        if self._is_closing:
+            return
+        self._intake.waiting.heard_s = self._shared.clock.seconds()
+        self._obey(data)
+
+    def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
+        """Go on in TLS."""
+        self._answers.is_held = False
+        self._admission.handshake_completed()
+        self._answers.flush()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Drop what nobody will receive; adds under way are stored all the same."""
+        broken = not (self._is_closing or reason.check(ConnectionDone))
+        self._is_lost = self._is_closing = True
+        self._admission.lost(reason.value)
+        if self._cut is not None and self._cut.active():
+            self._cut.cancel()
+        self._intake.drop()
+        self._answers.drop()
+        self._shared.half_frames.release(self)
+        self._shared.unsent.taken(self)
+        self._replies.drop()
+        self._owner.connection_lost(self, self._host, broken=broken)
+
+    def pauseProducing(self) -> None:
+        """Stop making answers: the client does not take them as fast as we do."""
+        self._answers.is_stalled = True
+        self._intake.waiting.answer_s = self._shared.clock.seconds()
+        self.update_reading()
+
+    def resumeProducing(self) -> None:
+        """Go on with what had to wait."""
+        self._answers.is_stalled = False
+        self._intake.waiting.answer_s = None
+        self._shared.unsent.taken(self)
+        self._go_on()
+
+    def stopProducing(self) -> None:
+        """Do nothing: ``connectionLost`` follows."""
+
+    # Called by the server and its parts --------------------------------------------------------
+
+    def update_reading(self) -> None:
+        """Read from the client, or not, as things stand."""
+        shared = self._shared
+        is_paused = (
+            self._answers.is_stalled
+            or self._intake.is_stopped
+            or shared.backpressure.is_paused
+            or shared.half_frames.is_waiting(self)
+        )
+        wanted = not (is_paused or self._is_closing or self._is_draining)
+        self._intake.waiting.is_read = wanted
+        if wanted != self._is_reading:
+            self._is_reading = wanted
+            transport = self._transport()
+            transport.resumeProducing() if wanted else transport.pauseProducing()
+
+    @property
+    def waiting(self) -> Waiting:
+        """For how long it keeps the bookie waiting."""
+        waiting = self._intake.waiting
+        waiting.is_idle = not (self._replies.count or self._intake.has_rest)
+        if not self._intake.has_rest:
+            waiting.frame_s = None
+        if self._admission.gate is None:
+            waiting.unauthenticated_s = None
+        elif waiting.unauthenticated_s is None:
+            waiting.unauthenticated_s = self._shared.clock.seconds()
+        return waiting
+
+    def drain(self) -> None:
+        """Take no more requests and close once the last is answered."""
+        self._is_draining = True
+        self._replies.drop_polls()
+        self.update_reading()
+        self._close_if_drained()
+
+    def time_is_up(self, limit: Limit) -> None:
+        """Cut the connection for what it does not do; a silent one is closed in order."""
+        if self._is_closing:
+            return
+        self._shared.hits.hit(limit, self._host)
+        self._close() if limit is Limit.IDLE else self.abort()
+
+    def abort(self) -> None:
+        """Cut the connection, whatever is still to be sent."""
+        self._is_closing = self._answers.is_closed = True
+        self._transport().abortConnection()
+
+    # In and out --------------------------------------------------------------------------------
+
+    def _obey(self, data: bytes = b"") -> None:
+        self._answers.is_corked = True
+        try:
+            self._intake.take(data)
+        except TlsOrderError as error:
+            self._admission.refuse_tls(error)
+            self._close()
+        except RemoteProtocolError as error:
+            self._shared.hits.hit(Limit.FRAME, self._host, error)
+            self._close()
+        except Exception:  # noqa: BLE001 -- a bug met by one client must not stop the others
+            log.failure("closing {peer}", peer=self._transport().getPeer())
+            self._close()
+        finally:
+            self._answers.is_corked = False
+        self._answers.flush()
+        self._replies.lanes.start()
+        if self._answers.is_held and not self._is_closing:
+            self._admission.go_on()
+
+    def _go_on(self) -> None:
+        """Take up what had to wait."""
+        self._intake.is_stopped = False
+        if self._intake.has_frames and not (self._is_closing or self._is_draining):
+            self._obey()
+        self._replies.lanes.start()
+        self.update_reading()
+
+    def _fetched(self) -> None:
+        """Go on with the requests that were left for too many answers waited already."""
+        is_full = self._replies.lanes.is_full or self._answers.is_stalled
+        if self._intake.is_stopped and not (is_full or self._is_lost):
+            self._go_on()
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        self._shared.unsent.add(self, size_bytes)
+
+    def _close_if_drained(self) -> None:
+        if self._is_draining and not self._replies.count:
+            self._close()
+
+    def _fail(self, failure: Failure) -> None:
+        log.failure("closing {peer}", failure, peer=self._transport().getPeer())
+        self._close()
+
+    def _close(self) -> None:
+        """Send what has been answered, then close; cut if the client does not take it."""
+        if self._is_closing:
+            return
+        self._answers.flush()
+        self._is_closing = self._answers.is_closed = True
+        self._intake.drop()
+        self.update_reading()
+        transport = self._transport()
+        transport.unregisterProducer()
+        transport.loseConnection()
+        if self._admission.is_in_tls:
+            # The end of TLS is an exchange: whoever does not read waits for its answer in vain.
+            transport.resumeProducing()
+        self._cut = self._shared.clock.callLater(CLOSE_S, transport.abortConnection)
+
+    def _transport(self) -> Any:
+        """Return what is ITransport, IConsumer, IPushProducer and mostly ITCPTransport in one."""
+        return self.transport
