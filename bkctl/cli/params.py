@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,8 +13,10 @@ from bkctl.output.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
+    _Choice = click.Choice[str]
 else:
     _ParamType = click.ParamType
+    _Choice = click.Choice
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -257,3 +259,15 @@ RATE: Final = RateType()
 KEY_VALUE: Final = KeyValueType()
 POSITION: Final = PositionType()
 LOG_NAME: Final = LogNameType()
+
+
+class Word(_Choice):
+    """One of some words as they are shown; ``short`` has shorter ones that stand for them."""
+
+    def __init__(self, words: Sequence[str], short: Mapping[str, str]) -> None:
+        super().__init__(words)
+        self._short = short
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the word."""
+        return super().convert(self._short.get(value, value), param, ctx)

@@ -14,7 +14,9 @@ from bkctl.errors import UsageError
 from bkctl.output.units import parse_duration, parse_size
 from bkctl.suggest import did_you_mean
 
-_COMPARISON: Final = re.compile(r"\s*([A-Za-z0-9_]+)\s*(==|!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
+_COMPARISON: Final = re.compile(
+    r"\s*([A-Za-z0-9_][A-Za-z0-9_ -]*?)\s*(==|!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL
+)
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     {
         "=": operator.eq,

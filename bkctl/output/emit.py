@@ -118,6 +118,21 @@ class View:
     def __getitem__(self, name: str) -> Field:
         return next(field for field in self.fields if field.name == name)
 
+    def named(self, word: str) -> Field | None:
+        """Return the field with this name, in JSON or as a column's header; None without one."""
+        folded = word.strip().lower().replace(" ", "_").replace("-", "_")
+        titles = {field.title.lower().replace(" ", "_"): field for field in reversed(self.fields)}
+        return {**titles, **{field.name: field for field in self.fields}}.get(folded)
+
+    def no_field(self, option: str, word: str) -> UsageError:
+        """Return the error of a word that names no field."""
+        names = [field.name for field in self.fields]
+        titles = [field.title.lower() for field in self.fields]
+        return UsageError(
+            f"{option}: there is no {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
+            next_step=f"there are {', '.join(names)}",
+        )
+
 
 class Emitter:
     """Prints values in the form that the options ask for."""
@@ -412,15 +427,13 @@ class Emitter:
         """Return the fields of ``--columns`` in its order, else ``fields``."""
         if not self._options.columns:
             return fields
-        names = {field.name: field for field in view.fields}
-        chosen = [word.strip() for word in self._options.columns.split(",")]
-        unknown = [name for name in chosen if name not in names]
-        if unknown:
-            raise UsageError(
-                f"--columns: there is no {unknown[0]!r}{did_you_mean(unknown[0], names)}",
-                next_step=f"there are {', '.join(names)}",
-            )
-        return [names[name] for name in chosen]
+        chosen = []
+        for word in self._options.columns.split(","):
+            field = view.named(word)
+            if field is None:
+                raise view.no_field("--columns", word.strip())
+            chosen.append(field)
+        return chosen
 
     @property
     def _width(self) -> int | None:

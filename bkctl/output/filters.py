@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from bkctl.errors import UsageError
 from bkctl.output.conditions import Comparison, parse_comparison
-from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from bkctl.options import Options
@@ -38,10 +39,19 @@ def selection(options: Options, record: Record) -> Select:
 def _filtered(
     view: View, values: Iterable[Any], filters: Iterable[Comparison], record: Record
 ) -> Iterator[Any]:
+    named = [_of_field(view, one) for one in filters]
     for value in values:
         found = record(view, value)
-        if all(one.holds(found) for one in filters):
+        if all(one.holds(found) for one in named):
             yield value
+
+
+def _of_field(view: View, one: Comparison) -> Comparison:
+    """Return a comparison of the field that a name in JSON, or a header, stands for."""
+    field = view.named(one.field)
+    if field is None:
+        raise view.no_field(f"--filter {one}", one.field)
+    return attrs.evolve(one, field=field.name)
 
 
 def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
@@ -49,15 +59,12 @@ def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
     found = list(values)
     for word in reversed(by.split(",")):
         name, _, order = word.strip().partition(":")
-        known = [field.name for field in view.fields]
-        if name not in known:
-            raise UsageError(
-                f"--sort-by: there is no {name!r}{did_you_mean(name, known)}",
-                next_step=f"there are {', '.join(known)}",
-            )
+        field = view.named(name)
+        if field is None:
+            raise view.no_field("--sort-by", name)
         if order and order not in _DESC:
             raise UsageError(f"--sort-by {word}: {order!r} is neither asc nor desc")
-        get = view[name].get
+        get = field.get
         there = [one for one in found if get(one) is not None]
         there.sort(key=lambda one: _key(get(one)), reverse=order == "desc")
         found = there + [one for one in found if get(one) is None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import BOOKIE_ID
+from bkctl.cli.params import BOOKIE_ID, Word
 from bkctl.commands.bookie.admin_commands import LAZY
 from bkctl.commands.load.commands import LAZY as LOAD
 from bkctl.exit_status import Effect, ExitStatus
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
     from wire.ids import BookieId
 
-_STATES: Final = {"rw": "writable", "ro": "read-only", "down": "down"}
+_STATES: Final = Word(
+    ("writable", "read-only", "down", "all"), {"rw": "writable", "ro": "read-only"}
+)
 
 _TEST_EXITS: Final = (
     ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
@@ -71,15 +73,15 @@ bookie = SubGroup(
     effect=Effect.READ,
     examples=(
         ("bkctl bookie list", "every bookie there is or has been, and its free space"),
-        ("bkctl bookie list --state rw -o id", "the ids of those that take adds"),
+        ("bkctl bookie list --state writable -o id", "the ids of those that take adds"),
         ("bkctl bookie list --no-ask", "only what metadata says: asks no bookie"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="bookkeeper shell listbookies -rw | -ro | -a",
 )
 @click.option(
-    "--state", type=click.Choice([*_STATES, "all"]), default="all", show_default=True,
-    help="rw: takes adds; ro: only serves reads; down: has a cookie and is not there.",
+    "--state", type=_STATES, default="all", show_default=True,
+    help="writable (rw): takes adds; read-only (ro): serves reads; down: has a cookie, is away.",
 )  # fmt: skip
 @click.option(
     "--ask/--no-ask", default=True, help="Ask each bookie for its free space.  [default: ask]"
@@ -89,7 +91,7 @@ def list_(session: Session, *, state: str, ask: bool) -> None:
     """List bookies, including bookies that are down."""
     from bkctl.commands.cluster.summary_views import BookieSummary
 
-    wanted = _STATES.get(state)
+    wanted = None if state == "all" else state
     ids_only = session.options.ids_only
     if ids_only or (not ask and not session.config.topology_script):
         from bkctl.bookies import summary

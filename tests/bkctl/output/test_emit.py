@@ -139,6 +139,18 @@ def test_exact_tables_have_plain_numbers() -> None:
     assert "5000" in _printed(LEDGERS, exact=True).splitlines()[1].split()
 
 
+def test_fields_are_named_as_in_json_or_as_on_the_screen() -> None:
+    by_name = _printed(LEDGERS, columns="ledger_id,last_entry")
+    assert _printed(LEDGERS, columns="LEDGER,Last Entry") == by_name
+    for name in ("last_entry", "LAST ENTRY", "last-entry"):
+        assert _printed(LEDGERS, sort_by=f"{name}:desc") == _printed(
+            LEDGERS, sort_by="last_entry:desc"
+        )
+        assert _printed(LEDGERS, filters=(f"{name}>=0",)) == _printed(
+            LEDGERS, filters=("last_entry>=0",)
+        )
+
+
 def test_columns_are_chosen_by_name_and_in_order() -> None:
     text = _printed(LEDGERS, columns="state,ledger_id", no_headers=True)
     assert text.splitlines()[0].split() == ["closed", "7"]
