@@ -102,6 +102,7 @@ class LedgerClosedError(ClientError):
 
     code = -11
     exit_status = 7
+    hint = "`bkctl ledger create` makes a new ledger"
 
 
 class WriteFailedError(ClientError):
@@ -165,6 +166,7 @@ class LedgerExistsError(ClientError):
 
     code = -20
     exit_status = 7
+    hint = "without an id of your own the cluster chooses a new one"
 
 
 class AddQuorumTimeoutError(ClientError):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SENTENCE_CHARS_MAX: Final = 200
 """Of a command's first sentence in the list of its group, which goes on in the next line."""
-EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE)
+EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.INTERRUPTED)
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
 _SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
 _SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
@@ -264,7 +264,7 @@ class Group(click.Group):
         except click.UsageError as error:
             near = self.similar(ctx, args[0])
             if near:
-                meant = f"No such command {args[0]!r}; did you mean {' or '.join(near)}?"
+                meant = f"no such command {args[0]!r}; did you mean {' or '.join(near)}?"
                 raise click.UsageError(meant, ctx) from error
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -73,7 +74,7 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
 
 def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
     """Print an error in the form that was asked for; return its exit status."""
-    found = describe(error, session)
+    found = describe(error, session, args)
     stderr = session.host.stderr if session else sys.stderr
     verbose = session.options.verbose if session else sum(a in {"-v", "-vv"} for a in args)
     if verbose:
@@ -94,9 +95,11 @@ _WORDS: Final = {
 }
 """What click says of numbers, and what people say."""
 
+_EXTRA: Final = re.compile(r"Got unexpected extra argument(s?) \((.*)\)")
 
-def describe(error: BaseException, session: Session | None) -> Report:
-    """Return what there is to say about an error."""
+
+def describe(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> Report:
+    """Return what there is to say about an error of the command line ``args``."""
     about = session.about if session else ""
     if isinstance(error, KeyboardInterrupt):
         status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)
@@ -107,9 +110,8 @@ def describe(error: BaseException, session: Session | None) -> Report:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
         message = " ".join(error.format_message().split()).removesuffix(".")
-        for clicks, ours in _WORDS.items():
-            message = message.replace(clicks, ours)
-        hint = "" if message.endswith("?") else f"`{path} --help` shows how"
+        message = _in_our_words(message)
+        hint = "" if message.endswith("?") else _usage_hint(message, path, args)
         return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
     if isinstance(error, click.ClickException):
         return Report("BK-USAGE", error.format_message(), error.exit_code, about)
@@ -124,6 +126,23 @@ def describe(error: BaseException, session: Session | None) -> Report:
     words = f"{type(error).__name__}: {error_message(error)}"
     hint = "this is a bug; -v shows where"
     return Report("BK-BUG", words, ExitStatus.FAILED, about, hint)
+
+
+def _in_our_words(message: str) -> str:
+    """Return click's words about a command line as ours: short, and in lower case."""
+    for clicks, ours in _WORDS.items():
+        message = message.replace(clicks, ours)
+    message = _EXTRA.sub(r"unexpected argument\1: \2", message)
+    is_word = message[:2].istitle() and message[1:2].isalpha()
+    return message[:1].lower() + message[1:] if is_word else message
+
+
+def _usage_hint(message: str, path: str, args: Sequence[str]) -> str:
+    """Return what to do about a wrong command line; most of all, to read the command's help."""
+    for option, value in itertools.pairwise(args):
+        if option == "--watch" and message == f"unexpected argument: {value}":
+            return f"write --watch={value}"
+    return f"`{path} --help` shows how"
 
 
 def _os_error(error: OSError, about: str) -> Report:

@@ -108,6 +108,9 @@ class View:
     id_field: str
     sentence: Callable[[Any], str] | None = None
     """For the outcome of an action: its whole form where a table would be."""
+    lines: Callable[[Any, int | None, bool], Iterable[str]] | None = None
+    """In place of ``sentence``: the lines for a width, if there is one, and with or without colour.
+    """
     healthy: Callable[[Any], bool] | None = None
     """When ``--until healthy`` holds for one of them."""
     done: Callable[[Any], bool] | None = None
@@ -117,6 +120,11 @@ class View:
 
     def __getitem__(self, name: str) -> Field:
         return next(field for field in self.fields if field.name == name)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a value is said in sentences, where others are a table."""
+        return self.lines is not None or self.sentence is not None
 
     def named(self, word: str) -> Field | None:
         """Return the field with this name, in JSON or as a column's header; None without one."""
@@ -188,9 +196,9 @@ class Emitter:
 
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:
-            if view.sentence is not None and self._form == "table" and not self._options.columns:
+            if view.speaks and self._form == "table" and not self._options.columns:
                 for values in batches:  # As they come: there may be no end of them.
-                    self._write_lines(map(view.sentence, values))
+                    self._write_lines(line for value in values for line in self._said(view, value))
             else:
                 self._table(view, batches)
             return
@@ -339,12 +347,19 @@ class Emitter:
         if self._form == "table" and not self._options.columns:
             if view.bare:
                 return iter((self._text_of(view[view.id_field])(value),))
-            if view.sentence is not None:
-                return iter((view.sentence(value),))
+            if view.speaks:
+                return iter(self._said(view, value))
         fields = self._chosen(view, view.fields)
         cells = [(field.title, self._marked(view, value, field)) for field in fields]
         width = self._width if self._form == "table" else None
         return itertools.chain(self._head(), vertical(cells, color=self._color, width=width))
+
+    def _said(self, view: View, value: Any) -> Iterable[str]:
+        """Return the lines of a value whose view says it in sentences."""
+        if view.lines is not None:
+            return view.lines(value, self._width, self._color)
+        assert view.sentence is not None
+        return (view.sentence(value),)
 
     def _head(self) -> Iterator[str]:
         """Yield what stands above a table: pasted elsewhere, it says where that was."""

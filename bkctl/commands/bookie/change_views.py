@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bkctl.commands.bookie.ledgers_of import BookieUpdated
 from bkctl.commands.bookie.rename import IdFlipped, StorageExpanded
-from bkctl.commands.doctor.state import Finding
+from bkctl.commands.doctor.state import Danger, Finding
 from bkctl.output.emit import WIDE, Field, Kind, View
+from bkctl.output.table import wrapped
 from bkctl.output.units import counted
 
 _BOOKIE: Final = Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE")
@@ -33,11 +35,29 @@ def _updated(v: BookieUpdated) -> str:
     return f"{counted(v.ledgers, 'ledger')} changed from {v.old} to {v.new}"
 
 
-def _finding(v: Finding) -> str:
+_COLORS: Final = {
+    Danger.LOSS: "\x1b[1;31m",
+    Danger.RISK: "\x1b[31m",
+    Danger.TROUBLE: "\x1b[33m",
+    Danger.NOTE: "\x1b[2m",
+}
+_RESET: Final = "\x1b[0m"
+_INDENT: Final = 9
+_TEXT_MIN: Final = 24
+
+
+def _finding(v: Finding, width: int | None, color: bool) -> Iterator[str]:  # noqa: FBT001
+    """Yield what is wrong, wrapped at words; and what repairs it, on a line that can be copied."""
     ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
-    some = f"\n         {ids}" if v.count > 1 else ""
     which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
-    return f"{v.danger.value:<9}{v.what}{which}{some}\n         -> {v.fix}"
+    room = sys.maxsize if width is None else max(_TEXT_MIN, width - _INDENT)
+    texts = wrapped(f"{v.what}{which}", room)
+    if v.count > 1:
+        texts += wrapped(ids, room)
+    word = f"{v.danger.value:<{_INDENT}}"
+    yield (f"{_COLORS[v.danger]}{word}{_RESET}" if color else word) + texts[0]
+    yield from (f"{'':{_INDENT}}{text}" for text in texts[1:])
+    yield f"{'':{_INDENT}}-> {v.fix}"
 
 
 def _named_in(v: Finding) -> bool:
@@ -59,7 +79,7 @@ BOOKIE_CHANGE_VIEWS: Final[Mapping[type, View]] = {
             ),
         ),
         "name",
-        sentence=_finding,
+        lines=_finding,
     ),
     IdFlipped: View(
         "bookies",

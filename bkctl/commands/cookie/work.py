@@ -38,7 +38,7 @@ class CookieText:
 
 @attrs.frozen
 class CookieChanged:
-    """What became of a cookie: created, updated or deleted."""
+    """What became of a cookie: created, updated, unchanged or deleted."""
 
     bookie_id: BookieId
     change: str
@@ -137,11 +137,13 @@ def update(session: Session, bookie_id: BookieId, *, path: str, force: Collectio
     if session.dry_run:
         session.plan([f"change the {line}" for line in lines])
         return
-    if lines:
-        session.confirm(
-            [f"The cookie of {bookie_id} changes:", *(f"  {line}" for line in lines)],
-            f"Update the cookie of {bookie_id}?",
-        )
+    if not lines:
+        session.emit(CookieChanged(bookie_id, "unchanged", found.stored.version))
+        return
+    session.confirm(
+        [f"The cookie of {bookie_id} changes:", *(f"  {line}" for line in lines)],
+        f"Update the cookie of {bookie_id}?",
+    )
     version = session.call(_write, bookie_id, text, found.stored.version)
     session.emit(CookieChanged(bookie_id, "updated", version))
 

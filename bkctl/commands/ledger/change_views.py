@@ -102,7 +102,8 @@ def _fenced_sentence(fenced: LedgerFenced) -> str:
         "no writer can add to it any more" if fenced.covered else "NOT every write set is covered"
     )
     return (
-        f"ledger {fenced.ledger_id} fenced by {len(fenced.answered)} bookies: {covers}{missing}; "
+        f"ledger {fenced.ledger_id} fenced by {counted(len(fenced.answered), 'bookie')}: "
+        f"{covers}{missing}; "
         f"`bkctl ledger recover {fenced.ledger_id}` closes it"
     )
 

@@ -71,7 +71,9 @@ def range_of(
         raise NothingFoundError(
             f"there is no entry {asked}: "
             + (f"the last one is {end}" if end >= 0 else "none is confirmed"),
-            next_step="" if reader.is_closed else "--unconfirmed reads beyond what is confirmed",
+            next_step="without a range all entries are read"
+            if reader.is_closed
+            else "--unconfirmed reads beyond what is confirmed",
         )
     chosen = end if last is None else last
     whole = reader.is_closed and first == 0 and chosen == end

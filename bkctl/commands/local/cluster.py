@@ -40,6 +40,7 @@ from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
 from bkctl.commands.local.views import LocalBookie
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
+from bkctl.output.units import counted
 from bookied.directories.dirs import LOCK, DirectoryLocks, is_locked
 from bookied.errors import DirectoryInUseError
 
@@ -170,7 +171,7 @@ class LocalCluster:
             raise ConflictError(f"{self.directory} was made with {made_for}")
         if len(known["ports"]) > bookies:
             raise ConflictError(
-                f"{self.directory} holds {len(known['ports'])} bookies, not {bookies}",
+                f"{self.directory} holds {counted(len(known['ports']), 'bookie')}, not {bookies}",
                 next_step=f"bkctl local {len(known['ports'])} --dir {self.directory}",
             )
         return dict(known)
@@ -224,7 +225,7 @@ class LocalCluster:
         self._save()
         initialize()
         self._await_gone(registered, self._bookies, told)
-        told(f"starting {len(self._bookies)} bookies")
+        told(f"starting {counted(len(self._bookies), 'bookie')}")
         for bookie in self._bookies:
             self._spawn(bookie)
         self._wait(registered, self._bookies)

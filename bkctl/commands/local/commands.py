@@ -206,11 +206,13 @@ def _local(
 ) -> None:
     from bkctl.commands.local.cluster import LocalCluster
     from bkctl.errors import UsageError
+    from bkctl.output.units import counted
 
     if background and directory is None:
         raise UsageError("--background needs --dir DIR, to know where it is")
     if session.dry_run:
-        session.plan([f"start {bookies} bookies in {directory or 'a temporary directory'}"])
+        place = directory or "a temporary directory"
+        session.plan([f"start {counted(bookies, 'bookie')} in {place}"])
         return
     given = {
         **json.loads(session.host.environ.get(SETTINGS, "{}")),

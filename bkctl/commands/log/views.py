@@ -79,8 +79,8 @@ def _appended_sentence(appended: LogAppended) -> str:
         return f"appended {appended.first} to log {appended.name}{seal}"
     how = f"{human_bytes(appended.size)} in {human_duration(appended.seconds)}"
     return (
-        f"appended {appended.entries} entries, {appended.first} to {appended.last}, to log "
-        f"{appended.name} ({how}){seal}"
+        f"appended {counted(appended.entries, 'entry')}, {appended.first} to {appended.last}, "
+        f"to log {appended.name} ({how}){seal}"
     )
 
 

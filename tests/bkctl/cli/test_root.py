@@ -373,7 +373,7 @@ def test_on_a_terminal_the_line_for_a_name_of_javas_is_run_if_wanted(
 
 def test_a_word_of_nobody_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("gibberish-of-no-shell")[0] == ExitStatus.USAGE
-    assert "No such command" in (err := capsys.readouterr().err)
+    assert "no such command" in (err := capsys.readouterr().err)
     assert "Java" not in err
 
 
@@ -456,9 +456,11 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
         (["ledger", "check", "1"], "did you mean `bkctl ledger verify`"),
         (["list"], "`bkctl ledger list` or `bkctl log list`"),
         (["ledger", "read", "1", "--frist", "2"], "--first"),
-        (["ledger", "read"], "Missing argument 'LEDGER_ID'"),
+        (["ledger", "read"], "missing argument 'LEDGER_ID'"),
         (["ledger", "show", "abc"], "'abc' is no ledger id; hexadecimal is written 0xabc"),
         (["ledger", "list", "-o", "xml"], "'xml' is not one of"),
+        (["ledger", "list", "--watch", "5"], "unexpected argument: 5; write --watch=5"),
+        (["ledger", "show", "--last"], "bkctl: no such option '--last'"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_was_perhaps_meant(

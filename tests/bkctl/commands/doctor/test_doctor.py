@@ -443,11 +443,23 @@ def test_a_health_check_that_is_off_is_told_and_can_be_switched(patient: Patient
 
 def test_every_finding_is_shown_by_one_view() -> None:
     view = BOOKIE_CHANGE_VIEWS[Finding]
-    assert view.sentence is not None
+    assert view.lines is not None
     many = Finding(Danger.RISK, "x", "3 things are wrong", "mend them", ("1", "2"), 3)
-    assert view.sentence(many) == (
-        "risk     3 things are wrong\n         1, 2, ...\n         -> mend them"
-    )
+    assert list(view.lines(many, None, False)) == [
+        "risk     3 things are wrong", "         1, 2, ...", "         -> mend them",
+    ]  # fmt: skip
+
+
+def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> None:
+    view = BOOKIE_CHANGE_VIEWS[Finding]
+    assert view.lines is not None
+    fix = "bkctl ledger recover 4711 --with --a --line --to --copy"
+    one = Finding(Danger.LOSS, "x", "ledger 4711 has lost each of its copies", fix, ("4711",), 1)
+    assert list(view.lines(one, 40, True)) == [
+        "\x1b[1;31mloss     \x1b[0mledger 4711 has lost each of",
+        "         its copies",
+        f"         -> {fix}",
+    ]
 
 
 def test_a_metadata_service_out_of_reach_is_status_5() -> None:
