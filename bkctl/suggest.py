@@ -13,8 +13,9 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "read": ("tail", "get"),
     "remove": ("delete",),
     "rm": ("delete",),
-    "show": ("info", "get"),
-    "stat": ("show", "info", "get"),
+    "info": ("show", "status"),
+    "get": ("show",),
+    "stat": ("show", "status", "get"),
     "write": ("append",),
 }
 """Words of shells, of `zkCli.sh` and of our other groups, and what a group has for the same."""

@@ -296,7 +296,7 @@ SHELL: Final = (
         note=f"-b {_FLIP_NOTE}"),
     Row("updateledgers", _only("bookie flip-id {b}"),
         (_value("b bookieId", "hostname|ip"), *_FLIP_PACE, _TRUE_VERBOSE), note=_FLIP_NOTE),
-    Row("whatisinstanceid", _only("cluster instance-id")),
+    Row("whatisinstanceid", _only("cluster id")),
     Row("whoisauditor", _only("autorecovery auditor")),
 )  # fmt: skip
 
@@ -348,7 +348,7 @@ BKCTL: Final = (
     Row("bookies init", _only("cluster init")),
     Row("bookies recover", (("bs", "bookie recover {bs}"), ("", "bookie recover {1} --to={2?}")),
         (*_RECOVER, _value("bs bokiesrc", "ID", how=_each)), "[ID[,ID...]]", _each),
-    Row("bookies instanceid", _only("cluster instance-id")),
+    Row("bookies instanceid", _only("cluster id")),
     Row("autorecovery whoisauditor", _only("autorecovery auditor")),
     Row("autorecovery triggeraudit", _only("autorecovery trigger")),
     Row("autorecovery toggle",

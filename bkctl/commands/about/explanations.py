@@ -133,7 +133,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "ZooKeeper (or the SQLite file) cannot be reached, or was lost during the command. A "
             "change in progress may have been made.",
             "`bkctl config show --origin` says which service that is, and why",
-            "`bkctl cluster info --timeout 5` tries it again",
+            "`bkctl cluster status --timeout 5` tries it again",
         ),
         "BK-METADATA-ACCESS": _advice(
             "The metadata service is there and says no: ACLs, a read-only file, wrong credentials.",

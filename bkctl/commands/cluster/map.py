@@ -1,4 +1,4 @@
-"""What `cluster map` and `cluster topology` draw: racks, the bookies in them, how full they are."""
+"""What `cluster map` draws: racks, the bookies in them, how full they are."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkclient.admin import operations
 from bkctl.commands.bookie.work import space
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.output.canvas import Canvas
 from bkctl.output.table import display_width
 from bkctl.output.units import counted, free_of, human_bytes
-from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -65,15 +63,6 @@ class ClusterMap:
         return [one for rack in self.racks for one in rack.bookies]
 
 
-@attrs.frozen
-class Topology:
-    """Which bookies are at which location; not ``known`` without a topology script."""
-
-    known: bool
-    locations: Mapping[str, tuple[BookieId, ...]]
-    states: Mapping[BookieId, str]
-
-
 # What there is ----------------------------------------------------------------------------------
 
 
@@ -81,6 +70,10 @@ def draw(session: Session, *, ask: bool) -> None:
     """Print the map."""
     found: ClusterMap = session.call(look, ask=ask)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
+    if not any(rack.name for rack in found.racks):
+        session.note(
+            "no racks are known: networkTopologyScriptFileName names no script in the settings"
+        )
 
 
 async def look(client: Client, *, ask: bool) -> ClusterMap:
@@ -100,30 +93,6 @@ async def look(client: Client, *, ask: bool) -> ClusterMap:
         ),
         free=free,
         total=total,
-    )
-
-
-def topology(session: Session) -> None:
-    """Print the tree of locations."""
-    found: Topology = session.call(locations)
-    session.emitter.draw(found, lambda canvas: tree(found, canvas))
-    if not found.known:
-        session.note(
-            "no racks are known: networkTopologyScriptFileName names no script in the settings"
-        )
-
-
-async def locations(client: Client) -> Topology:
-    """Return where the registered bookies are."""
-    listed = [one for one in await operations.list_bookies(client) if one.info is not None]
-    racks = await cluster_work.racks_of(client, [one.bookie_id for one in listed])
-    found: dict[str, list[BookieId]] = defaultdict(list)
-    for one in listed:
-        found[racks.get(one.bookie_id, "")].append(one.bookie_id)
-    return Topology(
-        client.cluster.topology is not None,
-        {place: tuple(bookies) for place, bookies in sorted(found.items())},
-        {one.bookie_id: one.state.value for one in listed},
     )
 
 
@@ -195,25 +164,6 @@ def _disks(one: BookieSummary, bar: int, canvas: Canvas, *, with_free: bool) -> 
         return percent, _PERCENT_WIDTH
     free = f"{human_bytes(one.free)} free".rjust(_FREE_WIDTH) if with_free else ""
     return f"{canvas.bar(share, bar)} {percent}{free}", bar + 1 + _PERCENT_WIDTH + len(free)
-
-
-def tree(found: Topology, canvas: Canvas) -> Iterator[str]:
-    """Yield the lines of the tree of locations, down to the bookies."""
-    root: dict[str, Any] = {}
-    for place, bookies in found.locations.items():
-        node = root
-        for part in filter(None, (place or "no rack known").split("/")):
-            node = node.setdefault(part, {})
-        for bookie in bookies:
-            node[bookie] = found.states.get(bookie, "")
-    yield "/"
-    yield from branches(root, canvas, lambda name, state: _leaf(name, state, canvas))
-
-
-def _leaf(name: str, state: Any, canvas: Canvas) -> str:
-    if isinstance(state, dict):
-        return canvas.bold(name)
-    return f"{canvas.state(glyph(state, canvas), state)} {name} {canvas.state(state, state)}"
 
 
 def branches(node: Mapping[str, Any], canvas: Canvas, leaf: Any, lead: str = "") -> Iterator[str]:

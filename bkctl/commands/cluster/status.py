@@ -1,4 +1,4 @@
-"""What `cluster status` and `cluster ping` do: ask everybody once, and say what that comes to."""
+"""What `cluster status`, `ping` and `test` do: ask everybody once, and say what that comes to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkclient.admin import operations
+from bkclient.admin import cluster_test, operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.free_space import ask_sizes
@@ -88,7 +88,7 @@ class _Walked:
     ensemble_max: int = 0
 
 
-def status(session: Session, ensemble_size: int, *, count_ledgers: bool, fail_if_any: bool) -> None:
+def status(session: Session, *, ensemble_size: int, ledgers: bool, fail_if_any: bool) -> None:
     """Print how the cluster is.
 
     Raises:
@@ -96,9 +96,7 @@ def status(session: Session, ensemble_size: int, *, count_ledgers: bool, fail_if
     """
     bookies: list[BookieSummary] = session.call(cluster_work.bookies, None, ask=True)
     bookies = cluster_work.with_figures(bookies, now_s=time.time())
-    found: ClusterStatus = session.call(
-        _status, bookies, ensemble_size, count_ledgers=count_ledgers
-    )
+    found: ClusterStatus = session.call(_status, bookies, ensemble_size, count_ledgers=ledgers)
     session.emit(found)
     if fail_if_any and found.problems:
         session.finish()
@@ -246,4 +244,36 @@ async def _timed_pong(pool: BookiePool, bookie_id: BookieId, found: Pong) -> Pon
         found,
         connect_s=connected_s - began_s,
         answer_s=pool.clock.seconds() - connected_s,
+    )
+
+
+# Test -------------------------------------------------------------------------------------------
+
+
+def test(
+    session: Session,
+    *,
+    ensemble_size: int,
+    write_quorum: int,
+    ack_quorum: int,
+    entries: int,
+    size: int,
+    keep: bool,
+) -> None:
+    """Write a ledger, read it, and delete it unless it is to be kept; print how long each took."""
+    if session.dry_run:
+        session.plan(
+            [f"write, read and {'keep' if keep else 'delete'} a ledger of {entries} entries"]
+        )
+        return
+    session.emit(
+        session.call(
+            cluster_test.try_cluster,
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            entries=entries,
+            entry_bytes=size,
+            keep=keep,
+        )
     )

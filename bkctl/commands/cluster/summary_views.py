@@ -39,22 +39,6 @@ class BookieSummary:
 
 
 @attrs.frozen
-class ClusterSummary:
-    """The cluster as a whole."""
-
-    uri: str
-    instance_id: str | None
-    layout: str
-    writable: int
-    read_only: int
-    down: int
-    autorecovery: bool
-    auditor: BookieId | None
-    underreplicated: bool
-    ledgers: int | None = None
-
-
-@attrs.frozen
 class HealthCheck:
     """Whether clients may quarantine bookies that fail."""
 
@@ -121,32 +105,6 @@ VIEWS: Final[Mapping[type, View]] = {
         ),
         "bookie_id",
         healthy=lambda v: v.state == "writable",
-    ),
-    ClusterSummary: View(
-        "clusters",
-        (
-            Field("uri", "The metadata service.", lambda v: v.uri),
-            Field("instance_id", "The cluster's id.", lambda v: v.instance_id),
-            Field("layout", "Layout of the metadata.", lambda v: v.layout),
-            Field("writable", "Bookies that take adds.", lambda v: v.writable, Kind.COUNT),
-            Field("read_only", "Bookies that only serve reads.", lambda v: v.read_only, Kind.COUNT),
-            Field(
-                "down", "Bookies with a cookie that are not there.", lambda v: v.down, Kind.COUNT
-            ),
-            Field(
-                "autorecovery", "Whether it is switched on.", lambda v: v.autorecovery, Kind.FLAG
-            ),
-            Field("auditor", "Who is the auditor.", lambda v: v.auditor),
-            Field(
-                "underreplicated",
-                "Whether any ledger is marked as lacking replicas.",
-                lambda v: v.underreplicated,
-                Kind.FLAG,
-            ),
-            Field("ledgers", "How many ledgers.", lambda v: v.ledgers, Kind.COUNT),
-        ),
-        "instance_id",
-        healthy=lambda v: not v.down and not v.read_only and not v.underreplicated,
     ),
     HealthCheck: View(
         "switches",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bkclient.admin.cluster_test import Trial
-from bkctl.commands.cluster.map import ClusterMap, Topology
+from bkctl.commands.cluster.map import ClusterMap
 from bkctl.commands.cluster.status import ClusterStatus, Pong
 from bkctl.output.emit import WIDE, Field, Kind, View
 from bkctl.output.units import counted, free_of, human_bytes, human_duration, human_ms
@@ -178,19 +178,4 @@ CLUSTER_VIEWS: Final[Mapping[type, View]] = {
     Pong: View("peers", _PONG, "peer"),
     Trial: View("tests", _TRIAL, "ledger_id", sentence=_trial),
     ClusterMap: View("clusters", _MAP, "instance_id"),
-    Topology: View(
-        "topologies",
-        (
-            Field("known", "Whether a script tells.", lambda v: v.known, Kind.FLAG),
-            Field(
-                "locations",
-                "Each location, and the bookies at it.",
-                lambda v: {place: list(ids) for place, ids in v.locations.items()},
-                Kind.NESTED,
-                cell=lambda v: "\n".join(f"{p}: {' '.join(i)}" for p, i in v.locations.items()),
-            ),
-            Field("bookies", "All of them.", lambda v: sorted(v.states), Kind.NESTED),
-        ),
-        "bookies",
-    ),
 }

@@ -46,10 +46,10 @@ class Seen:
     marks: int
 
 
-def watch(session: Session, for_s: float | None, interval_s: float) -> None:
+def watch(session: Session, *, for_s: float | None, interval: float) -> None:
     """Print events as they come."""
     session.options.no_pager = True
-    found = session.iterate(events, for_s, interval_s)
+    found = session.iterate(events, for_s, interval)
     session.emit_all(flushed(session, found), ClusterEvent)
 
 

@@ -17,7 +17,6 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import AlreadyInitializedError
 from bkclient.metadata.tree.nodes import together
-from bkclient.repair.autorecovery import count_marks
 from bkctl.bookies import figures as bookie_figures
 from bkctl.bookies import summary
 from bkctl.bookies.admin_api import http_address
@@ -25,7 +24,6 @@ from bkctl.commands.cluster.summary_views import (
     BookieSummary,
     ClusterCreated,
     ClusterId,
-    ClusterSummary,
     HealthCheck,
 )
 from bkctl.errors import NothingFoundError, error_message
@@ -95,28 +93,13 @@ def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[Bookie
     ]
 
 
-async def info(client: Client, *, count_ledgers: bool) -> ClusterSummary:
-    """Return what the cluster is; counting ledgers takes a walk over all of them."""
-    store = client.store
-    writable, read_only = await store.writable_bookies(), await store.read_only_bookies()
-    down = await store.known_bookies() - writable - read_only
-    ledgers = None
-    if count_ledgers:
-        ledgers = 0
-        async for ids in store.ledger_ranges():
-            ledgers += len(ids)
-    return ClusterSummary(
-        uri=store.uri,
-        instance_id=await store.instance_id(),
-        layout=(await store.layout()).name,
-        writable=len(writable),
-        read_only=len(read_only),
-        down=len(down),
-        autorecovery=await store.replication_enabled(),
-        auditor=await store.current_auditor(),
-        underreplicated=await count_marks(store, 1) > 0,
-        ledgers=ledgers,
-    )
+def print_id(session: Session) -> None:
+    """Print the cluster's instance id.
+
+    Raises:
+        NothingFoundError: it has none.
+    """
+    session.emit(session.call(cluster_id))
 
 
 async def cluster_id(client: Client) -> ClusterId:
@@ -131,6 +114,15 @@ async def cluster_id(client: Client) -> ClusterId:
     return ClusterId(found)
 
 
+def switch_health_check(session: Session, *, switch: str | None) -> None:
+    """Print or switch whether clients may quarantine bookies."""
+    if switch is not None and session.dry_run:
+        session.plan([f"{switch} the health check"])
+        return
+    wanted = None if switch is None else switch == "enable"
+    session.emit(session.call(health_check, wanted))
+
+
 async def health_check(client: Client, wanted: bool | None) -> HealthCheck:  # noqa: FBT001  # a value
     """Return whether clients may quarantine bookies, after switching it where that is wanted."""
     store = client.store
@@ -141,12 +133,15 @@ async def health_check(client: Client, wanted: bool | None) -> HealthCheck:  # n
     return HealthCheck(wanted, changed=True)
 
 
-def init(session: Session, layout: str | None) -> ClusterCreated:
+def init(session: Session, *, layout: str | None) -> None:
     """Make a new cluster where the session's URI points.
 
     Raises:
         AlreadyInitializedError: there is one.
     """
+    if session.dry_run:
+        session.plan([f"make a cluster at {session.uri}"])
+        return
     options = store_options(session.config, session.uri)
 
     async def make(store: MetadataStore) -> ClusterCreated:
@@ -154,7 +149,7 @@ def init(session: Session, layout: str | None) -> ClusterCreated:
         return ClusterCreated(store.uri, instance_id, (await store.layout()).name)
 
     created: ClusterCreated = with_store(session.uri, make, **options)
-    return created
+    session.emit(created)
 
 
 class Watched:

@@ -42,7 +42,7 @@ PARTS: Final = {
     "version.json": ("version", "--all", "--json"),
     "settings-client.json": ("config", "show", "--all", "--json"),
     "settings-bookie.json": ("config", "show", "--all", "--for", "bookie", "--json"),
-    "cluster.json": ("cluster", "info", "--json"),
+    "cluster.json": ("cluster", "status", "--json"),
     "bookies.json": ("bookie", "list", "--json"),
     "autorecovery.json": ("autorecovery", "status", "--json"),
 }

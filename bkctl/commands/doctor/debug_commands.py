@@ -25,7 +25,7 @@ debug = SubGroup(
     short_help="Write a tar file for a report: findings, settings, versions, metrics, logs.",
     help="""Write a tar file for a report: findings, settings, versions, metrics, logs.
 
-    The file has what `doctor`, `version --all`, `config show`, `bookie list`, `cluster info`,
+    The file has what `doctor`, `version --all`, `config show`, `bookie list`, `cluster status`,
     `autorecovery status` and `bookie metrics` print, and the last lines of log files. Passwords,
     tokens and keys are masked. It has no entries. Only you can read it: look into it, then send it.
     """,

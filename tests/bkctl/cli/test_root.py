@@ -368,7 +368,7 @@ def test_on_a_terminal_the_line_for_a_name_of_javas_is_run_if_wanted(
     host = FakeHost(answer, tty=True)
     found, out, err = _run("-u", uri, "-o", "id", "whatisinstanceid", host=host)
     assert (found, bool(out)) == (status, status == 0)
-    assert "use `bkctl cluster instance-id`\nRun it? [y/N] " in err
+    assert "use `bkctl cluster id`\nRun it? [y/N] " in err
 
 
 def test_a_word_of_nobody_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -452,7 +452,7 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
         (["cluster", "ls", "/"], "did you mean `bkctl cluster tree`"),
         (["ledger", "rm", "1"], "did you mean `bkctl ledger delete`"),
         (["log", "read", "events"], "did you mean `bkctl log tail`"),
-        (["log", "show", "events"], "did you mean `bkctl log info`"),
+        (["log", "cat", "events"], "did you mean `bkctl log tail`"),
         (["ledger", "check", "1"], "did you mean `bkctl ledger verify`"),
         (["list"], "`bkctl ledger list` or `bkctl log list`"),
         (["ledger", "read", "1", "--frist", "2"], "--first"),

@@ -48,11 +48,11 @@ class ClusterRemoved:
 
 def format_cluster(
     session: Session,
-    force: Collection[str],
     *,
+    force: Collection[str],
+    backup_to: str | None,
+    no_backup: bool,
     option: str = "--force",
-    backup_to: str | None = None,
-    keep: bool = True,
 ) -> None:
     """Show what would be lost, ask, write a backup, and format the cluster's metadata.
 
@@ -73,12 +73,12 @@ def format_cluster(
             session.plan([f"make a cluster at {session.uri}"])
             return
         lost = [f"remove {line}" for line in found.lines()]
-        first = ["write a backup of all metadata"] if keep and found.has_layout else []
+        first = ["write a backup of all metadata"] if not no_backup and found.has_layout else []
         session.plan([*first, *lost, "give the cluster a new instance id"])
         return
     if found is not None:
         _confirm(session, found, "Format the metadata of cluster")
-    file = _kept(session, found, backup_to) if found is not None and keep else None
+    file = _kept(session, found, backup_to) if found is not None and not no_backup else None
 
     async def work(store: MetadataStore) -> str:
         await _insist_same(store, found)
@@ -102,7 +102,24 @@ def _kept(session: Session, found: Stock, backup_to: str | None) -> str | None:
     return written.file
 
 
-def insist_root(session: Session, root: str | None) -> None:
+def metaformat(
+    session: Session,
+    *,
+    non_interactive: bool,
+    java_force: bool,
+    override: Collection[str],
+    backup_to: str | None,
+    no_backup: bool,
+) -> None:
+    """Format a cluster as ``format_cluster`` does, asked for with Java's options."""
+    session.options.no_input |= non_interactive
+    session.options.yes |= java_force
+    format_cluster(
+        session, force=override, backup_to=backup_to, no_backup=no_backup, option="--override"
+    )
+
+
+def _insist_root(session: Session, root: str | None) -> None:
     """Refuse where the service URI names another root than is meant, if one is said to be meant.
 
     Raises:
@@ -117,7 +134,9 @@ def insist_root(session: Session, root: str | None) -> None:
         )
 
 
-def nuke(session: Session, instance_id: str | None, force: Collection[str]) -> None:
+def nuke(
+    session: Session, *, instance_id: str | None, root: str | None, force: Collection[str]
+) -> None:
     """Show what would be lost, ask unless the cluster's id is given, and remove the cluster.
 
     Raises:
@@ -125,6 +144,7 @@ def nuke(session: Session, instance_id: str | None, force: Collection[str]) -> N
         ConflictError: it is another cluster than was named or shown.
         ClusterInUseError: there is what is not the cluster's.
     """
+    _insist_root(session, root)
     found: Stock | None = _with_store(session, stock)
     if found is None:
         session.emit(ClusterRemoved(session.uri, None, 0))

@@ -1,4 +1,4 @@
-"""`cluster status`, `ping`, `test`, `map` and `topology`, and what is new of `bookie list`."""
+"""`cluster status`, `ping`, `test` and `map`, and what is new of `bookie list`."""
 
 from __future__ import annotations
 
@@ -194,25 +194,14 @@ class TestTopology:
             return " ".join("/dc1/r1" if host == "host-b1" else "/dc1/r2" for host in hosts)
 
         client = world.client(topology_script=script)
-        found = world.run(cluster_map.locations(client))
-        assert found.known
-        assert found.locations == {"/dc1/r1": ("b1",), "/dc1/r2": ("b2", "b3")}
-        assert list(cluster_map.tree(found, Canvas(60, unicode=False))) == [
-            "/",
-            "`- dc1",
-            "   |- r1",
-            "   |  `- + b1 writable",
-            "   `- r2",
-            "      |- + b2 writable",
-            "      `- + b3 writable",
-        ]
+        found = world.run(cluster_map.look(client, ask=False))
+        racks = {rack.name: tuple(one.bookie_id for one in rack.bookies) for rack in found.racks}
+        assert racks == {"/dc1/r1": ("b1",), "/dc1/r2": ("b2", "b3")}
 
     def test_without_a_script_it_says_so(self) -> None:
         said = run_in(World(1), "cluster", "topology")
         assert "no racks are known" in said.err
-        assert "└─ ● b1 writable" in said.out
-        assert run_in(World(1), "cluster", "topology", "--json").json["known"] is False
-        assert run_in(World(2), "cluster", "topology", "-o", "id").out.split() == ["b1", "b2"]
+        assert "● b1 writable" in said.out
 
 
 def test_the_id_has_a_short_name() -> None:

@@ -1,4 +1,4 @@
-"""`cluster format`, `metaformat`, `cluster nuke` and `cluster instance-id` on a file."""
+"""`cluster format`, `metaformat`, `cluster nuke` and `cluster id` on a file."""
 
 from __future__ import annotations
 
